@@ -1,0 +1,41 @@
+# optimize: set up, then make the demo kernel faster.   test: set up, then run the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup optimize test check format clean
+
+setup: $(READY)
+
+# The CPU build of torch comes first: asked for by another package it would bring gigabytes of CUDA.
+# A machine with a CUDA build of torch in its Python keeps it: make setup TORCH= VENV_OPTIONS=--system-site-packages
+TORCH ?= torch
+VENV_OPTIONS ?=
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
+	$(if $(TORCH),$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH))
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
+	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
+	@touch $@
+
+optimize: $(READY)
+	$(BIN)/optimize --kernel level2/2_10.py --target-speedup 1.8
+
+test: $(READY)
+	$(BIN)/pytest -q
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cd $(VENV)/link && MYPYPATH="$(CURDIR)/$(VENV)/link" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p kernelwright
+	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
+	$(BIN)/pytest -q
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,292 @@
+"""Reading and rewriting kernel source on its concrete syntax tree.
+
+Rules look at loop nests inside `@T.prim_func` functions, and put new statements in their place. What a
+rule does not touch keeps its text to the letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+Statement = cst.BaseStatement
+Expression = cst.BaseExpression
+
+
+def parse(source: str) -> cst.Module:
+    return cst.parse_module(source)
+
+
+def expression(text: str) -> Expression:
+    return cst.parse_expression(text)
+
+
+def statements(text: str) -> list[Statement]:
+    """The statements of some source text."""
+    return [s for s in cst.parse_module(text).body if isinstance(s, cst.BaseStatement)]
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node, on one line and without comments where it is an expression."""
+    text = cst.Module(body=[]).code_for_node(node)
+    return " ".join(text.split()) if isinstance(node, cst.BaseExpression) else text
+
+
+def names(node: cst.CSTNode) -> set[str]:
+    """Every plain name in a node; of `a.b`, only `a`."""
+    found: set[str] = set()
+
+    class Visitor(cst.CSTVisitor):
+        def visit_Name(self, node: cst.Name) -> None:
+            found.add(node.value)
+
+        def visit_Attribute(self, node: cst.Attribute) -> bool:
+            node.value.visit(self)
+            return False
+
+        def visit_Arg_keyword(self, node: cst.Arg) -> None:
+            return None
+
+    node.visit(Visitor())
+    return found
+
+
+def substitute(node: cst.CSTNode, values: Mapping[str, str]) -> cst.CSTNode:
+    """The node with names replaced by expressions, in brackets where they are not plain."""
+    replacements = {name: _bracketed(expression(text)) for name, text in values.items()}
+
+    class Replace(cst.CSTTransformer):
+        def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> Expression:
+            return replacements.get(original_node.value, updated_node)
+
+        def visit_Attribute_attr(self, node: cst.Attribute) -> None:
+            return None
+
+        def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Expression:
+            return updated_node.with_changes(attr=original_node.attr)
+
+        def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+            return updated_node.with_changes(keyword=original_node.keyword)
+
+    result = node.visit(Replace())
+    assert isinstance(result, cst.CSTNode)
+    return result
+
+
+def replace_expression(node: cst.CSTNode, old: str, new: str) -> cst.CSTNode:
+    """The node with every expression whose text is `old` replaced by `new`."""
+    replacement = _bracketed(expression(new))
+
+    class Replace(cst.CSTTransformer):
+        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+            if isinstance(original_node, cst.BaseExpression) and code(bare(original_node)) == old:
+                return replacement
+            return super().on_leave(original_node, updated_node)  # type: ignore[return-value]
+
+    result = node.visit(Replace())
+    assert isinstance(result, cst.CSTNode)
+    return result
+
+
+def _bracketed(node: Expression) -> Expression:
+    plain = isinstance(node, cst.Name | cst.Integer | cst.Float | cst.Subscript | cst.Call | cst.Attribute)
+    return node if plain else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def bare(node: cst.CSTNode) -> cst.CSTNode:
+    """An expression without its outer brackets."""
+    return node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`for a, b in T.grid(M, N):`, `for a in T.serial(M):` or `for a in T.unroll(M):`."""
+
+    kind: str
+    variables: tuple[str, ...]
+    extents: tuple[str, ...]
+    body: tuple[Statement, ...]
+    node: cst.For
+
+    @property
+    def only(self) -> Statement | None:
+        """The single statement of the body, or None when there are more."""
+        return self.body[0] if len(self.body) == 1 else None
+
+
+def loop_of(node: cst.CSTNode | None) -> Loop | None:
+    """The loop that a statement is, when it runs over T.serial, T.grid or T.unroll from zero."""
+    if not isinstance(node, cst.For) or node.orelse or not isinstance(node.body, cst.IndentedBlock):
+        return None
+    call = node.iter
+    if not m.matches(
+        call, m.Call(func=m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid") | m.Name("unroll")))
+    ):
+        return None
+    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
+    extents = tuple(code(arg.value) for arg in call.args)
+    if any(arg.keyword for arg in call.args) or (call.func.attr.value != "grid" and len(extents) != 1):
+        return None
+    targets = [e.value for e in node.target.elements] if isinstance(node.target, cst.Tuple) else [node.target]
+    variables = tuple(target.value for target in targets if isinstance(target, cst.Name))
+    if len(variables) != len(extents) or len(targets) != len(extents):
+        return None
+    body = tuple(s for s in node.body.body if isinstance(s, cst.BaseStatement))
+    return Loop(call.func.attr.value, variables, extents, body, node)
+
+
+def make_loop(variables: Sequence[str], extents: Sequence[str], body: Iterable[Statement]) -> cst.For:
+    """A serial loop or grid with this body."""
+    kind = "serial" if len(variables) == 1 else "grid"
+    header = f"for {', '.join(variables)} in T.{kind}({', '.join(extents)}):\n    pass\n"
+    loop = statements(header)[0]
+    assert isinstance(loop, cst.For)
+    return loop.with_changes(body=cst.IndentedBlock(body=list(body)))
+
+
+def rebuild(loop: Loop, body: Iterable[Statement], extents: Sequence[str] | None = None) -> cst.For:
+    """The loop with another body, and perhaps other extents."""
+    new = make_loop(loop.variables, extents or loop.extents, body)
+    kind = m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid"))
+    if loop.kind == "unroll" and m.matches(new.iter, m.Call(func=kind)):
+        new = new.with_deep_changes(new.iter, func=expression("T.unroll"))
+    return new.with_changes(leading_lines=loop.node.leading_lines)
+
+
+def nest_of(node: cst.CSTNode) -> list[Loop]:
+    """A perfect nest, whatever the kinds of its loops: loops of which each but the last holds nothing but the next."""
+    found: list[Loop] = []
+    loop = loop_of(node)
+    while loop is not None:
+        found.append(loop)
+        loop = loop_of(loop.only)
+    return found
+
+
+@dataclass(frozen=True)
+class Access:
+    """A buffer's element that a statement reads or writes."""
+
+    buffer: str
+    index: tuple[str, ...]
+    write: bool
+
+
+def accesses(node: cst.CSTNode) -> list[Access]:
+    """Every subscript of a plain name below a node; an augmented target counts as read and written."""
+    found: list[Access] = []
+    targets: dict[int, bool] = {}
+
+    class Visitor(cst.CSTVisitor):
+        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
+            targets[id(node.target)] = False
+
+        def visit_AugAssign(self, node: cst.AugAssign) -> None:
+            targets[id(node.target)] = True
+
+        def visit_Subscript(self, node: cst.Subscript) -> None:
+            if isinstance(node.value, cst.Name):
+                index = tuple(code(part.slice) for part in node.slice)
+                if id(node) in targets:
+                    found.append(Access(node.value.value, index, write=True))
+                if targets.get(id(node), True):
+                    found.append(Access(node.value.value, index, write=False))
+
+        def visit_Expr(self, node: cst.Expr) -> None:
+            # T.clear(buffer), T.fill(buffer, ...), T.copy(a, b) as statements: whole buffers.
+            if m.matches(node.value, m.Call(func=m.Attribute(m.Name("T")))):
+                assert isinstance(node.value, cst.Call)
+                for arg in node.value.args:
+                    if isinstance(arg.value, cst.Name) and arg.keyword is None:
+                        found.append(Access(arg.value.value, ("*",), write=True))
+
+    node.visit(Visitor())
+    return found
+
+
+def assignment(node: Statement | None) -> tuple[Expression, str, Expression] | None:
+    """Target, '=' or '+=', and value of a statement that is one assignment."""
+    if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
+        return None
+    inner = node.body[0]
+    if isinstance(inner, cst.Assign) and len(inner.targets) == 1:
+        return inner.targets[0].target, "=", inner.value
+    if isinstance(inner, cst.AugAssign) and isinstance(inner.operator, cst.AddAssign):
+        return inner.target, "+=", inner.value
+    return None
+
+
+Rewrite = Callable[[Statement, Sequence[Statement]], Sequence[Statement] | None]
+
+
+def rewrite_kernels(module: cst.Module, rewrite: Rewrite) -> cst.Module:
+    """Offer every statement inside the prim_funcs to `rewrite`, outer ones first.
+
+    `rewrite(statement, after)` sees the statement and those behind it in its block, and answers what
+    takes its place, or None to have the statement's own blocks looked at.
+    """
+
+    class Kernels(cst.CSTTransformer):
+        def leave_FunctionDef(
+            self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+        ) -> cst.FunctionDef:
+            return _rewrite_blocks(updated_node, rewrite) if is_prim_func(updated_node) else updated_node  # type: ignore[return-value]
+
+    return module.visit(Kernels())
+
+
+def _rewrite_blocks(node: cst.CSTNode, rewrite: Rewrite) -> cst.CSTNode:
+    body = getattr(node, "body", None)
+    if not isinstance(body, cst.IndentedBlock):
+        return node
+    new: list[Statement] = []
+    for position, statement in enumerate(body.body):
+        assert isinstance(statement, cst.BaseStatement)
+        replaced = rewrite(
+            statement, [s for s in body.body[position + 1 :] if isinstance(s, cst.BaseStatement)]
+        )
+        if replaced is None:
+            inner = _rewrite_blocks(statement, rewrite)
+            assert isinstance(inner, cst.BaseStatement)
+            new.append(inner)
+        else:
+            new.extend(replaced)
+    return node.with_changes(body=body.with_changes(body=new))
+
+
+def is_prim_func(node: cst.FunctionDef) -> bool:
+    """Whether a function is decorated with T.prim_func."""
+    prim_func = m.Decorator(m.Attribute(m.Name("T"), m.Name("prim_func")))
+    return any(m.matches(decorator, prim_func) for decorator in node.decorators)
+
+
+def fresh(wanted: str, taken: set[str]) -> str:
+    """`wanted`, or the first of `wanted_2`, `wanted_3`, ... that is free."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
+
+
+def add_constant(module: cst.Module, name: str, value: object, comment: str = "") -> cst.Module:
+    """Put `name = value` before the first class or function, after the constants that are there."""
+    lines = ([f"# {comment}"] if comment else []) + [f"{name} = {value!r}"]
+    return insert_before_definitions(module, "\n".join(lines) + "\n")
+
+
+def insert_before_definitions(module: cst.Module, text: str) -> cst.Module:
+    """Put statements before the first class or function of a module."""
+    position = next(
+        (i for i, s in enumerate(module.body) if isinstance(s, cst.ClassDef | cst.FunctionDef)),
+        len(module.body),
+    )
+    new = statements(text)
+    first = new[0]
+    if isinstance(first, cst.SimpleStatementLine | cst.FunctionDef):
+        new[0] = first.with_changes(leading_lines=[cst.EmptyLine(), *first.leading_lines])
+    return module.with_changes(body=[*module.body[:position], *new, *module.body[position:]])

@@ -1,0 +1,216 @@
+"""The commands and their options. Everything heavy is imported inside, so that help answers at once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SEARCH = "Optimization"
+WHERE = "Where it runs"
+OUTPUT = "Output"
+MODEL = "Language model"
+
+app = typer.Typer(
+    name="kernelwright",
+    help="Make GPU and CPU kernels faster, and prove it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Backend(StrEnum):
+    TILELANG_CPU = "tilelang_cpu"
+    TILELANG = "tilelang"
+    TRITON = "triton"
+
+
+class Format(StrEnum):
+    PLAIN = "plain"
+    JSON = "json"
+    CSV = "csv"
+
+
+@app.command()
+def optimize(
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            "--kernel", "-k", help="Kernel to optimize: a path, level2/2_10.py, 2_10.", metavar="REF"
+        ),
+    ] = None,
+    list_slow: Annotated[
+        bool,
+        typer.Option("--list-slow", "-l", help="List kernels slower than --threshold, the slowest first."),
+    ] = False,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            help="Optimize every kernel named in a file, one a line; - reads standard input.", metavar="FILE"
+        ),
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Speedup below which --list-slow shows a kernel.")] = 0.8,
+    format: Annotated[
+        Format | None, typer.Option(help="Form of --list-slow: plain, json, csv. On a terminal a table.")
+    ] = None,
+    target_speedup: Annotated[
+        float, typer.Option(help="Stop when this speedup is reached.", rich_help_panel=SEARCH)
+    ] = 1.5,
+    max_iterations: Annotated[int, typer.Option(help="At most this many turns.", rich_help_panel=SEARCH)] = 5,
+    min_improvement: Annotated[
+        float, typer.Option(help="Stop after two turns that improve by less.", rich_help_panel=SEARCH)
+    ] = 0.05,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)
+    ] = "auto",
+    backend: Annotated[
+        Backend | None,
+        typer.Option(help="Which shipped kernels; by default those of the device.", rich_help_panel=WHERE),
+    ] = None,
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            help="The problem a kernel file solves, if its name does not say.", rich_help_panel=WHERE
+        ),
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="A KernelBench checkout to take the problems from.", rich_help_panel=WHERE),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.", rich_help_panel=WHERE),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="A remote GPU, such as H100.", rich_help_panel=WHERE)
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Who proposes: 'rules', the built-in rewriter.", rich_help_panel=MODEL)
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="The model's temperature.", rich_help_panel=MODEL)
+    ] = None,
+    rag_k: Annotated[
+        int | None, typer.Option(help="Examples shown to the model.", rich_help_panel=MODEL)
+    ] = None,
+    results: Annotated[
+        Path, typer.Option(help="Folder for kernels, histories, journals.", rich_help_panel=OUTPUT)
+    ] = Path("results"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an earlier run stopped.", rich_help_panel=OUTPUT)
+    ] = False,
+    no_save: Annotated[
+        bool, typer.Option("--no-save", help="Do not write the optimized kernel.", rich_help_panel=OUTPUT)
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print changes and logs too.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Make a kernel faster over several turns, and write the fastest one that is proven right.
+
+    Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage.
+    """
+    from .request import Request
+
+    request = Request(
+        kernel=kernel,
+        list_slow=list_slow,
+        batch=batch,
+        threshold=threshold,
+        format=format.value if format else None,
+        target_speedup=target_speedup,
+        max_iterations=max_iterations,
+        min_improvement=min_improvement,
+        device=device,
+        backend=backend.value if backend else None,
+        problem=problem,
+        dataset=dataset,
+        workload=workload,
+        gpu=gpu,
+        model=model,
+        temperature=temperature,
+        rag_k=rag_k,
+        results=results,
+        resume=resume,
+        save=not no_save,
+        json=json,
+        quiet=quiet,
+        verbose=verbose,
+    )
+    raise typer.Exit(_run(request))
+
+
+@app.command()
+def evaluate(
+    kernel: Annotated[
+        str,
+        typer.Option(
+            "--kernel", "-k", help="Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"
+        ),
+    ],
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.")
+    ] = "auto",
+    backend: Annotated[
+        Backend | None, typer.Option(help="Which shipped kernels; by default those of the device.")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="The problem a kernel file solves, if its name does not say.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="A KernelBench checkout to take the problems from.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check one kernel against its reference and time it, once.
+
+    Exit codes: 0 it is right, 1 it is not, 2 wrong usage.
+    """
+    from .request import Request
+
+    request = Request(
+        kernel=kernel, device=device, backend=backend.value if backend else None, problem=problem,
+        dataset=dataset, workload=workload, json=json, evaluate=True,
+    )  # fmt: skip
+    raise typer.Exit(_run(request))
+
+
+def _run(request: object) -> int:
+    """Dispatch, and turn a user's mistake into one line and exit code 2."""
+    from ..core.errors import KernelwrightError
+    from . import dispatch
+
+    try:
+        return dispatch.run(request)  # type: ignore[arg-type]
+    except KernelwrightError as error:
+        typer.echo(f"error: {error}", err=True)
+        return 2
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted; the same command with --resume goes on from here", err=True)
+        return 130
+    except BrokenPipeError:
+        return 1
+
+
+def main() -> None:
+    """`kernelwright COMMAND`."""
+    app()
+
+
+def optimize_main() -> None:
+    """`optimize`, short for `kernelwright optimize`."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command()(optimize)
+    single()

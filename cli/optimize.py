@@ -1,0 +1,137 @@
+"""`optimize --kernel REF`: one kernel, from start to verified end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..agent.loop import Goal, Optimization, Outcome
+from ..agent.results import Results
+from ..core import Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
+from ..evaluators.local import LocalEvaluator
+from . import wiring
+from .render import Screen, observer_for
+from .request import Request
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that ended, and what it left."""
+
+    job: wiring.Job
+    outcome: Outcome
+    kernel: Path | None
+    history: Path | None
+    target: float
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.outcome.verified else 1
+
+    def summary(self) -> dict[str, Any]:
+        """The object that --json prints."""
+        outcome = self.outcome
+        return {
+            "problem": self.job.problem.id,
+            "device": outcome.best.environment.get("device", self.job.device),
+            "backend": self.job.backend,
+            "workload": self.job.problem.workload,
+            "target_speedup": self.target,
+            "target_reached": outcome.reached(self.target),
+            "verified": outcome.verified,
+            "start": figures(outcome.start),
+            "best": figures(outcome.best),
+            "iterations": len(outcome.turns),
+            "stopped": outcome.stopped,
+            "kernel": str(self.kernel) if self.kernel else None,
+            "history": str(self.history) if self.history else None,
+        }
+
+
+def figures(evaluation: Evaluation) -> dict[str, Any]:
+    """Latency and speedup of an evaluation, None where it was not timed."""
+    speedup = evaluation.speedup
+    return {
+        "status": evaluation.status.value,
+        "latency_ms": evaluation.latency_ms,
+        "reference_ms": evaluation.reference.median_ms if evaluation.reference else None,
+        "speedup": speedup.ratio if speedup else None,
+        "interval": [speedup.low, speedup.high] if speedup else None,
+    }
+
+
+def run_optimize(request: Request) -> int:
+    """Optimize one kernel; the exit code."""
+    screen = Screen(request)
+    device = wiring.choose_device(request)
+    assert request.kernel is not None
+    job = wiring.job(request, request.kernel, device)
+    results = Results(request.results)
+    with wiring.evaluator(device) as evaluator:
+        finished = optimize_one(request, job, evaluator, results, screen)
+    screen.finished(finished)
+    if request.json:
+        print(json.dumps(finished.summary()), file=sys.stdout)
+    return finished.exit_code
+
+
+def optimize_one(
+    request: Request, job: wiring.Job, evaluator: LocalEvaluator, results: Results, screen: Screen
+) -> Finished:
+    """Run the loop on one job and write its files."""
+    if job.kernel.language is Language.TRITON and job.device == wiring.CPU:
+        raise OptionError(
+            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize "
+            "by; use --backend tilelang_cpu, or a CUDA device ('kernelwright evaluate' checks it)"
+        )
+    path = results.journal_path(job.problem, job.backend)
+    if not request.resume:
+        results.set_aside(path)
+    with Journal(path) as journal:
+        _same_run(journal, request, job)
+        goal = Goal(request.target_speedup, request.max_iterations, request.min_improvement)
+        observer = observer_for(screen, job, goal)
+        proposer = wiring.proposer(request, job.device)
+        run = Optimization(job.problem, job.kernel, evaluator, proposer, goal, observer, journal)
+        outcome = run.run()
+        kernel = None
+        if request.save and outcome.verified and outcome.best.speedup is not None:
+            kernel = results.save_kernel(job.problem, outcome.kernel, outcome.best, outcome.start)
+        history = results.save_history(job.problem, outcome.turns)
+        finished = Finished(job, outcome, kernel, history, request.target_speedup)
+        journal.append({"kind": "finished", **finished.summary()})
+        return finished
+
+
+def _same_run(journal: Journal, request: Request, job: wiring.Job) -> None:
+    """Write what this run is, or refuse a journal that is of another."""
+    this = {
+        "problem": job.problem.id,
+        "workload": job.problem.workload,
+        "kernel": job.kernel.digest,
+        "device": job.device,
+    }
+    known = next(journal.of_kind("run"), None)
+    if known is None:
+        journal.append({"kind": "run", **this})
+        return
+    if different := [name for name, value in this.items() if known.get(name) != value]:
+        raise JournalError(
+            f"{journal.path} is of another run (its {', '.join(different)} differ); leave --resume out to start anew"
+        )
+
+
+def earlier_summary(path: Path) -> dict[str, Any] | None:
+    """The summary of a run that has finished, from its journal; None when it has not."""
+    if not path.exists():
+        return None
+    finished = [record for record in read_journal(path) if record.get("kind") == "finished"]
+    return {k: v for k, v in finished[-1].items() if k != "kind"} if finished else None
+
+
+def short(problem: Problem) -> str:
+    """`level2/2_10.py`: how the problem's kernel is named in lists."""
+    return f"{problem.id}.py"

@@ -1,0 +1,131 @@
+"""Which concrete classes a command uses: the only place that names them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from ..agent.rule_proposer import RuleProposer
+from ..agent.rules import Machine
+from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, Problem, Target
+from ..corpus import find_kernel, find_problem
+from ..evaluators.limits import Settings
+from ..evaluators.local import LocalEvaluator
+from .request import Request
+
+CPU, CUDA = "cpu", "cuda"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel, its problem at the right sizes, and the device."""
+
+    kernel: Kernel
+    problem: Problem
+    device: str
+    reference: str
+    """How the user, or a list, named the kernel."""
+
+    @property
+    def backend(self) -> str:
+        """'tilelang_cpu', 'tilelang' or 'triton'."""
+        on_cpu = self.kernel.target is Target.CPU
+        return f"{self.kernel.language}_cpu" if on_cpu else str(self.kernel.language)
+
+
+def memory_folder() -> Path:
+    """Where measurements are remembered between runs; KERNELWRIGHT_CACHE overrides it."""
+    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
+
+
+def cuda_devices() -> int:
+    """How many CUDA devices the driver shows; asks the driver itself, since torch takes a second to import."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def device_label(device: str) -> str:
+    """The name of a device, found without importing torch."""
+    if device == CPU:
+        lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
+    handle = ctypes.c_int(0)
+    driver.cuInit(0)
+    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
+    driver.cuDeviceGetName(name, len(name), handle)
+    return name.value.decode()
+
+
+def choose_device(request: Request) -> str:
+    """The device that is asked for, or the best one there is. Raises `DeviceError` when it is not there."""
+    devices = cuda_devices()
+    wanted = request.device
+    if wanted == "auto":
+        return CPU if not devices or request.backend == "tilelang_cpu" else CUDA
+    if wanted == CPU:
+        return CPU
+    name, _, number = wanted.partition(":")
+    if name != CUDA or (number and not number.isdigit()):
+        raise DeviceError(f"no device {wanted!r}; use cpu, cuda, cuda:N or auto")
+    if int(number or 0) >= devices:
+        raise DeviceError(f"no device {wanted}: the driver shows {devices} CUDA device(s); use --device cpu")
+    return wanted
+
+
+def choose_backend(request: Request, device: str) -> str:
+    """The backend that is asked for, or the device's own."""
+    return request.backend or ("tilelang_cpu" if device == CPU else "tilelang")
+
+
+def job(request: Request, reference: str, device: str) -> Job:
+    """Find and read the kernel and its problem; every mistake is a `KernelwrightError`."""
+    file = find_kernel(reference, choose_backend(request, device), request.dataset)
+    kernel = file.read()
+    problem = find_problem(request.problem or file.problem, request.dataset).read()
+    if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
+        raise DeviceError(
+            f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu"
+        )
+    if device != CPU and kernel.target is Target.CPU:
+        raise DeviceError(f"{reference} is a CPU kernel; use --device cpu")
+    workload = request.workload or default_workload(problem, kernel, device)
+    return Job(kernel, problem.at(workload), device, reference)
+
+
+def default_workload(problem: Problem, kernel: Kernel, device: str) -> str:
+    """The file's own sizes on a GPU; on a CPU smaller ones, and the smallest for Triton's interpreter."""
+    if device != CPU:
+        return DEFAULT_WORKLOAD
+    preferred = ("tiny", "cpu") if kernel.language is Language.TRITON else ("cpu",)
+    return next((name for name in preferred if name in problem.workloads), DEFAULT_WORKLOAD)
+
+
+def evaluator(device: str, settings: Settings | None = None) -> LocalEvaluator:
+    """The evaluator of this machine."""
+    return LocalEvaluator(device, settings, memory=memory_folder())
+
+
+def proposer(request: Request, device: str) -> RuleProposer:
+    """The built-in proposer."""
+    return RuleProposer(machine(device))
+
+
+def machine(device: str) -> Machine:
+    """What the rules may know of the device."""
+    if device != CPU:
+        return Machine(cores=1)
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    return Machine(cores=len(os.sched_getaffinity(0)), wide_vectors="avx512f" in flags)

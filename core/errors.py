@@ -1,0 +1,46 @@
+"""The mistakes a user can make, each with a message that says what to do.
+
+    KernelwrightError
+    ├── ProblemError    a problem that is missing, unreadable or incomplete
+    ├── KernelError     a kernel that is missing, unreadable or incomplete
+    ├── SpaceError      parameters or constraints that make no search space
+    ├── JournalError    a journal that cannot be read, or belongs to another run
+    ├── ResultsError    a results folder that cannot be written
+    ├── DeviceError     a device or an evaluator that is not there
+    └── OptionError     an option whose value or combination is impossible
+
+Expected failures of a kernel (it does not compile, it is wrong, it hangs) are no
+exceptions: they are an `Evaluation`. Any other exception is a bug of ours.
+"""
+
+
+class KernelwrightError(Exception):
+    """A mistake that the user can mend; the message is one line and says how."""
+
+
+class ProblemError(KernelwrightError):
+    pass
+
+
+class KernelError(KernelwrightError):
+    pass
+
+
+class SpaceError(KernelwrightError):
+    pass
+
+
+class JournalError(KernelwrightError):
+    pass
+
+
+class ResultsError(KernelwrightError):
+    pass
+
+
+class DeviceError(KernelwrightError):
+    pass
+
+
+class OptionError(KernelwrightError):
+    pass

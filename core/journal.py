@@ -1,0 +1,104 @@
+"""The journal: what a run did, one JSON object a line, on disk before the run goes on."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .errors import JournalError, ResultsError
+
+Record = dict[str, Any]
+
+
+def read_journal(path: Path) -> list[Record]:
+    """The whole records of a journal. A torn last line is left out; any other damage is an error."""
+    return _split(path.read_bytes(), path)[0]
+
+
+def _split(data: bytes, path: Path) -> tuple[list[Record], int]:
+    """Records and how many bytes hold them: what lies behind is a write that was cut off."""
+    records: list[Record] = []
+    end = 0
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        whole = line.endswith(b"\n")
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("no object")
+        except ValueError:
+            if not whole:
+                break
+            raise JournalError(
+                f"{path}, line {number} is corrupt; mend or remove that line, or start anew"
+            ) from None
+        if not whole:
+            # Complete but for its line end, which the next append would glue to.
+            break
+        records.append(record)
+        end += len(line)
+    return records, end
+
+
+class Journal:
+    """An append-only file that one process at a time writes.
+
+    Opening it replays what is there (`records`) and cuts off a torn last line. Each append is on
+    disk when it returns, so a killed run loses at most the record that it was writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what a full disk refuses must not come back at the next write.
+            self._file = path.open("ab+", buffering=0)
+        except OSError as error:
+            raise ResultsError(
+                f"cannot write {path}: {error.strerror}; choose another folder with --results"
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise JournalError(
+                f"{path} is in use by another run; wait for it, or choose another --results"
+            ) from None
+        self._file.seek(0)
+        self.records, end = _split(self._file.read(), path)
+        self._file.truncate(end)
+
+    def append(self, record: Record) -> None:
+        """Write one record and wait until the disk has it."""
+        line = (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode()
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            written = self._file.write(line)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(end)
+            raise ResultsError(
+                f"cannot write {self.path}: {error.strerror}; make room or choose another folder with --results, "
+                "then go on with --resume"
+            ) from None
+        self.records.append(record)
+
+    def of_kind(self, kind: str) -> Iterator[Record]:
+        """The records whose field 'kind' is this."""
+        return (record for record in self.records if record.get("kind") == kind)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        self.close()

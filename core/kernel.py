@@ -1,0 +1,160 @@
+"""A kernel: source text whose upper-case module constants are its parameters."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from .errors import KernelError, SpaceError
+from .space import Config, Parameter, SearchSpace, Value
+
+_RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
+
+
+class Language(StrEnum):
+    TRITON = "triton"
+    TILELANG = "tilelang"
+    MLIR = "mlir"
+
+
+class Target(StrEnum):
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Source text with a language and the processor it is written for.
+
+    Parameters are module-level constants with upper-case names. `SEARCH_SPACE` (a dict of names to
+    lists) and `CONSTRAINTS` (a list of expressions) may declare which values make sense.
+    """
+
+    language: Language
+    target: Target
+    source: str
+    name: str = "kernel"
+
+    @classmethod
+    def parse(cls, source: str, name: str = "kernel") -> Kernel:
+        """Recognize language and target from the imports; the source must define `ModelNew`.
+
+        Raises `KernelError` for a syntax error, a missing ModelNew, or neither language.
+        """
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError) as error:
+            raise KernelError(f"{name} is no valid Python: {error}") from None
+        if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
+            raise KernelError(
+                f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)"
+            )
+        imported = _imports(tree)
+        if any(module.startswith("tilelang.cpu") for module in imported):
+            return cls(Language.TILELANG, Target.CPU, source, name)
+        if any(module.split(".")[0] == "tilelang" for module in imported):
+            return cls(Language.TILELANG, Target.CUDA, source, name)
+        if any(module.split(".")[0] == "triton" for module in imported):
+            return cls(Language.TRITON, Target.CUDA, source, name)
+        raise KernelError(
+            f"{name} imports neither tilelang nor triton, so there is no kernel in it to optimize"
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that stand for language, target and source."""
+        return hashlib.sha256(f"{self.language}\0{self.target}\0{self.source}".encode()).hexdigest()[:16]
+
+    @cached_property
+    def _tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The module-level constants with upper-case names and literal values, in order."""
+        found = {}
+        for name, node in self._assignments():
+            try:
+                found[name] = ast.literal_eval(node)
+            except ValueError:
+                continue
+        return {name: value for name, value in found.items() if name not in _RESERVED}
+
+    @property
+    def config(self) -> Config:
+        """The present values of the constants that can be parameters: numbers, texts, truth values."""
+        return Config({n: v for n, v in self.constants.items() if isinstance(v, int | float | str | bool)})
+
+    @property
+    def declared_space(self) -> SearchSpace | None:
+        """The space that SEARCH_SPACE and CONSTRAINTS declare, the present values as defaults; else None."""
+        declared = {name: node for name, node in self._assignments() if name in _RESERVED}
+        if "SEARCH_SPACE" not in declared:
+            return None
+        try:
+            values: Mapping[str, list[Value]] = ast.literal_eval(declared["SEARCH_SPACE"])
+            constraints = ast.literal_eval(declared["CONSTRAINTS"]) if "CONSTRAINTS" in declared else []
+        except ValueError:
+            raise SpaceError(f"{self.name}: SEARCH_SPACE and CONSTRAINTS must be literals") from None
+        constants = self.constants
+        if unknown := sorted(set(values) - set(constants)):
+            raise SpaceError(
+                f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it"
+            )
+        return SearchSpace([Parameter(n, v, constants[n]) for n, v in values.items()], constraints)
+
+    def bind(self, config: Mapping[str, Value]) -> Kernel:
+        """The kernel with these constants set; names that it does not have raise `KernelError`."""
+        spans = dict(self._assignments())
+        if unknown := sorted(set(config) - set(spans)):
+            raise KernelError(
+                f"{self.name} has no constant {', '.join(unknown)}; it has {', '.join(spans) or 'none'}"
+            )
+        lines = self.source.splitlines(keepends=True)
+        # From the last to the first, so that earlier positions stay valid.
+        for name in sorted(config, key=lambda n: (spans[n].lineno, spans[n].col_offset), reverse=True):
+            _replace(lines, spans[name], repr(config[name]))
+        return replace(self, source="".join(lines))
+
+    def _assignments(self) -> list[tuple[str, ast.expr]]:
+        found = []
+        for node in self._tree.body:
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+            ):
+                found.append((node.targets[0].id, node.value))
+            elif (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and node.value is not None
+            ):
+                found.append((node.target.id, node.value))
+        return [(name, value) for name, value in found if name.isupper()]
+
+
+def _replace(lines: list[str], node: ast.expr, text: str) -> None:
+    """Put `text` where `node` stands; ast counts columns in UTF-8 bytes."""
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    head = lines[first].encode()[: node.col_offset].decode()
+    tail = lines[last].encode()[node.end_col_offset :].decode()
+    lines[first : last + 1] = [head + text + tail]
+    # Keep the number of list entries, so that positions of earlier nodes stay valid.
+    lines[first + 1 : first + 1] = [""] * (last - first)
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    modules: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.add(node.module)
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return modules

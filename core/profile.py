@@ -1,0 +1,57 @@
+"""What a problem asks of a device, and the floor under its time (the roofline model).
+
+Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Ceilings(BaseModel):
+    """The best that a device was measured to do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    copy_gb_s: float = Field(gt=0)
+    """Bytes read plus bytes written per second by a large copy, in 1e9."""
+    matrix_gflop_s: float = Field(gt=0)
+    """Rate of a large matrix product in the problem's dtype, in 1e9 operations per second."""
+    cores: int = Field(gt=0)
+    """Processor cores, or multiprocessors of a GPU."""
+
+
+class Profile(BaseModel):
+    """Counted work of the reference, and the ceilings of the device."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    flops: float = Field(ge=0)
+    matrix_flops: float = Field(ge=0)
+    """The share of `flops` in matrix products and convolutions."""
+    min_bytes: float = Field(gt=0)
+    """Inputs and weights read once, outputs written once."""
+    eager_bytes: float = Field(gt=0)
+    """What the reference's operators read and write one by one."""
+    operators: tuple[str, ...] = ()
+    """The reference's operators in the order they ran."""
+    ceilings: Ceilings
+    device: str
+
+    @property
+    def memory_floor_ms(self) -> float:
+        return self.min_bytes / self.ceilings.copy_gb_s / 1e6
+
+    @property
+    def compute_floor_ms(self) -> float:
+        return self.matrix_flops / self.ceilings.matrix_gflop_s / 1e6
+
+    @property
+    def floor_ms(self) -> float:
+        """No implementation runs much faster than this."""
+        return max(self.memory_floor_ms, self.compute_floor_ms)
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte that must move."""
+        return self.flops / self.min_bytes

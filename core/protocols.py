@@ -1,0 +1,40 @@
+"""What the parts must do for each other; everything else is theirs to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from .evaluation import Evaluation
+from .kernel import Kernel
+from .problem import Problem
+from .profile import Profile
+from .space import Config
+
+
+class Evaluator(Protocol):
+    """Decides what a kernel is worth."""
+
+    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+        """One evaluation per config, in order, each as soon as it is known.
+
+        A kernel that fails is an evaluation with another status; only a problem that cannot be
+        evaluated at all (its reference fails) raises, a `ProblemError`.
+        """
+        ...
+
+    def profile(self, problem: Problem) -> Profile:
+        """What the problem asks of this device: work, traffic, ceilings."""
+        ...
+
+
+class Tuner(Protocol):
+    """Chooses configs. Never measures, never prints."""
+
+    def ask(self, n: int = 1) -> list[Config]:
+        """Up to n configs not asked for before; empty when there are none left."""
+        ...
+
+    def tell(self, config: Config, evaluation: Evaluation) -> None:
+        """The verdict on a config that was asked for."""
+        ...

@@ -1,0 +1,188 @@
+"""Search spaces: named parameters with ordered values, and constraints over them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from .errors import SpaceError
+from .expressions import Expression
+
+Value = int | float | str | bool
+
+
+class Config(Mapping[str, Value]):
+    """Values of parameters: an immutable, hashable mapping."""
+
+    __slots__ = ("_hash", "_values")
+
+    def __init__(self, values: Mapping[str, Value] | Iterable[tuple[str, Value]] = ()) -> None:
+        self._values = dict(values)
+        self._hash = hash(frozenset(self._values.items()))
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Config({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._values.items())
+
+    def but(self, **changes: Value) -> Config:
+        """This config with some values changed."""
+        return Config({**self._values, **changes})
+
+
+class Parameter:
+    """A name and its values, in an order in which neighbours behave alike."""
+
+    def __init__(self, name: str, values: Sequence[Value], default: Value | None = None) -> None:
+        if not name.isidentifier():
+            raise SpaceError(f"parameter name {name!r} is no identifier; use a name such as BLOCK_M")
+        if not values:
+            raise SpaceError(f"parameter {name} has no values; give at least one")
+        if len({(type(value), value) for value in values}) != len(values):
+            raise SpaceError(f"parameter {name} names a value twice: {list(values)}")
+        self.name = name
+        self.values: tuple[Value, ...] = tuple(values)
+        self.default: Value = self.values[0] if default is None else default
+        if self.default not in self.values:
+            raise SpaceError(f"parameter {name}: default {default!r} is not among its values {list(values)}")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the values are numbers that rise or fall, so that distance has a meaning."""
+        numbers = [
+            value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        return len(numbers) == len(self.values) and numbers in (
+            sorted(numbers),
+            sorted(numbers, reverse=True),
+        )
+
+    def neighbours(self, value: Value) -> tuple[Value, ...]:
+        """The values one step away; of unordered values, all others."""
+        position = self.values.index(value)
+        if not self.ordered:
+            return tuple(other for other in self.values if other != value)
+        return self.values[max(0, position - 1) : position] + self.values[position + 1 : position + 2]
+
+    def encode(self, value: Value) -> float:
+        """A number for a cost model: log2 of positive numbers, else the position."""
+        if self.ordered and all(float(v) > 0 for v in self.values):
+            return math.log2(float(value))
+        return float(self.values.index(value))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Parameter):
+            return NotImplemented
+        return (self.name, self.values, self.default) == (other.name, other.values, other.default)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.values, self.default))
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name!r}, {list(self.values)}, default={self.default!r})"
+
+
+class SearchSpace:
+    """All configs of some parameters that satisfy every constraint.
+
+    Neighbours, samples and the iteration never leave the space. An empty space, or a
+    constraint over unknown names, raises `SpaceError`.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], constraints: Sequence[str] = ()) -> None:
+        self.parameters = tuple(parameters)
+        self.constraints = tuple(constraints)
+        self.names = tuple(parameter.name for parameter in self.parameters)
+        if len(set(self.names)) != len(self.names):
+            raise SpaceError(f"a parameter is named twice: {', '.join(self.names)}")
+        self._checks = [Expression(text) for text in self.constraints]
+        for check in self._checks:
+            if unknown := sorted(check.names - set(self.names)):
+                raise SpaceError(
+                    f"constraint {check.text!r} uses {', '.join(unknown)}; the parameters are {', '.join(self.names)}"
+                )
+        if next(iter(self), None) is None:
+            raise SpaceError(f"no config satisfies the constraints {list(self.constraints)}; loosen one")
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Sequence[Value]], constraints: Sequence[str] = (), **defaults: Value
+    ) -> SearchSpace:
+        """A space from a mapping of names to values, with optional defaults by name."""
+        parameters = [Parameter(name, choices, defaults.get(name)) for name, choices in values.items()]
+        return cls(parameters, constraints)
+
+    @property
+    def cardinality(self) -> int:
+        """The number of configs before constraints."""
+        return math.prod(len(parameter.values) for parameter in self.parameters)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of configs that satisfy the constraints."""
+        return sum(1 for _ in self)
+
+    @property
+    def default(self) -> Config:
+        """The config of all defaults, or the first member when a constraint forbids it."""
+        config = Config((parameter.name, parameter.default) for parameter in self.parameters)
+        return config if config in self else next(iter(self))
+
+    def __iter__(self) -> Iterator[Config]:
+        for values in itertools.product(*(parameter.values for parameter in self.parameters)):
+            config = Config(zip(self.names, values, strict=True))
+            if self._allowed(config):
+                yield config
+
+    def __contains__(self, config: object) -> bool:
+        if not isinstance(config, Mapping) or set(config) != set(self.names):
+            return False
+        known = all(config[parameter.name] in parameter.values for parameter in self.parameters)
+        return known and self._allowed(config)
+
+    def _allowed(self, config: Mapping[str, Value]) -> bool:
+        return all(check(config) for check in self._checks)
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """Members that differ from a member in one parameter by one step."""
+        found = []
+        for parameter in self.parameters:
+            for value in parameter.neighbours(config[parameter.name]):
+                candidate = config.but(**{parameter.name: value})
+                if self._allowed(candidate):
+                    found.append(candidate)
+        return found
+
+    def sample(self, rng: random.Random) -> Config:
+        """A member drawn uniformly."""
+        for _ in range(200):
+            config = Config((parameter.name, rng.choice(parameter.values)) for parameter in self.parameters)
+            if self._allowed(config):
+                return config
+        return rng.choice(list(self))
+
+    def encode(self, config: Mapping[str, Value]) -> tuple[float, ...]:
+        """One number per parameter, for a cost model."""
+        return tuple(parameter.encode(config[parameter.name]) for parameter in self.parameters)
+
+    def __repr__(self) -> str:
+        return f"SearchSpace({list(self.parameters)}, constraints={list(self.constraints)})"

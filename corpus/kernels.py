@@ -1,0 +1,77 @@
+"""Kernel files: one folder per backend, named by the problem that they solve."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import Kernel, KernelError, ProblemError
+from .names import nearest, parse_id
+from .problems import find_problem
+
+SHIPPED = Path(__file__).parent / "kernels"
+BACKENDS = ("tilelang_cpu", "tilelang", "triton")
+_HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """A kernel that can be read from `path`, and the reference that finds its problem."""
+
+    path: Path
+    problem: str
+
+    def read(self) -> Kernel:
+        """Parse the file; raises `KernelError` when it is no kernel."""
+        return Kernel.parse(_read(self.path), name=str(self.path))
+
+
+def list_kernels(backend: str) -> list[KernelFile]:
+    """The shipped kernels of a backend, by level and number."""
+    files = []
+    for path in (SHIPPED / backend).glob("level*/*.py"):
+        if identity := parse_id(f"{path.parent.name}/{path.name}"):
+            files.append(KernelFile(path, identity))
+    return sorted(files, key=lambda file: [int(n) for n in re.findall(r"\d+", file.problem)])
+
+
+def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> KernelFile:
+    """The kernel that a path, an id or a KernelBench file name means, for a backend.
+
+    A path to a problem file means the shipped kernel of that problem. Raises `KernelError` that
+    names the nearest kernels when there is none.
+    """
+    path = Path(reference)
+    if path.is_file():
+        source = _read(path)
+        if "class ModelNew" in source or "class Model" not in source:
+            return KernelFile(path, _problem_of(path, source))
+        reference = path.name
+    available = {file.problem: file for file in list_kernels(backend)}
+    identity = parse_id(reference)
+    if identity is None:
+        with contextlib.suppress(ProblemError):
+            identity = find_problem(reference, dataset).id
+    if identity in available:
+        return available[identity]
+    raise KernelError(
+        f"no {backend} kernel {reference!r}{nearest(reference, available)}; --list-slow shows all that there are"
+    )
+
+
+def _problem_of(path: Path, source: str) -> str:
+    """Which problem a kernel file solves: its header says so, else its name."""
+    header = _HEADER.search(source)
+    if header:
+        return header[1]
+    identity = parse_id(f"{path.resolve().parent.name}/{path.name}")
+    return identity or path.stem
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelError(f"cannot read kernel {path}: {error}") from None

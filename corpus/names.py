@@ -1,0 +1,42 @@
+"""How a problem is named: `level2/2_10`, `2_10`, or as KernelBench names its file."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+_SHORT = re.compile(r"(?:level(?P<folder>\d+)/)?(?P<level>\d+)_(?P<number>\d+)(?![0-9A-Za-z])(?:_\w.*)?")
+_KERNELBENCH = re.compile(r"(?P<number>\d+)_(?=[A-Za-z])\S+")
+
+
+def problem_id(level: int | str, number: int | str) -> str:
+    """`level2/2_10`."""
+    return f"level{level}/{level}_{number}"
+
+
+def parse_id(reference: str) -> str | None:
+    """The id in `level2/2_10.py`, `2_10`, `2_10_optimized_1.2x.py`, or None when there is none."""
+    parts = Path(reference.removesuffix(".py")).parts[-2:]
+    folder = parts[-2] if len(parts) == 2 and re.fullmatch(r"level\d+", parts[-2]) else None
+    match = _SHORT.fullmatch(parts[-1]) if parts else None
+    if match is None or (folder and folder != f"level{match['level']}"):
+        return None
+    return problem_id(match["level"], match["number"])
+
+
+def kernelbench_number(stem: str) -> str | None:
+    """The number that a KernelBench file name begins with, or None when it is no such name."""
+    match = _KERNELBENCH.fullmatch(stem)
+    return match["number"] if match else None
+
+
+def nearest(reference: str, known: Iterable[str], count: int = 3) -> str:
+    """'; the nearest are a, b' for an error message, or '' when nothing is near."""
+    names = sorted(set(known))
+    stem = Path(reference).name.removesuffix(".py").lower()
+    keys = {name.rsplit("/", 1)[-1].lower(): name for name in names}
+    close = [keys[key] for key in difflib.get_close_matches(stem, keys, n=count, cutoff=0.5)]
+    close += [name for key, name in keys.items() if len(stem) > 2 and stem in key and name not in close]
+    return f"; the nearest are {', '.join(close[:count])}" if close else ""

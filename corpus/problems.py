@@ -1,0 +1,80 @@
+"""Problem files: the shipped ones, or those of a KernelBench checkout."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import Problem, ProblemError
+from .names import kernelbench_number, nearest, parse_id, problem_id
+
+SHIPPED = Path(__file__).parent / "problems"
+
+
+@dataclass(frozen=True)
+class ProblemFile:
+    """A problem that can be read from `path`."""
+
+    id: str
+    name: str
+    path: Path
+
+    def read(self) -> Problem:
+        """Parse the file; raises `ProblemError` when it is no problem."""
+        try:
+            source = self.path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProblemError(f"cannot read problem {self.path}: {error}") from None
+        return Problem(id=self.id, name=self.name, source=source, path=str(self.path))
+
+
+def list_problems(dataset: Path | None = None) -> list[ProblemFile]:
+    """All problems of a dataset folder, or the shipped ones, by level and number.
+
+    A dataset is a KernelBench checkout: `level*/` stands in it or in its folder KernelBench.
+    """
+    root = SHIPPED if dataset is None else _levels_of(dataset)
+    found = []
+    for level in root.glob("level*"):
+        number_of_level = re.fullmatch(r"level(\d+)", level.name)
+        for path in level.glob("*.py") if number_of_level else ():
+            number = kernelbench_number(path.stem)
+            if number and number_of_level:
+                identity = problem_id(number_of_level[1], number)
+                found.append((int(number_of_level[1]), int(number), ProblemFile(identity, path.stem, path)))
+    return [problem for _, _, problem in sorted(found, key=lambda item: item[:2])]
+
+
+def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile:
+    """The problem that a path, an id or a KernelBench file name means.
+
+    Raises `ProblemError` that names the nearest problems when there is none.
+    """
+    path = Path(reference)
+    if path.is_file():
+        number = kernelbench_number(path.stem)
+        level = re.fullmatch(r"level(\d+)", path.resolve().parent.name)
+        identity = problem_id(level[1], number) if number and level else path.stem
+        return ProblemFile(identity, path.stem, path)
+    problems = list_problems(dataset)
+    wanted = parse_id(reference)
+    stem = path.name.removesuffix(".py")
+    for problem in problems:
+        if problem.id == wanted or problem.name == stem or problem.name.rstrip("_") == stem.rstrip("_"):
+            return problem
+    known = [problem.id for problem in problems] + [problem.name for problem in problems]
+    where = f" in {dataset}" if dataset else ""
+    raise ProblemError(f"no problem {reference!r}{where}{nearest(reference, known)}")
+
+
+def _levels_of(dataset: Path) -> Path:
+    try:
+        for root in (dataset, dataset / "KernelBench"):
+            if any(re.fullmatch(r"level\d+", entry.name) for entry in root.iterdir()):
+                return root
+    except OSError as error:
+        raise ProblemError(
+            f"cannot read dataset {dataset}: {error.strerror}; give a KernelBench checkout"
+        ) from None
+    raise ProblemError(f"dataset {dataset} holds no folders level1, level2, ...; give a KernelBench checkout")

@@ -1,0 +1,1 @@
+"""Decide what a kernel is worth: on this machine, in processes of their own."""

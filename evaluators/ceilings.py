@@ -1,0 +1,40 @@
+"""What a device can do at best: measured once and remembered, never taken from a datasheet."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from .channel import Message
+from .clock import Clock
+
+_COPY_MIB = {"cpu": 64, "cuda": 1024}
+_MATRIX = {"cpu": 1024, "cuda": 8192}
+
+
+def measure(device: str, repeats: int = 10) -> Message:
+    """Copy bandwidth (bytes read plus written) and the fp32 matrix rate, medians of `repeats`."""
+    import torch
+
+    kind = device.split(":")[0]
+    clock = Clock(device)
+
+    def median(call: Callable[[], object]) -> float:
+        clock.sample(call, 3)
+        return statistics.median(clock.sample(call, repeats)[0])
+
+    source = torch.randn(_COPY_MIB[kind] << 18, device=device)
+    sink = torch.empty_like(source)
+    copy_ms = median(lambda: sink.copy_(source))
+    n = _MATRIX[kind]
+    left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
+    matrix_ms = median(lambda: left @ right)
+    if kind == "cuda":
+        cores = torch.cuda.get_device_properties(device).multi_processor_count
+    else:
+        cores = torch.get_num_threads()
+    return {
+        "copy_gb_s": 2 * source.numel() * source.element_size() / copy_ms / 1e6,
+        "matrix_gflop_s": 2 * n**3 / matrix_ms / 1e6,
+        "cores": cores,
+    }

@@ -1,0 +1,133 @@
+"""The warm server: a process with the heavy libraries imported, which forks the workers.
+
+It runs as `python -m kernelwright.evaluators.forkserver FD MODULE...`. Requests come as JSON over the
+socket FD, one at a time:
+
+    {"op": "fork", "role": ..., "folder": ..., ...} with one file descriptor   -> {"pid": n}
+    {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
+
+The server itself never computes: a thread pool that was used before a fork would hang after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import confine
+from .channel import Channel
+
+REQUEST_BYTES = 1 << 20
+
+
+def main(fd: int, modules: list[str]) -> None:
+    """Import the modules, report ready, then serve until the other end closes."""
+    confine.die_with_parent()
+    confine.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    server = socket.socket(fileno=fd)
+    missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
+    server.sendall(json.dumps({"ready": True, "missing": missing}).encode())
+    live: set[int] = set()
+    while True:
+        data, fds, _, _ = socket.recv_fds(server, REQUEST_BYTES, 1)
+        if not data:
+            break
+        request = json.loads(data)
+        if request["op"] == "fork":
+            pid = _fork(server, request, fds[0])
+            live.add(pid)
+            os.close(fds[0])
+            answer = {"pid": pid}
+        else:
+            answer = {"status": _end(request["pid"], request["grace_s"])}
+            live.discard(request["pid"])
+            _sweep(live)
+        server.sendall(json.dumps(answer).encode())
+    for pid in live:
+        _end(pid, 0.0)
+    _sweep(set())
+
+
+def _import(name: str) -> Exception | None:
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # a broken library must not take the server down; workers report it
+        return error
+    return None
+
+
+def _fork(server: socket.socket, request: dict[str, Any], fd: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        server.close()
+        confine.die_with_parent()
+        confine.enter(Path(request["folder"]), request.get("memory_gib"), request.get("file_gib"))
+        role = importlib.import_module(f".{request['role']}", __package__)
+        role.serve(Channel(fd), request)
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _end(pid: int, grace_s: float) -> int | None:
+    """Wait up to `grace_s` for a worker to end by itself, then kill its group.
+
+    Returns the exit code, negative for a signal, or None when it had to be killed.
+    """
+    deadline = time.monotonic() + grace_s
+    code: int | None = None
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            break
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    if code is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # when it died before it had a group of its own
+        os.waitpid(pid, 0)
+    return code
+
+
+def _sweep(live: set[int]) -> None:
+    """Kill and reap orphans that left their group: they are children of this process now."""
+    for pid in _children():
+        if pid not in live:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+    return found
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

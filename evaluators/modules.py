@@ -1,0 +1,62 @@
+"""Loading problem and kernel source as modules inside a worker."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def load(name: str, path: Path) -> ModuleType:
+    """Execute a file as a module; it stays importable by name, as pickling and inspect expect."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class ProblemModule:
+    """A problem's functions at given sizes, its inputs made from a seed on the device itself."""
+
+    def __init__(self, path: Path, sizes: Mapping[str, Any], device: str) -> None:
+        self.module = load("kernelwright_problem", path)
+        self.device = device
+        for name, value in sizes.items():
+            # JSON has no tuples, and a size that is a list is one that was a tuple.
+            setattr(self.module, name, tuple(value) if isinstance(value, list) else value)
+
+    def init_inputs(self) -> Sequence[Any]:
+        inputs: Sequence[Any] = self.module.get_init_inputs()
+        return inputs
+
+    def inputs(self, seed: int) -> list[Any]:
+        """Fresh inputs: the same for the same seed, in whichever process."""
+        import torch
+
+        with torch.device(self.device):
+            torch.manual_seed(seed)
+            return [_to(value, self.device) for value in self.module.get_inputs()]
+
+    def model(self, seed: int) -> Any:
+        """The reference with weights drawn from the seed."""
+        import torch
+
+        torch.manual_seed(seed)
+        return self.module.Model(*self.init_inputs()).to(self.device)
+
+
+def _to(value: Any, device: str) -> Any:
+    import torch
+
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def outputs_of(result: Any) -> list[Any]:
+    """The tensors that a forward call returned, in order."""
+    return list(result) if isinstance(result, tuple | list) else [result]

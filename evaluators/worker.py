@@ -1,0 +1,176 @@
+"""This side of the warm server: start it, ask it for workers, talk to them, end them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..core import DeviceError
+from .channel import Channel, ChannelClosed, ChannelTimeout, Message
+from .forkserver import REQUEST_BYTES
+
+LOG_BYTES = 4096
+
+
+class WorkerDied(Exception):
+    """A worker ended without an answer; `code` is its exit code, negative for a signal."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(describe_exit(code))
+        self.code = code
+
+
+class WorkerTimeout(Exception):
+    """A worker did not answer in time and was killed."""
+
+
+def describe_exit(code: int | None) -> str:
+    """'killed by SIGSEGV', 'exited with code 3'."""
+    if code is None:
+        return "was killed"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+        return f"killed by signal {-code}"
+    return f"exited with code {code}"
+
+
+class ForkServer:
+    """A process with `modules` imported, from which workers are forked in milliseconds."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env={**os.environ, **environment},
+            # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
+            start_new_session=True,
+        )
+        theirs.close()
+        self._ready: Message | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_ready(self) -> None:
+        """Block until the imports are done; raises `DeviceError` when the server did not start."""
+        with self._lock:
+            if self._ready is None:
+                data = self._socket.recv(REQUEST_BYTES)
+                if not data:
+                    self._errors.seek(0)
+                    last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
+                    raise DeviceError(
+                        f"the evaluation server did not start: {''.join(last) or 'no reason given'}"
+                    )
+                self._ready = json.loads(data)
+
+    def require(self, module: str) -> None:
+        """Raise `DeviceError` unless the server could import the module."""
+        self.wait_ready()
+        missing = (self._ready or {})["missing"]
+        if module in missing:
+            raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
+
+    def fork(self, role: str, folder: Path, **options: Any) -> Worker:
+        """A new worker of a role (a module of this package) that lives in `folder`."""
+        self.wait_ready()
+        channel, theirs = Channel.pair()
+        with theirs:
+            request = {"op": "fork", "role": role, "folder": str(folder), **options}
+            answer = self._request(request, [theirs.fileno()])
+        return Worker(self, answer["pid"], channel, folder)
+
+    def end(self, pid: int, grace_s: float) -> int | None:
+        """End a worker and everything it started; its exit code, or None when it was killed."""
+        with contextlib.suppress(OSError, ValueError):
+            status: int | None = self._request({"op": "end", "pid": pid, "grace_s": grace_s}, [])["status"]
+            return status
+        return None
+
+    def _request(self, request: Message, fds: list[int]) -> Message:
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+            answer: Message = json.loads(self._socket.recv(REQUEST_BYTES))
+            return answer
+
+    def close(self) -> None:
+        """End the server and all its workers."""
+        self._socket.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+class Worker:
+    """A forked process that answers one request at a time."""
+
+    def __init__(self, server: ForkServer, pid: int, channel: Channel, folder: Path) -> None:
+        self._server = server
+        self.pid = pid
+        self._channel = channel
+        self.folder = folder
+        self._ended = False
+
+    def call(self, seconds: float, **request: Any) -> Message:
+        """Send a request and wait for its answer.
+
+        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either.
+        """
+        try:
+            self._channel.send(request)
+            return self._channel.receive(seconds)
+        except ChannelTimeout:
+            self.end(grace_s=0.0)
+            raise WorkerTimeout from None
+        except ChannelClosed:
+            raise WorkerDied(self.end(grace_s=1.0)) from None
+
+    def end(self, grace_s: float = 0.0) -> int | None:
+        """End the process and its whole group."""
+        if self._ended:
+            return None
+        self._ended = True
+        code = self._server.end(self.pid, grace_s)
+        self._channel.close()
+        return code
+
+    @property
+    def alive(self) -> bool:
+        return not self._ended
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed."""
+        with contextlib.suppress(OSError), (self.folder / "log").open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - LOG_BYTES))
+            return file.read().decode(errors="replace").strip()
+        return ""
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        self.end()
