@@ -59,6 +59,8 @@ class Analysis:
     performance: str
     """SLOW below 0.8 times the reference, MODERATE up to 1.2, GOOD above."""
     suggestions: tuple[str, ...]
+    work: str
+    """'products' where matrix products or convolutions bound the time from below, else 'streams'."""
     latency_ms: float
     floor_ms: float
 
@@ -129,6 +131,7 @@ def analyse(profile: Profile, kernel: Kernel, best: Evaluation, failed: Sequence
         tier=tier,
         performance=performance_category(speedup),
         suggestions=suggestions,
+        work="streams" if memory_bound else "products",
         latency_ms=latency,
         floor_ms=profile.floor_ms,
     )

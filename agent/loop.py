@@ -93,9 +93,7 @@ class Optimization:
         """Run to the end; a start kernel that fails ends it at once."""
         start = next(iter(self._evaluate(self.kernel, [Config()], "start")))
         if start.speedup is None:
-            return Outcome(
-                start, self.kernel, start, (), f"the start kernel: {start.message}", verified=start.ok
-            )
+            return Outcome(start, self.kernel, start, (), f"the start kernel: {start.message}", verified=start.ok)
         self._ladder.append((self.kernel, start))
         profile = self.evaluator.profile(self.problem)
         self.observer.started(start, profile)
@@ -124,9 +122,7 @@ class Optimization:
             self.kernel = proposal.kernel.bind(best.config)
             self._ladder.append((self.kernel, best))
         error = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
-        turn = Turn(
-            number, analysis, proposal, before, tuple(evaluations), best, gain > 1.0, max(gain, 1.0), error
-        )
+        turn = Turn(number, analysis, proposal, before, tuple(evaluations), best, gain > 1.0, max(gain, 1.0), error)
         self.turns.append(turn)
         if len(list(self.journal.of_kind("turn"))) < number:
             self.journal.append({"kind": "turn", **turn.record()})
@@ -174,6 +170,4 @@ class Optimization:
             final = next(iter(self._evaluate(kernel, [Config()], "final")))
             if final.speedup is not None:
                 return Outcome(start, kernel, final, tuple(self.turns), stopped, verified=True)
-        return Outcome(
-            start, self.kernel, start, tuple(self.turns), "no kernel passed the final check", verified=False
-        )
+        return Outcome(start, self.kernel, start, tuple(self.turns), "no kernel passed the final check", verified=False)

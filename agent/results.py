@@ -62,11 +62,9 @@ class Results:
         """Whole or not at all: a reader never sees half a file."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=path.parent, prefix=".", suffix=".part", delete=False
-            ) as file:
+            with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
                 file.write(text)
-            os.chmod(file.name, 0o644)
+            Path(file.name).chmod(0o644)
             os.replace(file.name, path)
         except OSError as error:
             raise ResultsError(

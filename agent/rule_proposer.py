@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import black
 
 from ..core import Kernel, Parameter, Problem, Proposal, SearchSpace
-from .analysis import Analysis
+from .analysis import Analysis, Category
 from .rules import RULES, Machine, Rule
 from .turn import Turn
 
 TUNE = "tune-parameters"
-LINE_LENGTH = 110
+LINE_LENGTH = 120
 
 
 class RuleProposer:
@@ -26,24 +26,19 @@ class RuleProposer:
         self._machine = machine
         self._rules = rules
 
-    def propose(
-        self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]
-    ) -> Proposal | None:
+    def propose(self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
         """What to try next on the best kernel so far, or None when nothing is left."""
         useless = {turn.proposal.strategy for turn in turns if not turn.improved}
-        for category in analysis.ranking:
-            for rule in self._rules:
-                if rule.category != category or rule.name in useless:
-                    continue
-                rewritten = rule.apply(kernel, self._machine)
-                if rewritten is not None and rewritten.kernel.source != kernel.source:
-                    return Proposal(
-                        kernel=formatted(rewritten.kernel),
-                        strategy=rule.name,
-                        category=category,
-                        rationale=f"{rewritten.did}: {rule.why}",
-                        space=rewritten.space,
-                    )
+        for rule in sorted(self._rules, key=lambda rule: _rank(rule, analysis)):
+            rewritten = rule.apply(kernel, self._machine) if rule.name not in useless else None
+            if rewritten is not None and rewritten.kernel.source != kernel.source:
+                return Proposal(
+                    kernel=formatted(rewritten.kernel),
+                    strategy=rule.name,
+                    category=rule.category,
+                    rationale=f"{rewritten.did}: {rule.why}",
+                    space=rewritten.space,
+                )
         return self._tuning(kernel, analysis, turns)
 
     def _tuning(self, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
@@ -59,6 +54,11 @@ class RuleProposer:
             rationale=f"search {', '.join(space.names)} ({space.size} configs) from the best so far",
             space=space,
         )
+
+
+def _rank(rule: Rule, analysis: Analysis) -> tuple[bool, int]:
+    """Rules for this kind of work first, then by how much their bottleneck could explain."""
+    return rule.work not in (analysis.work, "both"), analysis.ranking.index(Category(rule.category))
 
 
 def joint_space(kernel: Kernel, turns: Sequence[Turn]) -> SearchSpace | None:

@@ -76,8 +76,6 @@ def diff(before: str, after: str) -> str:
 class Proposer(Protocol):
     """Decides what to try next."""
 
-    def propose(
-        self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]
-    ) -> Proposal | None:
+    def propose(self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
         """A change of the best kernel, in the light of the turns so far; None when nothing is left to try."""
         ...

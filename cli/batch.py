@@ -28,11 +28,7 @@ def run_batch(request: Request) -> int:
             screen.heading(f"[{number}/{len(references)}] {reference}")
             try:
                 job = wiring.job(request, reference, device)
-                done = (
-                    earlier_summary(results.journal_path(job.problem, job.backend))
-                    if request.resume
-                    else None
-                )
+                done = earlier_summary(results.journal_path(job.problem, job.backend)) if request.resume else None
                 if done is not None:
                     screen.note(f"finished before: {reference}")
                     summaries.append(done)

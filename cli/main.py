@@ -38,9 +38,7 @@ class Format(StrEnum):
 def optimize(
     kernel: Annotated[
         str | None,
-        typer.Option(
-            "--kernel", "-k", help="Kernel to optimize: a path, level2/2_10.py, 2_10.", metavar="REF"
-        ),
+        typer.Option("--kernel", "-k", help="Kernel to optimize: a path, level2/2_10.py, 2_10.", metavar="REF"),
     ] = None,
     list_slow: Annotated[
         bool,
@@ -48,9 +46,7 @@ def optimize(
     ] = False,
     batch: Annotated[
         str | None,
-        typer.Option(
-            help="Optimize every kernel named in a file, one a line; - reads standard input.", metavar="FILE"
-        ),
+        typer.Option(help="Optimize every kernel named in a file, one a line; - reads standard input.", metavar="FILE"),
     ] = None,
     threshold: Annotated[float, typer.Option(help="Speedup below which --list-slow shows a kernel.")] = 0.8,
     format: Annotated[
@@ -72,9 +68,7 @@ def optimize(
     ] = None,
     problem: Annotated[
         str | None,
-        typer.Option(
-            help="The problem a kernel file solves, if its name does not say.", rich_help_panel=WHERE
-        ),
+        typer.Option(help="The problem a kernel file solves, if its name does not say.", rich_help_panel=WHERE),
     ] = None,
     dataset: Annotated[
         Path | None,
@@ -84,18 +78,12 @@ def optimize(
         str | None,
         typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.", rich_help_panel=WHERE),
     ] = None,
-    gpu: Annotated[
-        str | None, typer.Option(help="A remote GPU, such as H100.", rich_help_panel=WHERE)
-    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="A remote GPU, such as H100.", rich_help_panel=WHERE)] = None,
     model: Annotated[
         str | None, typer.Option(help="Who proposes: 'rules', the built-in rewriter.", rich_help_panel=MODEL)
     ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="The model's temperature.", rich_help_panel=MODEL)
-    ] = None,
-    rag_k: Annotated[
-        int | None, typer.Option(help="Examples shown to the model.", rich_help_panel=MODEL)
-    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="The model's temperature.", rich_help_panel=MODEL)] = None,
+    rag_k: Annotated[int | None, typer.Option(help="Examples shown to the model.", rich_help_panel=MODEL)] = None,
     results: Annotated[
         Path, typer.Option(help="Folder for kernels, histories, journals.", rich_help_panel=OUTPUT)
     ] = Path("results"),
@@ -153,25 +141,17 @@ def optimize(
 def evaluate(
     kernel: Annotated[
         str,
-        typer.Option(
-            "--kernel", "-k", help="Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"
-        ),
+        typer.Option("--kernel", "-k", help="Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"),
     ],
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.")
-    ] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.")] = "auto",
     backend: Annotated[
         Backend | None, typer.Option(help="Which shipped kernels; by default those of the device.")
     ] = None,
     problem: Annotated[
         str | None, typer.Option(help="The problem a kernel file solves, if its name does not say.")
     ] = None,
-    dataset: Annotated[
-        Path | None, typer.Option(help="A KernelBench checkout to take the problems from.")
-    ] = None,
-    workload: Annotated[
-        str | None, typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.")
-    ] = None,
+    dataset: Annotated[Path | None, typer.Option(help="A KernelBench checkout to take the problems from.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check one kernel against its reference and time it, once.

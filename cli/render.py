@@ -115,7 +115,8 @@ class Screen:
         reached = outcome.reached(finished.target)
         mark = "[green]reached[/]" if reached else "[yellow]not reached[/]"
         self.console.print(
-            f"[bold]{escape(finished.job.problem.id)}[/]: {outcome.start.latency_ms:.3f} ms -> [bold]{latency:.3f} ms[/], "
+            f"[bold]{escape(finished.job.problem.id)}[/]: "
+            f"{outcome.start.latency_ms:.3f} ms -> [bold]{latency:.3f} ms[/], "
             f"{outcome.start.latency_ms / latency:.2f} times as fast as the start; "
             f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference"
         )
@@ -198,23 +199,19 @@ class LineObserver:
         self.screen = screen
         self.job = job
         self.goal = goal
-        self.print(
-            f"optimizing {job.problem.id} ({job.backend}, workload {job.problem.workload}) on {job.device}"
-        )
+        self.print(f"optimizing {job.problem.id} ({job.backend}, workload {job.problem.workload}) on {job.device}")
 
     def print(self, text: str) -> None:
         self.screen.print(escape(text))
 
     def started(self, start: Evaluation, profile: Profile) -> None:
         self.print(
-            f"roofline floor {profile.floor_ms:.3f} ms: {profile.flops / 1e6:.0f} MFLOP, {profile.min_bytes / 1e6:.1f} MB; "
-            f"target {self.goal.target_speedup:g}x"
+            f"roofline floor {profile.floor_ms:.3f} ms: {profile.flops / 1e6:.0f} MFLOP, "
+            f"{profile.min_bytes / 1e6:.1f} MB; target {self.goal.target_speedup:g}x"
         )
 
     def turn_started(self, number: int, analysis: Analysis, proposal: Proposal, trials: int) -> None:
-        self.print(
-            f"turn {number}/{self.goal.max_iterations}: bottleneck {analysis.category}, {analysis.performance}"
-        )
+        self.print(f"turn {number}/{self.goal.max_iterations}: bottleneck {analysis.category}, {analysis.performance}")
         for evidence in analysis.evidence:
             self.print(f"  {evidence}")
         self.print(f"  {proposal.strategy}: {proposal.rationale}")

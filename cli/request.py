@@ -45,8 +45,10 @@ class Request:
         if len(chosen) != 1:
             raise OptionError("give one of --kernel REF, --list-slow or --batch FILE; see --help")
         positive = {
-            "--threshold": self.threshold, "--target-speedup": self.target_speedup, "--max-iterations": self.max_iterations
-        }  # fmt: skip
+            "--threshold": self.threshold,
+            "--target-speedup": self.target_speedup,
+            "--max-iterations": self.max_iterations,
+        }
         for option, value in positive.items():
             if not value > 0 or value == float("inf"):
                 raise OptionError(f"{option} must be above 0, not {value:g}")
@@ -68,9 +70,7 @@ class Request:
             )
         for option, value in {"--temperature": self.temperature, "--rag-k": self.rag_k}.items():
             if value is not None:
-                raise OptionError(
-                    f"{option} is for language models, which this version has none of; leave it out"
-                )
+                raise OptionError(f"{option} is for language models, which this version has none of; leave it out")
         if self.gpu is not None:
             raise OptionError(
                 f"--gpu {self.gpu}: remote GPUs cannot be used in this version; --device cuda takes one of this machine"

@@ -96,9 +96,7 @@ def job(request: Request, reference: str, device: str) -> Job:
     kernel = file.read()
     problem = find_problem(request.problem or file.problem, request.dataset).read()
     if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
-        raise DeviceError(
-            f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu"
-        )
+        raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu")
     if device != CPU and kernel.target is Target.CPU:
         raise DeviceError(f"{reference} is a CPU kernel; use --device cpu")
     workload = request.workload or default_workload(problem, kernel, device)

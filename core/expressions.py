@@ -30,7 +30,9 @@ class Expression:
     def __init__(self, text: str) -> None:
         self.text = text
         tree = _parse(text)
-        called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and _plain(node)}
+        called = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.names = frozenset(names - called)
         self._code: CodeType = compile(tree, f"<constraint {text}>", "eval")

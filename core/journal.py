@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from .errors import JournalError, ResultsError
 
@@ -34,9 +34,7 @@ def _split(data: bytes, path: Path) -> tuple[list[Record], int]:
         except ValueError:
             if not whole:
                 break
-            raise JournalError(
-                f"{path}, line {number} is corrupt; mend or remove that line, or start anew"
-            ) from None
+            raise JournalError(f"{path}, line {number} is corrupt; mend or remove that line, or start anew") from None
         if not whole:
             # Complete but for its line end, which the next append would glue to.
             break
@@ -59,16 +57,12 @@ class Journal:
             # Unbuffered: what a full disk refuses must not come back at the next write.
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
-            raise ResultsError(
-                f"cannot write {path}: {error.strerror}; choose another folder with --results"
-            ) from None
+            raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with --results") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise JournalError(
-                f"{path} is in use by another run; wait for it, or choose another --results"
-            ) from None
+            raise JournalError(f"{path} is in use by another run; wait for it, or choose another --results") from None
         self._file.seek(0)
         self.records, end = _split(self._file.read(), path)
         self._file.truncate(end)
@@ -97,7 +91,7 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:

@@ -51,9 +51,7 @@ class Kernel:
         except (SyntaxError, ValueError) as error:
             raise KernelError(f"{name} is no valid Python: {error}") from None
         if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
-            raise KernelError(
-                f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)"
-            )
+            raise KernelError(f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)")
         imported = _imports(tree)
         if any(module.startswith("tilelang.cpu") for module in imported):
             return cls(Language.TILELANG, Target.CPU, source, name)
@@ -61,9 +59,7 @@ class Kernel:
             return cls(Language.TILELANG, Target.CUDA, source, name)
         if any(module.split(".")[0] == "triton" for module in imported):
             return cls(Language.TRITON, Target.CUDA, source, name)
-        raise KernelError(
-            f"{name} imports neither tilelang nor triton, so there is no kernel in it to optimize"
-        )
+        raise KernelError(f"{name} imports neither tilelang nor triton, so there is no kernel in it to optimize")
 
     @cached_property
     def digest(self) -> str:
@@ -103,18 +99,14 @@ class Kernel:
             raise SpaceError(f"{self.name}: SEARCH_SPACE and CONSTRAINTS must be literals") from None
         constants = self.constants
         if unknown := sorted(set(values) - set(constants)):
-            raise SpaceError(
-                f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it"
-            )
+            raise SpaceError(f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it")
         return SearchSpace([Parameter(n, v, constants[n]) for n, v in values.items()], constraints)
 
     def bind(self, config: Mapping[str, Value]) -> Kernel:
         """The kernel with these constants set; names that it does not have raise `KernelError`."""
         spans = dict(self._assignments())
         if unknown := sorted(set(config) - set(spans)):
-            raise KernelError(
-                f"{self.name} has no constant {', '.join(unknown)}; it has {', '.join(spans) or 'none'}"
-            )
+            raise KernelError(f"{self.name} has no constant {', '.join(unknown)}; it has {', '.join(spans) or 'none'}")
         lines = self.source.splitlines(keepends=True)
         # From the last to the first, so that earlier positions stay valid.
         for name in sorted(config, key=lambda n: (spans[n].lineno, spans[n].col_offset), reverse=True):
@@ -124,17 +116,9 @@ class Kernel:
     def _assignments(self) -> list[tuple[str, ast.expr]]:
         found = []
         for node in self._tree.body:
-            if (
-                isinstance(node, ast.Assign)
-                and len(node.targets) == 1
-                and isinstance(node.targets[0], ast.Name)
-            ):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 found.append((node.targets[0].id, node.value))
-            elif (
-                isinstance(node, ast.AnnAssign)
-                and isinstance(node.target, ast.Name)
-                and node.value is not None
-            ):
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 found.append((node.target.id, node.value))
         return [(name, value) for name, value in found if name.isupper()]
 

@@ -71,14 +71,8 @@ class Problem:
                     value = ast.literal_eval(node.value)
                 except ValueError:
                     value = None
-                values = (
-                    value
-                    if isinstance(target, ast.Tuple) and isinstance(value, tuple)
-                    else [value] * len(names)
-                )
-                found.update(
-                    {n.id: v for n, v in zip(names, values, strict=False) if isinstance(n, ast.Name)}
-                )
+                values = value if isinstance(target, ast.Tuple) and isinstance(value, tuple) else [value] * len(names)
+                found.update({n.id: v for n, v in zip(names, values, strict=False) if isinstance(n, ast.Name)})
         return found
 
     def at(self, workload: str) -> Problem:

@@ -68,9 +68,7 @@ class Parameter:
     @property
     def ordered(self) -> bool:
         """Whether the values are numbers that rise or fall, so that distance has a meaning."""
-        numbers = [
-            value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)
-        ]
+        numbers = [value for value in self.values if isinstance(value, int | float) and not isinstance(value, bool)]
         return len(numbers) == len(self.values) and numbers in (
             sorted(numbers),
             sorted(numbers, reverse=True),

@@ -74,7 +74,5 @@ def _levels_of(dataset: Path) -> Path:
             if any(re.fullmatch(r"level\d+", entry.name) for entry in root.iterdir()):
                 return root
     except OSError as error:
-        raise ProblemError(
-            f"cannot read dataset {dataset}: {error.strerror}; give a KernelBench checkout"
-        ) from None
+        raise ProblemError(f"cannot read dataset {dataset}: {error.strerror}; give a KernelBench checkout") from None
     raise ProblemError(f"dataset {dataset} holds no folders level1, level2, ...; give a KernelBench checkout")

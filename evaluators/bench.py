@@ -72,9 +72,7 @@ class Bench:
             if trial == 0:
                 first_call_s, load_s = answer["seconds"], spent
             later_call_s = answer["seconds"]
-            compared.append(
-                self._compare(judge, seed, answer["outputs"], outputs, seeds[: trial + 1], compared)
-            )
+            compared.append(self._compare(judge, seed, answer["outputs"], outputs, seeds[: trial + 1], compared))
         correctness = _summary(compared, seeds, passed=True)
         return correctness, load_s + max(0.0, first_call_s - later_call_s)
 

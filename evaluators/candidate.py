@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def serve(channel: Channel, options: Message) -> None:
     candidate = Candidate(
         ProblemModule(Path(options["problem"]), options["sizes"], options["device"]), options["device"]
     )
-    handlers = {"load": candidate.load, "run": candidate.run, "time": candidate.time}
+    handlers: dict[str, Callable[..., Message]] = {"load": candidate.load, "run": candidate.run, "time": candidate.time}
     with torch.no_grad():
         while True:
             try:
@@ -90,7 +91,7 @@ def write_outputs(outputs: list[Any], path: Path) -> list[Message]:
     """Write tensors one after the other as raw bytes; returns their types, shapes and dtypes."""
     import torch
 
-    described = []
+    described: list[Message] = []
     with path.open("wb") as file:
         for output in outputs:
             kind = type(output).__name__
@@ -98,9 +99,7 @@ def write_outputs(outputs: list[Any], path: Path) -> list[Message]:
                 described.append({"type": kind, "shape": None, "dtype": None})
                 continue
             data = output.detach().cpu().contiguous()
-            described.append(
-                {"type": kind, "shape": list(data.shape), "dtype": str(data.dtype).removeprefix("torch.")}
-            )
+            described.append({"type": kind, "shape": list(data.shape), "dtype": str(data.dtype).removeprefix("torch.")})
             data.reshape(-1).view(torch.uint8).numpy().tofile(file)
     return described
 

@@ -37,9 +37,7 @@ def compare(
         if got["shape"] is None:
             return failed(Status.WRONG_SHAPE, f"{which}returned {got['type']}, not a tensor")
         if list(wanted.shape) != got["shape"]:
-            return failed(
-                Status.WRONG_SHAPE, f"{which}shape {got['shape']}, the reference has {list(wanted.shape)}"
-            )
+            return failed(Status.WRONG_SHAPE, f"{which}shape {got['shape']}, the reference has {list(wanted.shape)}")
         dtype = str(wanted.dtype).removeprefix("torch.")
         if got["dtype"] != dtype:
             return failed(Status.WRONG_DTYPE, f"{which}dtype {got['dtype']}, the reference has {dtype}")

@@ -30,7 +30,7 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
             return [tensor for part in value for tensor in tensors(part)]
         return []
 
-    class Counter(TorchDispatchMode):
+    class Counter(TorchDispatchMode):  # type: ignore[misc]  # torch is not type-checked
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = func(*args, **kwargs)

@@ -46,7 +46,7 @@ def main(fd: int, modules: list[str]) -> None:
             pid = _fork(server, request, fds[0])
             live.add(pid)
             os.close(fds[0])
-            answer = {"pid": pid}
+            answer: dict[str, int | None] = {"pid": pid}
         else:
             answer = {"status": _end(request["pid"], request["grace_s"])}
             live.discard(request["pid"])

@@ -7,7 +7,7 @@ ceilings; answered like the candidate's.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def serve(channel: Channel, options: Message) -> None:
     import torch
 
     judge = Judge(options)
-    handlers = {
+    handlers: dict[str, Callable[..., Message]] = {
         "open": judge.open,
         "state": judge.state,
         "check": judge.check,
@@ -134,7 +134,7 @@ def device_name(device: str) -> str:
     import torch
 
     if device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
+        return str(torch.cuda.get_device_name(device))
     cores = torch.get_num_threads()
     for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
         if line.startswith("model name"):

@@ -36,9 +36,7 @@ class Judge:
         try:
             answer = self._worker.call(PATIENCE_S, op=op, **arguments)
         except WorkerTimeout:
-            raise ProblemError(
-                f"the reference of {self.problem.id} did not end in {PATIENCE_S:g} s"
-            ) from None
+            raise ProblemError(f"the reference of {self.problem.id} did not end in {PATIENCE_S:g} s") from None
         except WorkerDied as died:
             raise ProblemError(
                 f"the reference of {self.problem.id} {died}; its last words: "

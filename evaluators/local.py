@@ -26,7 +26,6 @@ from ..core import (
     Kernel,
     KernelError,
     Language,
-    Measurement,
     Problem,
     Profile,
     Status,
@@ -74,9 +73,7 @@ class LocalEvaluator:
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
         self.server.require(kernel.language)
         judge = self.judge(problem)
-        bench = Bench(
-            kernel, self.settings, lambda: self.worker("candidate", self._candidate_options(problem))
-        )
+        bench = Bench(kernel, self.settings, lambda: self.worker("candidate", self._candidate_options(problem)))
         try:
             for config in configs:
                 yield self._evaluate(judge, bench, config)
@@ -118,45 +115,44 @@ class LocalEvaluator:
 
     def _evaluate(self, judge: Judge, bench: Bench, config: Config) -> Evaluation:
         seeds = [self._rng.randrange(2**31) for _ in range(self.settings.trials)]
-        digest, known = bench.kernel.digest, {"config": dict(config), "environment": judge.environment}
+        verdict: dict[str, Any] = {
+            "status": Status.OK,
+            "kernel_digest": bench.kernel.digest,
+            "config": dict(config),
+            "environment": judge.environment,
+        }
         try:
-            correctness, compile_s = bench.check(judge, config, seeds)
-            known |= {"correctness": correctness, "compile_s": compile_s}
+            verdict["correctness"], verdict["compile_s"] = bench.check(judge, config, seeds)
             if self.device == "cpu" and bench.kernel.language is Language.TRITON:
-                return Evaluation(status=Status.OK, kernel_digest=digest, message=CHECKED_NOT_TIMED, **known)
-            measurement, reference, cores, contention = self._time(judge, bench)
+                verdict["message"] = CHECKED_NOT_TIMED
+            else:
+                verdict |= self._time(judge, bench)
         except Failure as failure:
+            verdict |= {"status": failure.status, "message": failure.message, "log": bench.log}
             if failure.correctness is not None:
-                known["correctness"] = failure.correctness
-            return Evaluation(
-                status=failure.status, kernel_digest=digest, message=failure.message, log=bench.log, **known
-            )
-        return Evaluation(
-            status=Status.OK,
-            kernel_digest=digest,
-            measurement=measurement,
-            reference=reference,
-            cores_used=cores or None,
-            contention=contention,
-            **known,
-        )
+                verdict["correctness"] = failure.correctness
+        return Evaluation(**verdict)
 
-    def _time(self, judge: Judge, bench: Bench) -> tuple[Measurement, Measurement, float, float | None]:
+    def _time(self, judge: Judge, bench: Bench) -> dict[str, Any]:
         """Time both in turn; on a CPU that others use, wait for them and try once more, then say so."""
         sampling = self.settings.sampling
-        if self.device != "cpu":
-            return *take_turns(bench.time, judge.time, sampling), None
-        for patience in (sampling.patience_s if self._crowded < CROWDED else 0.0, 0.0):
+        on_cpu = self.device == "cpu"
+        patience = sampling.patience_s if on_cpu and self._crowded < CROWDED else 0.0
+        while True:
             self._meter.start((self.server.pid, judge.pid, bench.worker.pid))
-            timed = take_turns(bench.time, judge.time, sampling)
-            foreign = self._meter.foreign_cores() or 0.0
-            if foreign < TOLERATED_CORES:
-                self._crowded = 0
-                return *timed, None
-            if not (patience and self._meter.wait_until_quiet(patience)):
+            measurement, reference, cores = take_turns(bench.time, judge.time, sampling)
+            foreign = self._meter.foreign_cores() if on_cpu else None
+            quiet = foreign is None or foreign < TOLERATED_CORES
+            if quiet or not (patience and self._meter.wait_until_quiet(patience)):
                 break
-        self._crowded += 1
-        return *timed, foreign
+            patience = 0.0
+        self._crowded = 0 if quiet else self._crowded + 1
+        return {
+            "measurement": measurement,
+            "reference": reference,
+            "cores_used": cores if on_cpu else None,
+            "contention": None if quiet else foreign,
+        }
 
     def _ceilings(self, judge: Judge) -> Ceilings:
         key = f"{judge.environment['device']}, torch {judge.environment['torch']}"

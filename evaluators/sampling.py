@@ -14,9 +14,7 @@ Timer = Callable[[int], Message]
 """Takes that many samples; answers samples_ms, method and perhaps cores."""
 
 
-def take_turns(
-    candidate: Timer, reference: Timer, sampling: Sampling
-) -> tuple[Measurement, Measurement, float]:
+def take_turns(candidate: Timer, reference: Timer, sampling: Sampling) -> tuple[Measurement, Measurement, float]:
     """Samples of both in alternating chunks, and how many cores the candidate kept busy.
 
     Taking turns lets both see the same drift of clocks and of the machine's other load. The order
@@ -65,10 +63,7 @@ class _Series:
     def precise(self) -> bool:
         if len(self.samples) < self.sampling.min_samples:
             return False
-        return (
-            len(self.samples) >= self.sampling.max_samples
-            or self.measurement().precision <= self.sampling.precision
-        )
+        return len(self.samples) >= self.sampling.max_samples or self.measurement().precision <= self.sampling.precision
 
     def measurement(self) -> Measurement:
         return Measurement(samples_ms=tuple(self.samples), method=self.method, warmup=self.warmup)

@@ -78,9 +78,7 @@ class ForkServer:
                 if not data:
                     self._errors.seek(0)
                     last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
-                    raise DeviceError(
-                        f"the evaluation server did not start: {''.join(last) or 'no reason given'}"
-                    )
+                    raise DeviceError(f"the evaluation server did not start: {''.join(last) or 'no reason given'}")
                 self._ready = json.loads(data)
 
     def require(self, module: str) -> None:

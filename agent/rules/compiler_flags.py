@@ -28,12 +28,11 @@ class RelaxedMath:
 
     name = "relaxed-math"
     category = "compute"
+    work = "streams"
     why = "with errno and strict order, g++ calls expf and sqrtf one element at a time"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
-        gains = any(
-            f"T.{name}(" in kernel.source for name in ("exp", "sqrt", "tanh", "sigmoid", "erf", "log", "pow")
-        )
+        gains = any(f"T.{name}(" in kernel.source for name in ("exp", "sqrt", "tanh", "sigmoid", "erf", "log", "pow"))
         if not gains or "-fno-math-errno" in kernel.source or "-ffast-math" in kernel.source:
             return None
         values = (VECTOR_MATH, REORDERED, NO_ERRNO, STRICT)
@@ -46,14 +45,11 @@ class WideVectors:
 
     name = "wide-vectors"
     category = "compute"
+    work = "products"
     why = "g++ limits itself to 256-bit registers even where 512-bit ones are there"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
-        if (
-            not machine.wide_vectors
-            or "-mprefer-vector-width" in kernel.source
-            or "-march" not in kernel.source
-        ):
+        if not machine.wide_vectors or "-mprefer-vector-width" in kernel.source or "-march" not in kernel.source:
             return None
         values = ("-mprefer-vector-width=512", "-mprefer-vector-width=256")
         return _with_flag(kernel, "VECTOR_FLAGS", values, "let g++ use 512-bit registers")

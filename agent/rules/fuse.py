@@ -23,6 +23,7 @@ class Fuse:
 
     name = "fuse-passes"
     category = "memory"
+    work = "streams"
     why = "each element is fetched once instead of once per pass"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:

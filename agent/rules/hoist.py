@@ -38,6 +38,7 @@ class Hoist:
 
     name = "hoist-invariants"
     category = "compute"
+    work = "streams"
     why = "roots and divisions cost tens of cycles and are not vectorized as cheaply as a product"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -138,9 +139,7 @@ def _divide_by(node: cst.CSTNode, divisor: str, reciprocal: str) -> cst.CSTNode:
             self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
         ) -> cst.BinaryOperation:
             if isinstance(original_node.operator, cst.Divide) and code(bare(original_node.right)) == divisor:
-                return updated_node.with_changes(
-                    operator=cst.Multiply(), right=cst.parse_expression(reciprocal)
-                )
+                return updated_node.with_changes(operator=cst.Multiply(), right=cst.parse_expression(reciprocal))
             return updated_node
 
     result = node.visit(Replace())

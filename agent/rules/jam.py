@@ -18,6 +18,7 @@ from .source import (
     bare,
     code,
     fresh,
+    is_window,
     names,
     nest_of,
     rebuild,
@@ -40,6 +41,7 @@ class Jam:
 
     name = "unroll-and-jam"
     category = "compute"
+    work = "products"
     why = "each accumulator is loaded and stored once per several terms, so arithmetic no longer waits for the cache"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -58,7 +60,7 @@ class Jam:
                 return None
             loop = nest[level]
             done.append(", ".join(loop.variables))
-            if _is_window(loop):
+            if is_window(loop):
                 return [_window(nest, level)]
             if loop.extents[0] in constants:
                 divided.add(loop.extents[0])
@@ -101,18 +103,12 @@ def _reduction_level(nest: Sequence[Loop]) -> int | None:
             continue
         if not any(walked & set(below.variables) for below in nest[level + 1 :]):
             continue
-        if _is_window(loop) or len(loop.variables) == 1:
+        if is_window(loop) or len(loop.variables) == 1:
             return level
     return None
 
 
-def _is_window(loop: Loop) -> bool:
-    return len(loop.extents) > 1 and len(set(loop.extents)) == 1
-
-
-def _wrap(
-    nest: Sequence[Loop], level: int, body: Statement, extent: str | None, below: Sequence[Loop]
-) -> Statement:
+def _wrap(nest: Sequence[Loop], level: int, body: Statement, extent: str | None, below: Sequence[Loop]) -> Statement:
     """Rebuild the nest around a new innermost statement; an extent of None drops the loop at `level`."""
     result = body
     for loop in reversed(below):

@@ -18,6 +18,7 @@ from .source import (
     assignment,
     code,
     fresh,
+    is_window,
     loop_of,
     make_loop,
     rewrite_kernels,
@@ -50,6 +51,7 @@ class Lanes:
 
     name = "reduction-lanes"
     category = "compute"
+    work = "streams"
     why = "a sum into one scalar waits for every addition; independent lanes fill the vector unit"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -80,7 +82,8 @@ class Lanes:
 
 def _reduction(loop: Loop) -> Reduction | None:
     found: Reduction | None = None
-    if loop.kind == "unroll" or any(isinstance(s, cst.BaseCompoundStatement) for s in loop.body):
+    # The square window of a pooling or a convolution is too short to gain.
+    if loop.kind == "unroll" or is_window(loop) or any(isinstance(s, cst.BaseCompoundStatement) for s in loop.body):
         return None
     for position, statement in enumerate(loop.body):
         parts = assignment(statement)
@@ -132,9 +135,7 @@ def _in_lanes(loop: Loop, reduction: Reduction, constant: str, taken: set[str]) 
 
     start = "T.clear({0})" if reduction.combine == "+=" else "T.fill({0}, {1})"
     return [
-        *statements(
-            f'{buffer} = T.alloc_local(({constant},), "float32")\n{start.format(buffer, reduction.target)}\n'
-        ),
+        *statements(f'{buffer} = T.alloc_local(({constant},), "float32")\n{start.format(buffer, reduction.target)}\n'),
         around(
             [make_loop([lane], [constant], body(f"{variable} * {constant} + {lane}", f"{buffer}[{lane}]"))],
             f"{extent} // {constant}",

@@ -29,6 +29,7 @@ class Launch:
 
     name = "launch-parameters"
     category = "parallelism"
+    work = "both"
     why = "occupancy and the depth of the pipeline decide how well memory latency is hidden"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -81,11 +82,7 @@ class _Lifter(cst.CSTTransformer):
         for arg in call.args:
             constant = constants.get(arg.keyword.value) if arg.keyword else None
             literal = isinstance(arg.value, cst.Integer)
-            if (
-                constant
-                and isinstance(arg.value, cst.Integer)
-                and self._may(constant, arg.value.evaluated_value)
-            ):
+            if constant and isinstance(arg.value, cst.Integer) and self._may(constant, arg.value.evaluated_value):
                 arg = arg.with_changes(value=cst.Name(constant))
             del literal
             arguments.append(arg)

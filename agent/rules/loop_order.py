@@ -23,6 +23,7 @@ class LoopOrder:
 
     name = "loop-order"
     category = "memory"
+    work = "both"
     why = "neighbouring elements share a cache line and a vector register only when the inner loop walks them"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -70,9 +71,7 @@ def _misplaced(nest: Sequence[Loop]) -> str | None:
     if index[-1] not in variables or index[-1] == variables[-1]:
         return None
     # The written element must walk with unit stride, and more accesses must gain than lose.
-    gain = sum(a.index[-1] == index[-1] for a in touched) - sum(
-        variables[-1] in _names(a.index[-1]) for a in touched
-    )
+    gain = sum(a.index[-1] == index[-1] for a in touched) - sum(variables[-1] in _names(a.index[-1]) for a in touched)
     return index[-1] if gain > 0 else None
 
 

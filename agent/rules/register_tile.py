@@ -44,6 +44,7 @@ class RegisterTile:
 
     name = "register-tile"
     category = "compute"
+    work = "products"
     why = "blocks that share an operand each load it for themselves; one block for several of them loads it once"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -69,14 +70,8 @@ class _Tiler(cst.CSTTransformer):
         self.taken = taken
         self.done: list[str] = []
 
-    def leave_FunctionDef(
-        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
-    ) -> cst.FunctionDef:
-        if (
-            not is_prim_func(updated_node)
-            or self.constant in code(updated_node)
-            or "TILE" in code(updated_node)
-        ):
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        if not is_prim_func(updated_node) or self.constant in code(updated_node) or "TILE" in code(updated_node):
             return updated_node
         blocks = [s for s in updated_node.body.body if isinstance(s, cst.With)]
         if len(blocks) != 1 or len(updated_node.body.body) != 1:
@@ -110,7 +105,7 @@ class _Tiler(cst.CSTTransformer):
         alias: cst.AsName,
         axes: list[str],
         position: int,
-        body: list[cst.BaseStatement | cst.BaseSmallStatement],
+        body: Sequence[cst.CSTNode],
         locals_: dict[str, str],
     ) -> cst.With | None:
         axis, step = axes[position], fresh("step", set(self.taken))
@@ -135,9 +130,7 @@ class _Tiler(cst.CSTTransformer):
 def _local_shapes(block: cst.CSTNode) -> dict[str, str]:
     """The local buffers of a block and the text of their shapes."""
     found = {}
-    for node in m.findall(
-        block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T"), m.Name("alloc_local"))))
-    ):
+    for node in m.findall(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T"), m.Name("alloc_local"))))):
         assert isinstance(node, cst.Assign) and isinstance(node.value, cst.Call)
         if isinstance(node.targets[0].target, cst.Name):
             found[node.targets[0].target.value] = code(node.value.args[0].value)
@@ -163,7 +156,7 @@ def _shares_operand(block: cst.With, axis: str, locals_: dict[str, str]) -> bool
 
 
 def _repeat(
-    statement: cst.BaseStatement | cst.BaseSmallStatement,
+    statement: cst.CSTNode,
     axis: str,
     step: str,
     constant: str,
@@ -206,9 +199,7 @@ def _repeat(
     return _stepped(statement, axis, step, constant, locals_)
 
 
-def _stepped(
-    statement: Statement, axis: str, step: str, constant: str, locals_: dict[str, str]
-) -> list[Statement]:
+def _stepped(statement: Statement, axis: str, step: str, constant: str, locals_: dict[str, str]) -> list[Statement]:
     moved = substitute(statement, {axis: f"{axis} * {constant} + {step}"})
 
     class Lead(cst.CSTTransformer):

@@ -42,6 +42,8 @@ class Rule(Protocol):
     name: str
     category: str
     """The bottleneck it is aimed at: memory, compute, parallelism or algorithm."""
+    work: str
+    """What it makes faster: 'products' (matrix products, convolutions), 'streams' (all else) or 'both'."""
     why: str
     """Why it should help, in one sentence."""
 

@@ -122,9 +122,7 @@ def loop_of(node: cst.CSTNode | None) -> Loop | None:
     if not isinstance(node, cst.For) or node.orelse or not isinstance(node.body, cst.IndentedBlock):
         return None
     call = node.iter
-    if not m.matches(
-        call, m.Call(func=m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid") | m.Name("unroll")))
-    ):
+    if not m.matches(call, m.Call(func=m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid") | m.Name("unroll")))):
         return None
     assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
     extents = tuple(code(arg.value) for arg in call.args)
@@ -164,6 +162,11 @@ def nest_of(node: cst.CSTNode) -> list[Loop]:
         found.append(loop)
         loop = loop_of(loop.only)
     return found
+
+
+def is_window(loop: Loop) -> bool:
+    """Whether a loop walks a square window, such as `T.grid(KS, KS)`: few steps, known when it is compiled."""
+    return len(loop.extents) > 1 and len(set(loop.extents)) == 1
 
 
 @dataclass(frozen=True)
@@ -230,9 +233,7 @@ def rewrite_kernels(module: cst.Module, rewrite: Rewrite) -> cst.Module:
     """
 
     class Kernels(cst.CSTTransformer):
-        def leave_FunctionDef(
-            self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
-        ) -> cst.FunctionDef:
+        def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
             return _rewrite_blocks(updated_node, rewrite) if is_prim_func(updated_node) else updated_node  # type: ignore[return-value]
 
     return module.visit(Kernels())
@@ -245,9 +246,7 @@ def _rewrite_blocks(node: cst.CSTNode, rewrite: Rewrite) -> cst.CSTNode:
     new: list[Statement] = []
     for position, statement in enumerate(body.body):
         assert isinstance(statement, cst.BaseStatement)
-        replaced = rewrite(
-            statement, [s for s in body.body[position + 1 :] if isinstance(s, cst.BaseStatement)]
-        )
+        replaced = rewrite(statement, [s for s in body.body[position + 1 :] if isinstance(s, cst.BaseStatement)])
         if replaced is None:
             inner = _rewrite_blocks(statement, rewrite)
             assert isinstance(inner, cst.BaseStatement)

@@ -46,6 +46,7 @@ class SplitGrid:
 
     name = "split-grid"
     category = "parallelism"
+    work = "both"
     why = "the compiled kernel runs on one core while the reference uses all"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -79,9 +80,7 @@ class _Splitter(cst.CSTTransformer):
         self.taken = taken
         self.done: list[str] = []
 
-    def leave_FunctionDef(
-        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
-    ) -> cst.FunctionDef:
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         if not isinstance(updated_node.body, cst.IndentedBlock):
             return updated_node
         body = list(updated_node.body.body)
@@ -128,11 +127,7 @@ class _Splitter(cst.CSTTransformer):
         )
         guard = cst.If(test=expression(f"{first.value} < {extent}"), body=block.body)
         new_block = block.with_changes(
-            items=[
-                item.with_changes(
-                    item=call.with_changes(args=arguments), asname=alias.with_changes(name=name)
-                )
-            ],
+            items=[item.with_changes(item=call.with_changes(args=arguments), asname=alias.with_changes(name=name))],
             body=cst.IndentedBlock(body=[*prologue, guard]),
         )
         parameter = cst.Param(cst.Name(part), cst.Annotation(expression("T.int32")))
@@ -146,17 +141,13 @@ class _Splitter(cst.CSTTransformer):
         self, statement: cst.BaseStatement | cst.BaseSmallStatement, kernel: str
     ) -> cst.BaseStatement | None:
         """`return tilelang.compile(kernel, out_idx=..., ...)`, its outputs handed to over_threads instead."""
-        if not isinstance(statement, cst.SimpleStatementLine) or not isinstance(
-            statement.body[0], cst.Return
-        ):
+        if not isinstance(statement, cst.SimpleStatementLine) or not isinstance(statement.body[0], cst.Return):
             return None
         call = statement.body[0].value
-        if not m.matches(call, m.Call(func=m.Attribute(m.Name("tilelang"), m.Name("compile")))):
+        if call is None or not m.matches(call, m.Call(func=m.Attribute(m.Name("tilelang"), m.Name("compile")))):
             return None
         assert isinstance(call, cst.Call)
-        outputs = next(
-            (arg.value for arg in call.args if arg.keyword and arg.keyword.value == "out_idx"), None
-        )
+        outputs = next((arg.value for arg in call.args if arg.keyword and arg.keyword.value == "out_idx"), None)
         first = call.args[0].value
         if not isinstance(outputs, cst.List) or not (isinstance(first, cst.Name) and first.value == kernel):
             return None
@@ -171,9 +162,7 @@ class _Splitter(cst.CSTTransformer):
 def _import_pool(module: cst.Module) -> cst.Module:
     """Import ThreadPoolExecutor among the other imports."""
     position = next(
-        i
-        for i, s in enumerate(module.body)
-        if m.matches(s, m.SimpleStatementLine(body=[m.Import() | m.ImportFrom()]))
+        i for i, s in enumerate(module.body) if m.matches(s, m.SimpleStatementLine(body=[m.Import() | m.ImportFrom()]))
     )
     new = statements("from concurrent.futures import ThreadPoolExecutor\n")
     old = module.body[position]

@@ -24,6 +24,7 @@ class Swizzle:
 
     name = "swizzle-blocks"
     category = "memory"
+    work = "products"
     why = "blocks that run together then read the same rows and columns, which stay in the L2 cache"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
@@ -50,14 +51,10 @@ class Swizzle:
                 return [statement]
             done.append(True)
             new = statements(f"T.use_swizzle(panel_size={constant})\n")
-            return [
-                statement.with_changes(body=statement.body.with_changes(body=[*new, *statement.body.body]))
-            ]
+            return [statement.with_changes(body=statement.body.with_changes(body=[*new, *statement.body.body]))]
 
         module = rewrite_kernels(module, rewrite)
         if not done:
             return None
         module = add_constant(module, constant, 4)
-        return Rewritten(
-            with_source(kernel, module), "walked the tiles in panels", (Parameter(constant, PANELS, 4),)
-        )
+        return Rewritten(with_source(kernel, module), "walked the tiles in panels", (Parameter(constant, PANELS, 4),))

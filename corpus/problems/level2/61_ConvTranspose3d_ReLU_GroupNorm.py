@@ -18,9 +18,7 @@ WORKLOADS = {
 
 
 class Model(nn.Module):
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, groups: int, bias: bool = False
-    ):
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, groups: int, bias: bool = False):
         super().__init__()
         self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, bias=bias)
         self.group_norm = nn.GroupNorm(num_groups=groups, num_channels=out_channels)

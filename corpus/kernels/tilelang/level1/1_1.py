@@ -41,6 +41,7 @@ def build(M, N, K):
             A_shared = T.alloc_shared((BLOCK_M, BLOCK_K), "float32")
             B_shared = T.alloc_shared((BLOCK_K, BLOCK_N), "float32")
             C_local = T.alloc_fragment((BLOCK_M, BLOCK_N), "float32")
+            # Bounds the registers per thread, so that the blocks of one SM hide each other's barriers.
             T.annotate_min_blocks_per_sm(MIN_BLOCKS)
             T.clear(C_local)
             for ko in T.Pipelined(T.ceildiv(K, BLOCK_K), num_stages=NUM_STAGES):

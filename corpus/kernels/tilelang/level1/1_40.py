@@ -79,9 +79,8 @@ def build_normalize(B, N):
         # Samples run fastest, so that blocks which share a piece of weight and bias run together.
         with T.Kernel(B, T.ceildiv(N, CHUNK), threads=THREADS) as (b, by):
             for j in T.Parallel(CHUNK):
-                y[b, by * CHUNK + j] = (x[b, by * CHUNK + j] - moments[0, b]) * moments[1, b] * weight[
-                    by * CHUNK + j
-                ] + bias[by * CHUNK + j]
+                i = by * CHUNK + j
+                y[b, i] = (x[b, i] - moments[0, b]) * moments[1, b] * weight[i] + bias[i]
 
     return tilelang.compile(normalize, out_idx=[-1], target=TARGET)
 

@@ -40,9 +40,7 @@ def build_tile_sums(B, IC, OC, H, W, kernel, padding, pool, low, high):
     tiles = (pooled_h + TILE_H - 1) // TILE_H * tiles_w
     patch_h, patch_w = TILE_H * pool + kernel - 1, TILE_W * pool + kernel - 1
     threads = TILE_H * TILE_W
-    layout = T.Fragment(
-        (threads, pool * pool, BLOCK_C), forward_fn=lambda thread, q, c: (thread, q * BLOCK_C + c)
-    )
+    layout = T.Fragment((threads, pool * pool, BLOCK_C), forward_fn=lambda thread, q, c: (thread, q * BLOCK_C + c))
 
     @T.prim_func
     def conv_pool_sums(
@@ -60,6 +58,7 @@ def build_tile_sums(B, IC, OC, H, W, kernel, padding, pool, low, high):
             T.annotate_layout({acc: layout})
             first_h = tile // tiles_w * TILE_H
             first_w = tile % tiles_w * TILE_W
+            # Bounds the registers per thread, so that the blocks of one SM hide each other's barriers.
             T.annotate_min_blocks_per_sm(MIN_BLOCKS)
             T.clear(acc)
             for ko in T.serial(T.ceildiv(IC, BLOCK_K)):
@@ -125,9 +124,7 @@ class ModelNew(nn.Module):
         super().__init__()
         if stride != 1 or maxpool_kernel_size != maxpool_stride:
             raise NotImplementedError("only stride 1 and pooling windows that do not overlap")
-        self.conv_transpose = nn.ConvTranspose2d(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding
-        )
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.maxpool = nn.MaxPool2d(maxpool_kernel_size, stride=maxpool_stride)
         self.hardtanh = nn.Hardtanh(hardtanh_min, hardtanh_max)
 

@@ -55,6 +55,7 @@ def build(M, N, K, multiplier, negative_slope):
             bias_local = T.alloc_fragment((BLOCK_N,), "float32")
             acc = T.alloc_fragment((BLOCK_M, BLOCK_N), "float32")
             T.annotate_layout({acc: layout})
+            # Bounds the registers per thread, so that the blocks of one SM hide each other's barriers.
             T.annotate_min_blocks_per_sm(MIN_BLOCKS)
             T.clear(acc)
             for ko in T.Pipelined(T.ceildiv(K, BLOCK_K), num_stages=NUM_STAGES):

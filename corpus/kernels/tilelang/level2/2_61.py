@@ -60,6 +60,7 @@ def build_conv_relu(B, IC, OC, D, H, W, kernel):
             w_shared = T.alloc_shared((BLOCK_C, BLOCK_K), "float32")
             acc = T.alloc_fragment((BLOCK_C, BLOCK_P), "float32")
             T.annotate_layout({acc: layout})
+            # Bounds the registers per thread, so that the blocks of one SM hide each other's barriers.
             T.annotate_min_blocks_per_sm(MIN_BLOCKS)
             T.clear(acc)
             for tap in T.serial(kernel**3):
@@ -137,9 +138,7 @@ def build_normalize(B, C, G, size):
 
 
 class ModelNew(nn.Module):
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, groups: int, bias: bool = False
-    ):
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, groups: int, bias: bool = False):
         super().__init__()
         if bias:
             raise NotImplementedError("only the convolution without a bias")

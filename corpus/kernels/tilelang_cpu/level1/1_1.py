@@ -36,10 +36,7 @@ def build_matmul(M: int, N: int, K: int):
                 for i in T.serial(BLOCK_M):
                     for kk in T.serial(BLOCK_K):
                         for j in T.serial(BLOCK_N):
-                            acc[i, j] += (
-                                A[by * BLOCK_M + i, ko * BLOCK_K + kk]
-                                * B[ko * BLOCK_K + kk, bx * BLOCK_N + j]
-                            )
+                            acc[i, j] += A[by * BLOCK_M + i, ko * BLOCK_K + kk] * B[ko * BLOCK_K + kk, bx * BLOCK_N + j]
             for i, j in T.grid(BLOCK_M, BLOCK_N):
                 C[by * BLOCK_M + i, bx * BLOCK_N + j] = acc[i, j]
 

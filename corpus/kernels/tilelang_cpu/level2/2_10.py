@@ -48,10 +48,7 @@ def build_conv_transpose(B: int, CI: int, CO: int, HP: int, WP: int, KS: int):
                 for ky, kx in T.grid(KS, KS):
                     for y, x in T.grid(BLOCK_Y, OW):
                         # The flipped kernel turns the scatter of the definition into a gather.
-                        acc[y, x] += (
-                            XP[b, ci, by * BLOCK_Y + y + ky, x + kx]
-                            * weight[ci, co, KS - 1 - ky, KS - 1 - kx]
-                        )
+                        acc[y, x] += XP[b, ci, by * BLOCK_Y + y + ky, x + kx] * weight[ci, co, KS - 1 - ky, KS - 1 - kx]
             for y, x in T.grid(BLOCK_Y, OW):
                 Y[b, co, by * BLOCK_Y + y, x] = acc[y, x]
 
@@ -94,9 +91,7 @@ class ModelNew(nn.Module):
         super().__init__()
         if stride != 1 or padding >= kernel_size:
             raise ValueError("the convolution is written for stride 1 and padding below the kernel size")
-        self.conv_transpose = nn.ConvTranspose2d(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding
-        )
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.maxpool = nn.MaxPool2d(maxpool_kernel_size, stride=maxpool_stride)
         self.hardtanh = nn.Hardtanh(hardtanh_min, hardtanh_max)
 

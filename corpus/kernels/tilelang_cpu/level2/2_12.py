@@ -38,8 +38,7 @@ def build_gemm_leaky_relu(M: int, N: int, K: int, multiplier: float, negative_sl
                     for kk in T.serial(BLOCK_K):
                         for j in T.serial(BLOCK_N):
                             acc[i, j] += (
-                                X[by * BLOCK_M + i, ko * BLOCK_K + kk]
-                                * WT[ko * BLOCK_K + kk, bx * BLOCK_N + j]
+                                X[by * BLOCK_M + i, ko * BLOCK_K + kk] * WT[ko * BLOCK_K + kk, bx * BLOCK_N + j]
                             )
             for i, j in T.grid(BLOCK_M, BLOCK_N):
                 acc[i, j] = (acc[i, j] + bias[bx * BLOCK_N + j]) * multiplier

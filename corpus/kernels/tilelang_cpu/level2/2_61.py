@@ -78,9 +78,7 @@ def build_relu_group_norm(B: int, C: int, G: int, P: int, eps: float):
 
 
 class ModelNew(nn.Module):
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, groups: int, bias: bool = False
-    ):
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, groups: int, bias: bool = False):
         super().__init__()
         if bias:
             raise ValueError("the convolution is written for bias=False")

@@ -28,7 +28,5 @@ class ModelNew(nn.Module):
         x = x.contiguous()
         y = torch.empty_like(x)
         numel = x.numel()
-        relu_kernel[(triton.cdiv(numel, BLOCK_SIZE),)](
-            x, y, numel, BLOCK_SIZE=BLOCK_SIZE, num_warps=NUM_WARPS
-        )
+        relu_kernel[(triton.cdiv(numel, BLOCK_SIZE),)](x, y, numel, BLOCK_SIZE=BLOCK_SIZE, num_warps=NUM_WARPS)
         return y

@@ -19,9 +19,7 @@ CONSTRAINTS = ["BLOCK_REDUCE * BLOCK_INNER <= NUM_WARPS * 32 * 64"]
 
 
 @triton.jit
-def sum_kernel(
-    x_ptr, y_ptr, n_reduce, n_inner, n_tiles, BLOCK_REDUCE: tl.constexpr, BLOCK_INNER: tl.constexpr
-):
+def sum_kernel(x_ptr, y_ptr, n_reduce, n_inner, n_tiles, BLOCK_REDUCE: tl.constexpr, BLOCK_INNER: tl.constexpr):
     outer = (tl.program_id(0) // n_tiles).to(tl.int64)
     tile = tl.program_id(0) % n_tiles
     x_ptr += outer * n_reduce * n_inner

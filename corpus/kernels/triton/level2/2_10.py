@@ -138,9 +138,7 @@ class ModelNew(nn.Module):
         hardtanh_max: float,
     ):
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding
-        )
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.maxpool = nn.MaxPool2d(maxpool_kernel_size, stride=maxpool_stride)
         self.hardtanh = nn.Hardtanh(hardtanh_min, hardtanh_max)
 

@@ -1,0 +1,135 @@
+"""Problems and kernels small enough that a real compile and a real check take about a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelwright.core import Kernel, Problem
+from kernelwright.evaluators.limits import Limits, Sampling, Settings
+from kernelwright.evaluators.local import LocalEvaluator
+
+SCALE_PROBLEM = """
+import torch
+from torch import nn
+
+rows = 64
+columns = 256
+
+WORKLOADS = {"cpu": {"rows": 32}, "tiny": {"rows": 4, "columns": 64}}
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return [columns]
+"""
+
+SCALE_KERNEL = '''"""Each row times a vector."""
+
+import functools
+
+import tilelang
+import tilelang.cpu.language as T
+import torch
+from torch import nn
+
+COMPILE_FLAGS = ["-O3"]
+BLOCK = 8
+
+SEARCH_SPACE = {"BLOCK": [4, 8, 16]}
+
+
+@functools.lru_cache(maxsize=None)
+def build(M: int, N: int):
+    @T.prim_func
+    def scale(X: T.Tensor((M, N), "float32"), W: T.Tensor((N,), "float32"), Y: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(M, BLOCK)) as b:
+            for i, j in T.grid(BLOCK, N):
+                Y[b * BLOCK + i, j] = X[b * BLOCK + i, j] * W[j]
+
+    return tilelang.compile(scale, out_idx=[-1], target="c", compile_flags=COMPILE_FLAGS)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        return build(*x.shape)(x, self.weight)
+'''
+
+# A candidate of plain torch: the evaluator needs a language to be named, not to be used.
+TORCH_KERNEL = """
+import tilelang.cpu.language as T
+import torch
+from torch import nn
+
+{top}
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        {body}
+"""
+
+FAST = Settings(
+    trials=2,
+    limits=Limits(compile_s=60, call_s=3, memory_gib=1.0, file_gib=0.25),
+    sampling=Sampling(seconds=0.1, min_samples=5, patience_s=0.0),
+)
+
+
+def torch_kernel(body: str, top: str = "") -> Kernel:
+    """A candidate whose forward is this text."""
+    return Kernel.parse(TORCH_KERNEL.format(body=body, top=top))
+
+
+@pytest.fixture(scope="session")
+def scale_problem() -> Problem:
+    return Problem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
+
+
+@pytest.fixture(scope="session")
+def scale_kernel() -> Kernel:
+    return Kernel.parse(SCALE_KERNEL, "scale")
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> Iterator[LocalEvaluator]:
+    """One warm server for all tests."""
+    with LocalEvaluator(settings=FAST) as shared:
+        yield shared
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Path:
+    """The scale kernel and its problem, as a user would have them."""
+    (tmp_path / "level1").mkdir()
+    (tmp_path / "level1" / "999_Scale.py").write_text(SCALE_PROBLEM)
+    path = tmp_path / "1_999.py"
+    path.write_text(SCALE_KERNEL)
+    return path

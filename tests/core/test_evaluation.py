@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kernelwright.core import Correctness, Evaluation, Measurement, Speedup, Status
+
+samples = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=60)
+measurements = samples.map(lambda values: Measurement(samples_ms=tuple(values)))
+statuses = st.sampled_from([status for status in Status if status is not Status.OK])
+
+
+def correctness(passed: bool = True) -> Correctness:
+    return Correctness(seeds=(1, 2), max_abs_error=1e-6, max_rel_error=1e-6, tolerance=1e-4, passed=passed)
+
+
+@given(measurements)
+def test_a_measurement_lies_within_its_samples(measurement: Measurement) -> None:
+    low, high = measurement.interval_ms
+    smallest, largest = min(measurement.samples_ms), max(measurement.samples_ms)
+    assert smallest <= low <= high <= largest
+    assert low <= measurement.median_ms <= high
+    assert smallest <= measurement.quantile_ms(0.25) <= measurement.quantile_ms(0.75) <= largest
+    assert measurement.spread >= 0
+    assert measurement.precision >= 0
+
+
+@given(measurements, measurements)
+def test_a_speedup_lies_within_its_interval(reference: Measurement, candidate: Measurement) -> None:
+    speedup = Speedup.between(reference, candidate)
+    assert speedup.low <= speedup.ratio <= speedup.high
+
+
+@pytest.mark.parametrize("bad", [(), (-1.0,), (0.0,), (float("nan"),), (float("inf"),)])
+def test_impossible_samples_are_refused(bad: tuple[float, ...]) -> None:
+    with pytest.raises(ValidationError):
+        Measurement(samples_ms=bad)
+
+
+@given(statuses, measurements)
+def test_no_speed_without_right_results(status: Status, measurement: Measurement) -> None:
+    with pytest.raises(ValidationError, match="carries no timing"):
+        Evaluation(status=status, kernel_digest="d", message="wrong", measurement=measurement)
+
+
+@given(measurements)
+def test_no_ok_without_a_comparison_that_passed(measurement: Measurement) -> None:
+    for compared in (None, correctness(passed=False)):
+        with pytest.raises(ValidationError, match="comparison that passed"):
+            Evaluation(status=Status.OK, kernel_digest="d", correctness=compared, measurement=measurement)
+
+
+def test_a_failure_says_what_went_wrong() -> None:
+    with pytest.raises(ValidationError, match="needs a message"):
+        Evaluation(status=Status.TIMEOUT, kernel_digest="d")
+
+
+def test_speedup_needs_both_timings() -> None:
+    measured = Measurement(samples_ms=(2.0,))
+    checked = Evaluation(status=Status.OK, kernel_digest="d", correctness=correctness())
+    assert checked.speedup is None
+    assert checked.latency_ms is None
+    timed = checked.model_copy(update={"measurement": measured, "reference": Measurement(samples_ms=(4.0,))})
+    assert timed.speedup is not None
+    assert timed.speedup.ratio == 2.0
+
+
+def test_json_round_trip() -> None:
+    measured = Measurement(samples_ms=(2.0, 2.5), method="wall clock", warmup=3)
+    evaluation = Evaluation(
+        status=Status.OK,
+        kernel_digest="d",
+        config={"A": 1, "F": "-O3"},
+        correctness=correctness(),
+        measurement=measured,
+    )
+    assert Evaluation.model_validate_json(evaluation.model_dump_json()) == evaluation

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelwright.core import Kernel, KernelError, Language, SpaceError, Target
+
+SOURCE = '''"""Ein Kernel: für alle Größen."""
+import triton
+
+BLOCK_M = 32
+ÄRGER = 'ü'; BLOCK_N = 64
+TUPLE = (
+    1,
+    2,
+)
+RATE: float = 0.5
+lower = 1
+
+SEARCH_SPACE = {"BLOCK_M": [16, 32], "BLOCK_N": [64]}
+CONSTRAINTS = ["BLOCK_M <= BLOCK_N"]
+
+
+class ModelNew:
+    BLOCK_M = 7
+'''
+
+
+def test_constants_are_the_upper_case_literals_of_the_module() -> None:
+    kernel = Kernel.parse(SOURCE)
+    assert kernel.constants == {"BLOCK_M": 32, "ÄRGER": "ü", "BLOCK_N": 64, "TUPLE": (1, 2), "RATE": 0.5}
+    assert set(kernel.config) == {"BLOCK_M", "ÄRGER", "BLOCK_N", "RATE"}
+    assert (kernel.language, kernel.target) == (Language.TRITON, Target.CUDA)
+
+
+@given(
+    st.integers(-99, 99),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+    st.integers(0, 9),
+    st.floats(0, 1),
+)
+def test_bind_changes_these_constants_and_nothing_else(m: int, text: str, tup: int, rate: float) -> None:
+    kernel = Kernel.parse(SOURCE)
+    config = {"BLOCK_M": m, "ÄRGER": text, "TUPLE": tup, "RATE": rate}
+    bound = kernel.bind(config)
+    assert bound.constants == {**kernel.constants, **config}
+    assert "class ModelNew:\n    BLOCK_M = 7" in bound.source
+    assert bound.bind(kernel.constants).source.replace("(1, 2)", "") == SOURCE.replace("(\n    1,\n    2,\n)", "")
+    ast.parse(bound.source)
+
+
+def test_the_digest_follows_the_source() -> None:
+    kernel = Kernel.parse(SOURCE)
+    assert kernel.digest == Kernel.parse(SOURCE).digest
+    assert kernel.digest != kernel.bind({"BLOCK_M": 16}).digest
+
+
+def test_declared_space_has_the_present_values_as_defaults() -> None:
+    space = Kernel.parse(SOURCE).declared_space
+    assert space is not None
+    assert dict(space.default) == {"BLOCK_M": 32, "BLOCK_N": 64}
+    assert space.constraints == ("BLOCK_M <= BLOCK_N",)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def broken(:\n", "no valid Python"),
+        ("import triton\nclass Model: ...\n", "no class ModelNew"),
+        ("import torch\nclass ModelNew: ...\n", "neither tilelang nor triton"),
+    ],
+)
+def test_what_is_no_kernel_is_refused(source: str, says: str) -> None:
+    with pytest.raises(KernelError, match=says):
+        Kernel.parse(source, "k.py")
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(KernelError, match="no constant NOPE"):
+        Kernel.parse(SOURCE).bind({"NOPE": 1})
+    with pytest.raises(SpaceError, match="no constants of it"):
+        _ = Kernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')).declared_space
+
+
+@pytest.mark.parametrize(
+    ("imports", "language", "target"),
+    [
+        ("import tilelang.cpu.language as T", Language.TILELANG, Target.CPU),
+        ("from tilelang.cpu import language as T", Language.TILELANG, Target.CPU),
+        ("import tilelang.language as T", Language.TILELANG, Target.CUDA),
+        ("import triton.language as tl", Language.TRITON, Target.CUDA),
+    ],
+)
+def test_language_and_target_follow_the_imports(imports: str, language: Language, target: Target) -> None:
+    kernel = Kernel.parse(f"{imports}\nclass ModelNew: ...\n")
+    assert (kernel.language, kernel.target) == (language, target)

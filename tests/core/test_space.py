@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelwright.core import Config, Parameter, SearchSpace, SpaceError
+
+values = st.lists(st.integers(1, 64), min_size=1, max_size=5, unique=True).map(sorted)
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> SearchSpace:
+    first, second, third = draw(values), draw(values), draw(st.lists(st.sampled_from("abcd"), min_size=1, unique=True))
+    # A constraint that at least one config satisfies.
+    bound = draw(st.integers(min(first) * min(second), 64 * 64))
+    return SearchSpace.of({"A": first, "B": second, "C": third}, [f"A * B <= {bound}"])
+
+
+@given(spaces(), st.integers())
+def test_neighbours_and_samples_stay_in_the_space(space: SearchSpace, seed: int) -> None:
+    config = space.sample(random.Random(seed))
+    assert config in space
+    for neighbour in space.neighbours(config):
+        assert neighbour in space
+        changed = [name for name in space.names if neighbour[name] != config[name]]
+        assert len(changed) == 1
+
+
+@given(spaces())
+def test_iteration_is_the_whole_space_once(space: SearchSpace) -> None:
+    members = list(space)
+    assert len(members) == len(set(members)) == space.size <= space.cardinality
+    assert all(member in space for member in members)
+    assert space.default in space
+
+
+@given(spaces())
+def test_neighbourhood_is_symmetric(space: SearchSpace) -> None:
+    for config in list(space)[:20]:
+        for neighbour in space.neighbours(config):
+            assert config in space.neighbours(neighbour)
+
+
+@given(spaces())
+def test_encoding_tells_members_apart(space: SearchSpace) -> None:
+    codes = [space.encode(member) for member in space]
+    assert len(set(codes)) == len(codes)
+    assert all(math.isfinite(number) for code in codes for number in code)
+
+
+def test_a_config_outside_is_not_a_member() -> None:
+    space = SearchSpace.of({"A": [1, 2], "B": [1, 2]}, ["A >= B"])
+    assert Config({"A": 1, "B": 2}) not in space
+    assert Config({"A": 3, "B": 1}) not in space
+    assert Config({"A": 1}) not in space
+
+
+@pytest.mark.parametrize(
+    ("parameters", "constraints", "says"),
+    [
+        ({"A": []}, [], "no values"),
+        ({"A": [1, 1]}, [], "twice"),
+        ({"A b": [1]}, [], "identifier"),
+        ({"A": [1]}, ["A > 1"], "no config satisfies"),
+        ({"A": [1]}, ["B > 1"], "uses B"),
+        ({"A": [1]}, ["A >"], "no expression"),
+        ({"A": [1]}, ["__import__('os')"], "not allowed"),
+        ({"A": [1]}, ["A.real > 0"], "not allowed"),
+        ({"A": [1]}, ["9**9**9 > A"], "not allowed"),
+        ({"A": [1]}, ["(lambda: 1)() == A"], "not allowed"),
+    ],
+)
+def test_impossible_spaces_are_refused(parameters: dict[str, list[int]], constraints: list[str], says: str) -> None:
+    with pytest.raises(SpaceError, match=says):
+        SearchSpace.of(parameters, constraints)
+
+
+def test_unordered_values_are_all_neighbours() -> None:
+    flags = Parameter("FLAGS", ["-O2", "-O3", "-Ofast"])
+    assert set(flags.neighbours("-O2")) == {"-O3", "-Ofast"}
+    assert not flags.ordered
+    assert Parameter("N", [8, 4, 2]).ordered
+
+
+def test_division_by_zero_excludes_a_config() -> None:
+    space = SearchSpace.of({"A": [0, 2]}, ["4 // A == 2"])
+    assert list(space) == [Config({"A": 2})]

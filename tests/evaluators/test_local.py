@@ -1,0 +1,124 @@
+"""What the local evaluator promises beyond its statuses."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from kernelwright.core import Config, Kernel, KernelError, Problem, ProblemError, Status
+from kernelwright.evaluators.local import LocalEvaluator
+
+from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
+
+
+def test_many_configs_in_one_worker(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+    configs = [Config({"BLOCK": size}) for size in (4, 8, 16)]
+    evaluations = list(evaluator.evaluate(scale_problem, scale_kernel, configs))
+    assert [e.config["BLOCK"] for e in evaluations] == [4, 8, 16]
+    for evaluation in evaluations:
+        assert evaluation.status is Status.OK
+        assert evaluation.speedup is not None
+        assert evaluation.speedup.low <= evaluation.speedup.ratio <= evaluation.speedup.high
+        assert evaluation.compile_s is not None
+        assert evaluation.compile_s > 0
+        assert evaluation.kernel_digest == scale_kernel.digest
+
+
+def test_a_crash_costs_one_config(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    kernel = torch_kernel("import os; os._exit(1) if SIZE == 2 else None; return x * self.weight", top="SIZE = 1")
+    configs = [Config({"SIZE": size}) for size in (1, 2, 3)]
+    statuses = [e.status for e in evaluator.evaluate(scale_problem, kernel, configs)]
+    assert statuses == [Status.OK, Status.CRASHED, Status.OK]
+
+
+def test_seeds_are_drawn_per_run_and_written_down(scale_problem: Problem, scale_kernel: Kernel) -> None:
+    with LocalEvaluator(settings=FAST, rng=random.Random(5)) as one:
+        first, second = (next(iter(one.evaluate(scale_problem, scale_kernel, [Config()]))) for _ in range(2))
+    assert first.correctness is not None
+    assert second.correctness is not None
+    assert len({*first.correctness.seeds, *second.correctness.seeds}) == 4
+
+
+def test_weights_change_between_trials(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    remembers = torch_kernel(
+        "import builtins; w = getattr(self, 'kept', None); self.kept = self.weight.clone() if w is None else w; "
+        "return x * self.kept"
+    )
+    evaluation = next(iter(evaluator.evaluate(scale_problem, remembers, [Config()])))
+    assert evaluation.status is Status.WRONG_VALUE
+
+
+def test_triton_on_a_cpu_is_checked_not_timed(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    kernel = Kernel.parse(
+        """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 64
+
+
+@triton.jit
+def scale(x, w, y, n, size, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < size
+    tl.store(y + offsets, tl.load(x + offsets, mask) * tl.load(w + offsets % n, mask), mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        scale[(triton.cdiv(x.numel(), BLOCK),)](x, self.weight, y, x.shape[1], x.numel(), BLOCK=BLOCK)
+        return y
+"""
+    )
+    evaluation = next(iter(evaluator.evaluate(scale_problem.at("tiny"), kernel, [Config()])))
+    assert (evaluation.status, evaluation.message) == (Status.OK, "checked, not timed")
+    assert evaluation.measurement is None
+    assert evaluation.speedup is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("return x * self.weight", "raise ValueError('broken reference')"), "broken reference"),
+        (("return [torch.randn(rows, columns)]", "return [undefined]"), "undefined"),
+    ],
+)
+def test_a_broken_reference_is_the_problems_fault(
+    evaluator: LocalEvaluator, scale_kernel: Kernel, change: tuple[str, str], says: str
+) -> None:
+    broken = Problem(id="level1/1_998", name="998_Broken", source=SCALE_PROBLEM.replace(*change))
+    with pytest.raises(ProblemError, match=says):
+        list(evaluator.evaluate(broken, scale_kernel, [Config()]))
+
+
+def test_a_cuda_kernel_is_refused_on_a_cpu(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    kernel = Kernel.parse("import tilelang.language as T\nclass ModelNew: ...\n")
+    with pytest.raises(KernelError, match="written for cuda"):
+        list(evaluator.evaluate(scale_problem, kernel, [Config()]))
+
+
+def test_profile_counts_the_reference(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    profile = evaluator.profile(scale_problem)
+    assert profile.min_bytes == 4 * (2 * 32 * 256 + 256)
+    assert profile.flops == 32 * 256
+    assert profile.matrix_flops == 0
+    assert profile.operators == ("mul",)
+    assert profile.ceilings.copy_gb_s > 0
+
+
+def test_nothing_is_left_behind(scale_problem: Problem, scale_kernel: Kernel) -> None:
+    with LocalEvaluator(settings=FAST) as one:
+        folder, server = one._folder, one.server.pid
+        list(one.evaluate(scale_problem, scale_kernel, [Config()]))
+        assert folder.exists()
+    assert not folder.exists()
+    assert not Path(f"/proc/{server}").exists()

@@ -1,0 +1,109 @@
+"""Every way in which a kernel can fail ends as its own status, and the next kernel is not affected."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.evaluators.limits import Limits, Settings
+from kernelwright.evaluators.local import LocalEvaluator
+
+from ..conftest import FAST, torch_kernel
+
+GOOD = "return x * self.weight"
+
+def evaluate(evaluator: LocalEvaluator, problem: Problem, kernel: Kernel) -> Evaluation:
+    return next(iter(evaluator.evaluate(problem, kernel, [Config()])))
+
+
+@pytest.fixture
+def run(evaluator: LocalEvaluator, scale_problem: Problem):  # type: ignore[no-untyped-def]
+    def one(body: str, top: str = "") -> Evaluation:
+        return evaluate(evaluator, scale_problem, torch_kernel(body, top))
+
+    yield one
+    after = evaluate(evaluator, scale_problem, torch_kernel(GOOD))
+    assert after.status is Status.OK, f"the next kernel is affected: {after.message}"
+
+
+FAILURES = [
+    ("wrong values", "return x * self.weight + 1e-2", "", Status.WRONG_VALUE, "elements differ"),
+    ("one wrong value", "y = x * self.weight; y[3, 5] += 1; return y", "", Status.WRONG_VALUE, r"at \(3, 5\)"),
+    ("NaN", "return x * float('nan')", "", Status.WRONG_VALUE, "differ"),
+    ("wrong shape", "return (x * self.weight)[:, 1:]", "", Status.WRONG_SHAPE, r"\[32, 255\]"),
+    ("two outputs", "return x, x", "", Status.WRONG_SHAPE, "returned 2 outputs"),
+    ("no tensor", "return None", "", Status.WRONG_SHAPE, "NoneType"),
+    ("wrong dtype", "return (x * self.weight).double()", "", Status.WRONG_DTYPE, "float64"),
+    ("raises", "raise ValueError('no luck')", "", Status.RUNTIME_ERROR, "no luck"),
+    ("import fails", GOOD, "import nothing_of_that_name", Status.COMPILE_ERROR, "nothing_of_that_name"),
+    ("no such attribute", "return x @ self.wieght", "", Status.RUNTIME_ERROR, "wieght"),
+    ("calls exit", "import sys; sys.exit(0)", "", Status.RUNTIME_ERROR, r"exit\(0\)"),
+    ("exit at import", GOOD, "raise SystemExit(3)", Status.COMPILE_ERROR, r"exit\(3\)"),
+    ("leaves at once", "import os; os._exit(0)", "", Status.CRASHED, "exited with code 0"),
+    ("segfault", "import ctypes; ctypes.string_at(0)", "", Status.CRASHED, "SIGSEGV"),
+    ("kills itself", "import os; os.kill(os.getpid(), 9)", "", Status.CRASHED, "SIGKILL"),
+    ("eats memory", "return [torch.ones(2**28) for _ in range(99)][0]", "", Status.RUNTIME_ERROR, "memory"),
+    ("fills the disk", "open('big', 'wb').write(bytes(2**29)); return x", "", Status.RUNTIME_ERROR, "File too large"),
+]
+
+
+@pytest.mark.parametrize(("body", "top", "status", "says"), [f[1:] for f in FAILURES], ids=[f[0] for f in FAILURES])
+def test_each_failure_has_its_status(run, body: str, top: str, status: Status, says: str) -> None:  # type: ignore[no-untyped-def]
+    evaluation = run(body, top)
+    assert evaluation.status is status, evaluation.message
+    assert evaluation.speedup is None
+    assert re.search(says, evaluation.message), evaluation.message
+
+
+@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)"])
+def test_a_hang_is_a_timeout(scale_problem: Problem, body: str) -> None:
+    settings = Settings(trials=1, limits=Limits(compile_s=2.0), sampling=FAST.sampling)
+    with LocalEvaluator(settings=settings) as evaluator:
+        start = time.monotonic()
+        evaluation = evaluate(evaluator, scale_problem, torch_kernel(body))
+        assert evaluation.status is Status.TIMEOUT
+        assert time.monotonic() - start < 20
+        assert evaluate(evaluator, scale_problem, torch_kernel(GOOD)).status is Status.OK
+
+
+def test_printing_garbage_is_no_failure(run) -> None:  # type: ignore[no-untyped-def]
+    body = "import os; print('{\"ok\": true}' * 1000, flush=True); os.write(1, bytes(range(256))); " + GOOD
+    assert run(body).status is Status.OK
+
+
+def test_what_a_kernel_printed_is_in_the_log(run) -> None:  # type: ignore[no-untyped-def]
+    assert "so far so good" in run("print('so far so good', flush=True); raise ValueError").log
+
+
+def test_a_compile_error_of_tilelang(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+    source = scale_kernel.source.replace("X[b * BLOCK + i, j] * W[j]", "X[b * BLOCK + i, j] * W[j, j, j]")
+    evaluation = evaluate(evaluator, scale_problem, Kernel.parse(source))
+    assert evaluation.status is Status.COMPILE_ERROR
+    bad_flag = scale_kernel.source.replace('"-O3"', '"-no-such-flag"')
+    evaluation = evaluate(evaluator, scale_problem, Kernel.parse(bad_flag))
+    assert evaluation.status is Status.COMPILE_ERROR
+    assert "no-such-flag" in evaluation.message + evaluation.log
+
+
+def test_a_daemon_does_not_outlive_its_evaluation(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    pid_file = tmp_path / "pid"
+    body = f"""
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            open({str(pid_file)!r}, 'w').write(str(os.getpid()))
+            time.sleep(1000)
+        while not os.path.exists({str(pid_file)!r}): time.sleep(0.01)
+        return x * self.weight
+    """.strip()
+    assert run(body).status in (Status.OK, Status.TIMEOUT)
+    pid = int(pid_file.read_text())
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_inputs_that_a_kernel_overwrites_do_not_spoil_the_check(run) -> None:  # type: ignore[no-untyped-def]
+    assert run("y = x * self.weight; x.zero_(); return y").status is Status.OK
