@@ -13,8 +13,12 @@ from .analysis import Analysis, Category, analyse
 from .recall import Recalling
 from .turn import Proposer, Turn
 
-PATIENCE = 2
+PATIENCE = 3
 """Turns in a row without the wanted improvement before the loop gives up."""
+
+
+SIGNIFICANT = 1.01
+"""Less than this is noise, and no reason to carry a change along."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,14 @@ class Optimization:
         right = [e for e in evaluations if e.latency_ms is not None]
         best = min(right, key=lambda e: e.latency_ms or 0.0, default=None)
         gain = best_ms / best.latency_ms if best and best.latency_ms else 1.0
-        if best is not None and gain > 1.0:
+        improved = best is not None and gain > SIGNIFICANT
+        if best is not None and improved:
             self.kernel = proposal.kernel.bind(best.config)
             self._ladder.append((self.kernel, best))
         error = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
-        turn = Turn(number, analysis, proposal, before, tuple(evaluations), best, gain > 1.0, max(gain, 1.0), error)
+        turn = Turn(
+            number, analysis, proposal, before, tuple(evaluations), best, improved, gain if improved else 1.0, error
+        )
         self.turns.append(turn)
         if len(list(self.journal.of_kind("turn"))) < number:
             self.journal.append({"kind": "turn", **turn.record()})

@@ -57,7 +57,7 @@ def optimize(
     ] = 1.5,
     max_iterations: Annotated[int, typer.Option(help="At most this many turns.", rich_help_panel=SEARCH)] = 5,
     min_improvement: Annotated[
-        float, typer.Option(help="Stop after two turns that improve by less.", rich_help_panel=SEARCH)
+        float, typer.Option(help="Stop after three turns in a row that improve by less.", rich_help_panel=SEARCH)
     ] = 0.05,
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)

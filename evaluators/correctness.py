@@ -10,6 +10,9 @@ from ..core import Status
 from .channel import Message
 
 DEFAULT_TOLERANCE = 0.0
+CHUNK = 1 << 24
+LARGE = 1e300
+"""Stands for an infinite error, which JSON cannot hold."""
 
 
 def compare(
@@ -45,9 +48,9 @@ def compare(
         if path.stat().st_size < offset + size:
             return failed(Status.RUNTIME_ERROR, f"{which}the outputs were not written whole")
         data = torch.from_file(str(path), shared=False, size=offset + size, dtype=torch.uint8)[offset:]
-        actual = data.clone().view(wanted.dtype).reshape(wanted.shape)
+        actual = data.clone().view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
         offset += size
-        one = compare_tensor(wanted.detach().cpu(), actual, tolerances.get(dtype, DEFAULT_TOLERANCE), which)
+        one = compare_tensor(wanted.detach(), actual, tolerances.get(dtype, DEFAULT_TOLERANCE), which)
         if one["status"] != Status.OK:
             return one
         worst = {
@@ -58,31 +61,36 @@ def compare(
 
 
 def compare_tensor(expected: Any, actual: Any, tolerance: float, which: str = "") -> Message:
-    """|actual - expected| <= tolerance * (1 + |expected|) everywhere; NaN and Inf only where expected."""
+    """|actual - expected| <= tolerance * (1 + |expected|) everywhere; NaN and Inf only where expected.
+
+    Works in fp64, on the tensors' own device, in chunks that bound the memory it takes.
+    """
     import torch
 
-    expected64 = expected.to(torch.float64)
-    actual64 = actual.to(torch.float64)
-    finite = torch.isfinite(expected64)
-    unequal = (actual64 - expected64).abs()
-    close = torch.where(
-        finite,
-        unequal <= tolerance * (1 + expected64.abs()),
-        (actual64 == expected64) | (actual64.isnan() & expected64.isnan()),
-    )
-    errors = torch.where(finite, unequal, torch.zeros_like(unequal))
-    errors = torch.nan_to_num(errors, nan=float("inf"))
-    max_abs = min(float(errors.max()) if errors.numel() else 0.0, 1e300)
-    scale = float(expected64[finite].abs().max()) if bool(finite.any()) else 0.0
-    max_rel = max_abs / scale if scale > 0 else (0.0 if max_abs == 0 else 1e300)
-    figures = {"max_abs_error": max_abs, "max_rel_error": min(max_rel, 1e300), "tolerance": tolerance}
-    if bool(close.all()):
+    flat, other = expected.reshape(-1), actual.reshape(-1)
+    wrong, max_abs, scale = 0, 0.0, 0.0
+    first: tuple[int, float, float] | None = None
+    for start in range(0, flat.numel(), CHUNK):
+        wanted, got = flat[start : start + CHUNK].to(torch.float64), other[start : start + CHUNK].to(torch.float64)
+        finite = torch.isfinite(wanted)
+        error = torch.where(finite, (got - wanted).abs(), 0.0).nan_to_num(nan=LARGE, posinf=LARGE)
+        same = (got == wanted) | (got.isnan() & wanted.isnan())
+        close = torch.where(finite, error <= tolerance * (1 + wanted.abs()), same)
+        max_abs = max(max_abs, float(error.max()))
+        scale = max(scale, float(torch.where(finite, wanted.abs(), 0.0).max()))
+        misses = torch.nonzero(~close).reshape(-1)
+        wrong += misses.numel()
+        if first is None and misses.numel():
+            at = int(misses[0])
+            first = (start + at, float(got[at]), float(wanted[at]))
+    max_rel = max_abs / scale if scale > 0 else (0.0 if max_abs == 0 else LARGE)
+    figures = {"max_abs_error": max_abs, "max_rel_error": min(max_rel, LARGE), "tolerance": tolerance}
+    if first is None:
         return {"status": Status.OK, "message": "", **figures}
-    wrong = int((~close).sum())
-    index = tuple(int(i) for i in torch.nonzero(~close)[0]) if close.dim() else ()
+    position = tuple(int(i) for i in torch.unravel_index(torch.tensor(first[0]), expected.shape))
     message = (
-        f"{which}{wrong} of {close.numel()} elements differ by more than {tolerance:g}; the first at {index}: "
-        f"{float(actual64[index]):.6g} against {float(expected64[index]):.6g}; largest error {max_abs:.3g}"
+        f"{which}{wrong} of {flat.numel()} elements differ by more than {tolerance:g}; the first at {position}: "
+        f"{first[1]:.6g} against {first[2]:.6g}; largest error {max_abs:.3g}"
     )
     return {"status": Status.WRONG_VALUE, "message": message, **figures}
 

@@ -186,6 +186,8 @@ class LocalEvaluator:
         """The warm server, started when first needed."""
         if self._server is None:
             environment = {"TILELANG_PRINT_ON_COMPILATION": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+            # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
+            environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
             if self.device == "cpu":
                 environment["TRITON_INTERPRET"] = "1"
             self._server = ForkServer(["torch", "triton", "tilelang"], environment)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.cli.wiring import cuda_devices
 from kernelwright.core import Kernel, Problem
 from kernelwright.evaluators.limits import Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator
@@ -101,6 +102,15 @@ FAST = Settings(
 def torch_kernel(body: str, top: str = "") -> Kernel:
     """A candidate whose forward is this text."""
     return Kernel.parse(TORCH_KERNEL.format(body=body, top=top))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """GPU tests are left out, and say so, where no CUDA device is."""
+    if cuda_devices():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
 
 
 @pytest.fixture(scope="session")

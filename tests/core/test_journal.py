@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from kernelwright.core import Journal, JournalError, ResultsError, read_journal
 
 records = st.lists(
-    st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False))),
+    st.dictionaries(
+        st.text(max_size=5),
+        st.one_of(st.integers(), st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False)),
+    ),
     min_size=1,
     max_size=6,
 )

@@ -16,6 +16,7 @@ from ..conftest import FAST, torch_kernel
 
 GOOD = "return x * self.weight"
 
+
 def evaluate(evaluator: LocalEvaluator, problem: Problem, kernel: Kernel) -> Evaluation:
     return next(iter(evaluator.evaluate(problem, kernel, [Config()])))
 

@@ -1,0 +1,71 @@
+"""The shipped problems and kernels: complete, right, and compiled for the devices that are not here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelwright.core import Config, Status
+from kernelwright.corpus import BACKENDS, find_kernel, find_problem, list_kernels, list_problems
+from kernelwright.evaluators.local import LocalEvaluator
+
+PROBLEMS = [problem.id for problem in list_problems()]
+NEEDED = "1_1 1_19 1_23 1_36 1_38 1_40 1_47 1_94 2_10 2_12 2_61 2_95".split()
+
+
+def test_the_promised_problems_are_there() -> None:
+    assert [f"level{name[0]}/{name}" for name in NEEDED] == PROBLEMS
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_backend_has_enough_kernels(backend: str) -> None:
+    solved = [file.problem for file in list_kernels(backend)]
+    assert set(solved) <= set(PROBLEMS)
+    assert len(solved) >= 8
+    if backend == "tilelang_cpu":
+        assert solved == PROBLEMS
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_declared_spaces_hold_the_shipped_constants(backend: str) -> None:
+    for file in list_kernels(backend):
+        kernel = file.read()
+        space = kernel.declared_space
+        if space is not None:
+            assert space.default == Config({name: kernel.config[name] for name in space.names}), file.path
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("backend", ["tilelang_cpu", "triton"])
+def test_kernels_are_right_on_the_cpu(evaluator: LocalEvaluator, backend: str, problem: str) -> None:
+    kernel = find_kernel(problem, backend).read()
+    evaluation = next(iter(evaluator.evaluate(find_problem(problem).read().at("tiny"), kernel, [Config()])))
+    assert evaluation.status is Status.OK, evaluation.message + evaluation.log
+
+
+@pytest.mark.parametrize("backend", ["triton", "tilelang"])
+def test_gpu_kernels_compile_for_sm_90(backend: str) -> None:
+    """In a process of its own: the interpreter's setting is read when Triton is imported."""
+    script = Path(__file__).with_name(f"cross_compile_{backend}.py")
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=280, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    compiled = json.loads(run.stdout)
+    assert {problem for problem, kernels in compiled.items() if kernels} == set(PROBLEMS)
+    for kernels in compiled.values():
+        assert all(0 <= shared <= 227 * 1024 for shared in kernels.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["triton", "tilelang"])
+def test_kernels_are_right_on_a_gpu(backend: str) -> None:
+    with LocalEvaluator("cuda") as evaluator:
+        for problem in PROBLEMS:
+            for workload in ("tiny", "default"):
+                kernel = find_kernel(problem, backend).read()
+                at = find_problem(problem).read().at(workload)
+                evaluation = next(iter(evaluator.evaluate(at, kernel, [Config()])))
+                assert evaluation.status is Status.OK, f"{problem} {workload}: {evaluation.message}"

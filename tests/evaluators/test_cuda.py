@@ -1,0 +1,93 @@
+"""The evaluator on a CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.evaluators.limits import Limits, Sampling, Settings
+from kernelwright.evaluators.local import LocalEvaluator
+
+pytestmark = pytest.mark.gpu
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 256
+
+
+@triton.jit
+def scale(x, w, y, n, size, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < size
+    value = tl.load(x + offsets, mask) * tl.load(w + offsets % n, mask)
+    tl.store(y + offsets, value, mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        scale[(triton.cdiv(x.numel(), BLOCK),)](x, self.weight, y, x.shape[1], x.numel(), BLOCK=BLOCK)
+        return y
+"""
+
+
+@pytest.fixture(scope="module")
+def cuda() -> Iterator[LocalEvaluator]:
+    settings = Settings(trials=2, limits=Limits(compile_s=60, call_s=10), sampling=Sampling(seconds=0.3))
+    with LocalEvaluator("cuda", settings) as evaluator:
+        yield evaluator
+
+
+def evaluate(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evaluation:
+    return next(iter(evaluator.evaluate(problem, Kernel.parse(source), [Config()])))
+
+
+def test_a_right_kernel_is_timed_with_events(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    evaluation = evaluate(cuda, scale_problem.at("rows=4096,columns=4096"), KERNEL)
+    assert evaluation.status is Status.OK, evaluation.message
+    assert evaluation.measurement is not None
+    assert "CUDA events" in evaluation.measurement.method
+    assert evaluation.speedup is not None
+    # 128 MiB read and written take at least 20 us on any GPU there is.
+    assert evaluation.measurement.median_ms > 0.02
+
+
+BROKEN = [
+    ("wrong values", ("* tl.load(w", "+ tl.load(w"), Status.WRONG_VALUE),
+    (
+        "illegal access",
+        ("tl.store(y + offsets, value, mask)", "tl.store(y + offsets + 2**40, value)"),
+        Status.RUNTIME_ERROR,
+    ),
+    ("does not compile", ("tl.program_id(0)", "tl.no_such_thing(0)"), Status.COMPILE_ERROR),
+    (
+        "endless",
+        ("    value =", "    while tl.load(x) == tl.load(x):\n        tl.atomic_add(y, 0.0)\n    value ="),
+        Status.TIMEOUT,
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "status"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN])
+def test_failures_do_not_reach_the_next_kernel(
+    cuda: LocalEvaluator, scale_problem: Problem, change: tuple[str, str], status: Status
+) -> None:
+    assert change[0] in KERNEL
+    assert evaluate(cuda, scale_problem, KERNEL.replace(*change)).status is status
+    assert evaluate(cuda, scale_problem, KERNEL).status is Status.OK
+
+
+def test_profile_of_the_device(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    profile = cuda.profile(scale_problem)
+    assert profile.ceilings.copy_gb_s > 100
+    assert profile.ceilings.cores > 10

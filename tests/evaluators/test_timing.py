@@ -1,0 +1,67 @@
+"""Sampling and contention, with clocks that the test holds."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+
+from kernelwright.evaluators.channel import Message
+from kernelwright.evaluators.contention import TOLERATED_CORES, LoadMeter
+from kernelwright.evaluators.limits import Sampling
+from kernelwright.evaluators.sampling import take_turns
+
+
+class Clockwork:
+    """A timer whose calls take `base_ms`, give or take `noise`."""
+
+    def __init__(self, name: str, calls: list[str], base_ms: float, noise: float, seed: int) -> None:
+        self.name, self.calls, self.base_ms, self.noise = name, calls, base_ms, noise
+        self.rng = random.Random(seed)
+
+    def __call__(self, samples: int) -> Message:
+        self.calls.append(self.name)
+        times = [self.base_ms * (1 + self.noise * self.rng.random()) for _ in range(samples)]
+        return {"samples_ms": times, "cores": 1.5, "method": "clockwork"}
+
+
+def test_sides_take_turns_and_swap_the_first_place() -> None:
+    calls: list[str] = []
+    sampling = Sampling(precision=1e-6, seconds=0.05, max_samples=40, chunk_s=0.01)
+    one, two, cores = take_turns(Clockwork("a", calls, 1.0, 0.5, 1), Clockwork("b", calls, 2.0, 0.5, 2), sampling)
+    assert calls[:4] == ["a", "a", "b", "b"]  # each warms up
+    assert calls[4:10] == ["a", "b", "b", "a", "a", "b"]
+    assert one.median_ms < two.median_ms
+    assert one.warmup == 3
+    assert cores == 1.5
+
+
+def test_stops_when_both_medians_are_precise() -> None:
+    calls: list[str] = []
+    sampling = Sampling(precision=0.01, seconds=60, min_samples=20)
+    start = time.monotonic()
+    one, two, _ = take_turns(Clockwork("a", calls, 5.0, 0.001, 1), Clockwork("b", calls, 5.0, 0.001, 2), sampling)
+    assert time.monotonic() - start < 5
+    assert one.precision <= 0.01
+    assert two.precision <= 0.01
+    assert len(one.samples_ms) >= 20
+
+
+def test_load_of_others_is_seen_and_ours_is_not() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        meter = LoadMeter()
+        meter.start([])
+        time.sleep(0.6)
+        foreign = meter.foreign_cores()
+        meter.start([process.pid])
+        time.sleep(0.6)
+        ours = meter.foreign_cores()
+    finally:
+        process.kill()
+        process.wait()
+    assert foreign is not None
+    assert ours is not None
+    assert foreign > 0.5 > TOLERATED_CORES
+    assert ours < foreign - 0.4
