@@ -90,6 +90,8 @@ class Optimization:
         self.turns: list[Turn] = []
         self._started = time.monotonic()
         self._trials = 0
+        # What was measured in this run, by the digest of the bound source: no search measures it again.
+        self._seen: dict[str, Evaluation] = {}
         # The best kernels so far, fastest last: should the last not stand its final check, the next one may.
         self._ladder: list[tuple[Kernel, Evaluation]] = []
 
@@ -141,9 +143,11 @@ class Optimization:
         tuner = HillClimb(proposal.space, [proposal.space.default, *proposal.first])
         evaluations: list[Evaluation] = []
         while len(evaluations) < trials and (configs := tuner.ask(1)):
-            for evaluation in self._evaluate(proposal.kernel, configs, origin):
-                tuner.tell(Config(evaluation.config), evaluation)
-                evaluations.append(evaluation)
+            source = proposal.kernel.bind(configs[0]).digest
+            if source not in self._seen:
+                (self._seen[source],) = self._evaluate(proposal.kernel, configs, origin)
+                evaluations.append(self._seen[source])
+            tuner.tell(configs[0], self._seen[source])
         return evaluations
 
     def _evaluate(self, kernel: Kernel, configs: Sequence[Config], origin: str) -> Sequence[Evaluation]:

@@ -23,6 +23,7 @@ def serve(channel: Channel, options: Message) -> None:
     """Answer requests until the channel closes."""
     import torch
 
+    use_full_precision()
     judge = Judge(options)
     handlers: dict[str, Callable[..., Message]] = {
         "open": judge.open,
@@ -107,6 +108,17 @@ class Judge:
         return ceilings.measure(self.device)
 
 
+def use_full_precision() -> None:
+    """Have the reference compute fp32 in fp32: torch lets cuDNN use TF32 for convolutions unless told not to.
+
+    Tolerances are those of fp32, so the expected values and the time to beat must be too.
+    """
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
 def environment(device: str) -> dict[str, str]:
     """Device, versions and threads, as texts for the record."""
     import torch
@@ -126,6 +138,7 @@ def environment(device: str) -> dict[str, str]:
             continue
     if device.startswith("cuda"):
         found["cuda"] = torch.version.cuda or ""
+        found["tf32"] = "off"
     return found
 
 

@@ -38,6 +38,18 @@ from .limits import Settings
 from .sampling import take_turns
 from .worker import ForkServer, Worker
 
+ENVIRONMENT = {
+    "TILELANG_PRINT_ON_COMPILATION": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    # Keep freed memory for the next call, in candidate and reference alike. By default malloc gives large
+    # blocks back or not depending on what was freed before, and page faults make the same call five times slower.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
+}
+"""Of the warm server and all its workers."""
+
 CROWDED = 2
 """After so many timings in a row that others disturbed, waiting for quiet is given up."""
 
@@ -185,9 +197,7 @@ class LocalEvaluator:
     def server(self) -> ForkServer:
         """The warm server, started when first needed."""
         if self._server is None:
-            environment = {"TILELANG_PRINT_ON_COMPILATION": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-            # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
-            environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+            environment = dict(ENVIRONMENT)
             if self.device == "cpu":
                 environment["TRITON_INTERPRET"] = "1"
             self._server = ForkServer(["torch", "triton", "tilelang"], environment)

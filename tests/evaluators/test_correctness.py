@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright.core import Status
@@ -12,6 +12,7 @@ from kernelwright.evaluators.correctness import compare_tensor
 numbers = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
 
 
+@settings(deadline=None)
 @given(numbers, st.integers(1, 7))
 def test_agrees_with_allclose_whatever_the_chunk(values: list[float], chunk: int) -> None:
     expected = torch.tensor(values)
