@@ -98,9 +98,9 @@ def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evalua
     """The source with a docstring that opens with the problem's name and the evaluation's result."""
     tree = ast.parse(source)
     described = ast.get_docstring(tree) or ""
-    kept = [line for line in described.splitlines() if not line.startswith(HEADER)]
+    kept = "\n".join(line for line in described.splitlines() if not line.startswith(HEADER)).strip()
     lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} {evidence(problem, best, start)!r}"]
-    text = "\n".join([*lines, *(["", *kept] if any(kept) else [])]).strip()
+    text = "\n".join([*lines, *(["", kept] if kept else [])]).strip()
     body = source
     if described:
         end = tree.body[0].end_lineno or 0

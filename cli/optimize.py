@@ -69,6 +69,7 @@ def run_optimize(request: Request) -> int:
     device = wiring.choose_device(request)
     assert request.kernel is not None
     job = wiring.job(request, request.kernel, device)
+    _must_be_timed(job)
     results = Results(request.results)
     with wiring.evaluator(device) as evaluator:
         finished = optimize_one(request, job, evaluator, results, screen)
@@ -82,11 +83,7 @@ def optimize_one(
     request: Request, job: wiring.Job, evaluator: LocalEvaluator, results: Results, screen: Screen
 ) -> Finished:
     """Run the loop on one job and write its files."""
-    if job.kernel.language is Language.TRITON and job.device == wiring.CPU:
-        raise OptionError(
-            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize "
-            "by; use --backend tilelang_cpu, or a CUDA device ('kernelwright evaluate' checks it)"
-        )
+    _must_be_timed(job)
     path = results.journal_path(job.problem, job.backend)
     if not request.resume:
         results.set_aside(path)
@@ -104,6 +101,14 @@ def optimize_one(
         finished = Finished(job, outcome, kernel, history, request.target_speedup)
         journal.append({"kind": "finished", **finished.summary()})
         return finished
+
+
+def _must_be_timed(job: wiring.Job) -> None:
+    if job.kernel.language is Language.TRITON and job.device == wiring.CPU:
+        raise OptionError(
+            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize "
+            "by; use --backend tilelang_cpu, or a CUDA device ('kernelwright evaluate' checks it)"
+        )
 
 
 def _same_run(journal: Journal, request: Request, job: wiring.Job) -> None:

@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from .optimize import Finished
 
 
+def console(stderr: bool = False) -> Console:
+    """A console that does not cut tables to 80 columns where there is no terminal to fit into."""
+    plain = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, soft_wrap=True, width=160)
+
+
 class Screen:
     """Where text goes: with --json standard output is for the object alone, so text goes to standard error."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.console = Console(stderr=request.json or request.list_slow, highlight=False, soft_wrap=True)
-        self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = console(stderr=request.json or request.list_slow)
+        self.errors = console(stderr=True)
 
     @property
     def live(self) -> bool:
@@ -91,7 +97,7 @@ class Screen:
             category = f"[{colors[row['category']]}]{row['category']}[/]"
             figures = (f"{row['latency_ms']:.3f}", f"{row['reference_ms']:.3f}")
             table.add_row(row["kernel"], f"{row['speedup']:.3f}x", category, *figures, escape(row["problem"]))
-        Console(highlight=False).print(table)
+        console().print(table)
 
     def batch_table(self, summaries: list[dict[str, Any]]) -> None:
         """One row per kernel of a batch."""

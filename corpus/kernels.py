@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core import Kernel, KernelError, ProblemError
 from .names import nearest, parse_id
-from .problems import find_problem
+from .problems import find_problem, list_problems
 
 SHIPPED = Path(__file__).parent / "kernels"
 BACKENDS = ("tilelang_cpu", "tilelang", "triton")
@@ -56,8 +56,9 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
             identity = find_problem(reference, dataset).id
     if identity in available:
         return available[identity]
+    known = [*available, *(problem.name for problem in list_problems() if problem.id in available)]
     raise KernelError(
-        f"no {backend} kernel {reference!r}{nearest(reference, available)}; --list-slow shows all that there are"
+        f"no {backend} kernel {reference!r}{nearest(reference, known)}; --list-slow shows all that there are"
     )
 
 

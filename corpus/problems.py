@@ -71,7 +71,9 @@ def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile:
 def _levels_of(dataset: Path) -> Path:
     try:
         for root in (dataset, dataset / "KernelBench"):
-            if any(re.fullmatch(r"level\d+", entry.name) for entry in root.iterdir()):
+            if (root == dataset or root.is_dir()) and any(
+                re.fullmatch(r"level\d+", entry.name) for entry in root.iterdir()
+            ):
                 return root
     except OSError as error:
         raise ProblemError(f"cannot read dataset {dataset}: {error.strerror}; give a KernelBench checkout") from None

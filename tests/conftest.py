@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from kernelwright.cli.wiring import cuda_devices
 from kernelwright.core import Kernel, Problem
 from kernelwright.evaluators.limits import Limits, Sampling, Settings

@@ -82,6 +82,8 @@ class Lanes:
 
 def _reduction(loop: Loop) -> Reduction | None:
     found: Reduction | None = None
+    if "LANES" in " ".join(loop.extents):
+        return None
     # The square window of a pooling or a convolution is too short to gain.
     if loop.kind == "unroll" or is_window(loop) or any(isinstance(s, cst.BaseCompoundStatement) for s in loop.body):
         return None

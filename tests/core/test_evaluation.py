@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
-
 from kernelwright.core import Correctness, Evaluation, Measurement, Speedup, Status
+from pydantic import ValidationError
 
 samples = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=60)
 measurements = samples.map(lambda values: Measurement(samples_ms=tuple(values)))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from kernelwright.core import Journal, JournalError, ResultsError, read_journal
 
 records = st.lists(

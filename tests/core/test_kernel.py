@@ -5,7 +5,6 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kernelwright.core import Kernel, KernelError, Language, SpaceError, Target
 
 SOURCE = '''"""Ein Kernel: für alle Größen."""

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from kernelwright.core import Budget, Problem, ProblemError
 
 SOURCE = """

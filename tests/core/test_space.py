@@ -6,7 +6,6 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kernelwright.core import Config, Parameter, SearchSpace, SpaceError
 
 values = st.lists(st.integers(1, 64), min_size=1, max_size=5, unique=True).map(sorted)

@@ -13,11 +13,10 @@ from typing import Any
 
 import tilelang
 import torch
-from tilelang import tvm
-from tvm.target import Target
-
 from kernelwright.corpus import find_problem, list_kernels
 from kernelwright.evaluators.modules import ProblemModule
+from tilelang import tvm
+from tvm.target import Target
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
 

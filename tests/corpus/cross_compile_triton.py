@@ -16,12 +16,11 @@ os.environ.pop("TRITON_INTERPRET", None)
 
 import torch
 import triton
+from kernelwright.corpus import find_problem, list_kernels
+from kernelwright.evaluators.modules import ProblemModule
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
-
-from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.modules import ProblemModule
 
 TYPES = {torch.float32: "*fp32", int: "i32", float: "fp32"}
 

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from kernelwright.core import Config, Status
 from kernelwright.corpus import BACKENDS, find_kernel, find_problem, list_kernels, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
 
 PROBLEMS = [problem.id for problem in list_problems()]
-NEEDED = "1_1 1_19 1_23 1_36 1_38 1_40 1_47 1_94 2_10 2_12 2_61 2_95".split()
+NEEDED = ["1_1", "1_19", "1_23", "1_36", "1_38", "1_40", "1_47", "1_94", "2_10", "2_12", "2_61", "2_95"]
 
 
 def test_the_promised_problems_are_there() -> None:

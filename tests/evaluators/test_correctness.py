@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from kernelwright.core import Status
 from kernelwright.evaluators import correctness
 from kernelwright.evaluators.correctness import compare_tensor

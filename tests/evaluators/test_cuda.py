@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
 from kernelwright.evaluators.limits import Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator

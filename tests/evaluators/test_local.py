@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-
 from kernelwright.core import Config, Kernel, KernelError, Problem, ProblemError, Status
 from kernelwright.evaluators.local import LocalEvaluator
 

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
 from kernelwright.evaluators.limits import Limits, Settings
 from kernelwright.evaluators.local import LocalEvaluator

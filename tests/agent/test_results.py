@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from kernelwright.agent.results import Results, with_evidence
+from kernelwright.core import Config, Kernel, Problem, ResultsError
+from kernelwright.corpus import find_kernel
+
+from .test_loop import PROBLEM, evaluation, kernel
+
+BEST = evaluation(kernel(4.0), Config(), 4.0)
+START = evaluation(kernel(20.0), Config(), 20.0)
+
+
+def evidence_of(source: str) -> dict[str, object]:
+    match = re.search(r"^Evaluation Result: (.*)$", ast.get_docstring(ast.parse(source)) or "", re.MULTILINE)
+    assert match is not None
+    found: dict[str, object] = ast.literal_eval(match[1])
+    return found
+
+
+def test_the_header_holds_the_evidence_and_the_description() -> None:
+    source = find_kernel("2_10", "tilelang_cpu").read().source
+    text = with_evidence(source, PROBLEM, BEST, START)
+    lines = text.splitlines()
+    assert lines[1] == "Problem Name: 1_P"
+    found = evidence_of(text)
+    assert found["speedup_ratio"] == 2.5
+    assert found["latency_ms"] == 4.0
+    assert found["start_latency_ms"] == 20.0
+    assert found["seeds"] == [1]
+    assert "Transposed convolution" in text
+    assert Kernel.parse(text).constants == Kernel.parse(source).constants
+
+
+def test_a_second_header_replaces_the_first() -> None:
+    source = find_kernel("1_19", "tilelang_cpu").read().source
+    once = with_evidence(source, PROBLEM, BEST, START)
+    twice = with_evidence(once, PROBLEM, BEST, START)
+    assert twice == once
+    assert twice.count("Evaluation Result:") == 1
+
+
+@pytest.mark.parametrize("doc", ['"""A \\\\ and a "quote"."""\n', "", '"""One line."""\nX = 1\n'])
+def test_any_docstring_survives(doc: str) -> None:
+    source = doc + "import triton\n\n\nclass ModelNew: ...\n"
+    text = with_evidence(source, PROBLEM, BEST, START)
+    assert evidence_of(text)["speedup_ratio"] == 2.5
+    assert (ast.get_docstring(ast.parse(source)) or "") in (ast.get_docstring(ast.parse(text)) or "")
+
+
+def test_files_are_where_users_look_for_them(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    problem = Problem("level2/2_10", "10_Name", PROBLEM.source)
+    path = results.save_kernel(problem, find_kernel("2_10", "tilelang_cpu").read(), BEST, START)
+    assert path == tmp_path / "level2" / "2_10_optimized_2.500x.py"
+    history = results.save_history(problem, [])
+    assert history == tmp_path / "multiturn_logs" / "optimization_history_10_Name.json"
+    assert json.loads(history.read_text()) == []
+
+
+def test_an_earlier_journal_is_set_aside_not_lost(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    path = results.journal_path(PROBLEM, "tilelang_cpu")
+    for content in ("one", "two"):
+        path.write_text(content)
+        results.set_aside(path)
+    assert not path.exists()
+    assert sorted(file.read_text() for file in results.logs.iterdir()) == ["one", "two"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ResultsError, match="choose another one with --results"):
+        Results(blocked)

@@ -1,0 +1,335 @@
+"""Each rule fires where its preconditions hold and the result is right, ragged sizes included; else it does not."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+import pytest
+from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.rules import RULES, Machine, Rule
+from kernelwright.core import Config, Kernel, Problem, Status
+from kernelwright.corpus import find_kernel
+from kernelwright.evaluators.local import LocalEvaluator
+
+MACHINE = Machine(cores=2, wide_vectors=True)
+BY_NAME = {rule.name: rule for rule in RULES}
+
+PROBLEM = """
+import torch
+from torch import nn
+
+rows = 19
+columns = 70
+
+
+class Model(nn.Module):
+    def forward(self, x, w):
+        {reference}
+
+
+def get_inputs():
+    return [torch.rand(rows, columns) + 0.1, torch.rand(columns, columns) + 0.1]
+
+
+def get_init_inputs():
+    return []
+"""
+
+KERNEL = """
+import functools
+
+import tilelang
+import tilelang.cpu.language as T
+import torch
+from torch import nn
+
+COMPILE_FLAGS = ["-O3", "-march=native"]
+BLOCK = 8
+
+
+@functools.lru_cache(maxsize=None)
+def build(M: int, N: int):
+    @T.prim_func
+    def kernel(X: T.Tensor((M, N), "float32"), W: T.Tensor((N, N), "float32"), Y: T.Tensor((M, N), "float32")):
+        with T.Kernel({grid}) as {axes}:
+{body}
+
+    return tilelang.compile(kernel, out_idx=[-1], target="c", compile_flags=COMPILE_FLAGS)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, w):
+        return build(*x.shape)(x, w)
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel in TileLang for the CPU, and what it computes in torch."""
+
+    body: str
+    reference: str
+    grid: str = "M"
+    axes: str = "row"
+
+    @property
+    def kernel(self) -> Kernel:
+        lines = self.body.strip("\n").splitlines()
+        margin = len(lines[0]) - len(lines[0].lstrip())
+        body = "\n".join(" " * 12 + line[margin:] for line in lines)
+        return Kernel.parse(KERNEL.format(grid=self.grid, axes=self.axes, body=body))
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(id="level1/1_997", name="997_Case", source=PROBLEM.format(reference=self.reference))
+
+
+PRODUCT = Case(
+    """
+    acc = T.alloc_local((BLOCK, N), "float32")
+    T.clear(acc)
+    for k in T.serial(N):
+        for i, j in T.grid(BLOCK, N):
+            acc[i, j] += X[by * BLOCK + i, k] * W[k, j]
+    for i, j in T.grid(BLOCK, N):
+        Y[by * BLOCK + i, j] = acc[i, j]
+    """,
+    "return x @ w",
+    grid="T.ceildiv(M, BLOCK)",
+    axes="by",
+)
+COLUMNS = Case(
+    """
+    acc = T.alloc_local((BLOCK,), "float32")
+    T.fill(acc, 0.0)
+    for k in T.serial(N):
+        for i in T.serial(BLOCK):
+            acc[i] += X[by * BLOCK + i, k] * W[k, column]
+    for i in T.serial(BLOCK):
+        Y[by * BLOCK + i, column] = acc[i]
+    """,
+    "return x @ w",
+    grid="T.ceildiv(M, BLOCK), N",
+    axes="(by, column)",
+)
+ROW_SUM = Case(
+    """
+    acc = T.alloc_local((1,), "float32")
+    acc[0] = 0.0
+    for j in T.serial(N):
+        acc[0] += X[row, j] * 2.0
+    for j in T.serial(N):
+        Y[row, j] = X[row, j] / T.sqrt(acc[0] + 1.0)
+    """,
+    "return x / torch.sqrt(2 * x.sum(1, keepdim=True) + 1)",
+)
+ROW_MAX = Case(
+    """
+    top = T.alloc_local((1,), "float32")
+    top[0] = X[row, 0]
+    for j in T.serial(N):
+        top[0] = T.max(top[0], X[row, j])
+    for j in T.serial(N):
+        Y[row, j] = X[row, j] - top[0]
+    """,
+    "return x - x.amax(1, keepdim=True)",
+)
+PER_COLUMN = Case(
+    """
+    scale = T.alloc_local((N,), "float32")
+    for j in T.serial(N):
+        scale[j] = W[0, j]
+    for i in T.serial(BLOCK):
+        for j in T.serial(N):
+            Y[by * BLOCK + i, j] = X[by * BLOCK + i, j] / T.sqrt(scale[j] + 1.0)
+    """,
+    "return x / torch.sqrt(w[0] + 1)",
+    grid="T.ceildiv(M, BLOCK)",
+    axes="by",
+)
+TWO_PASSES = Case(
+    """
+    acc = T.alloc_local((1,), "float32")
+    for j in T.serial(N):
+        Y[row, j] = T.exp(X[row, j])
+    acc[0] = 0.0
+    for i in T.serial(N):
+        acc[0] += Y[row, i]
+    for j in T.serial(N):
+        Y[row, j] = Y[row, j] / acc[0]
+    """,
+    "return torch.softmax(x, 1)",
+)
+SHIFTED_PASSES = Case(
+    """
+    buffer = T.alloc_local((N,), "float32")
+    for j in T.serial(N):
+        buffer[j] = X[row, j]
+    for j in T.serial(N):
+        Y[row, j] = buffer[N - 1 - j]
+    """,
+    "return x.flip(1)",
+)
+WRONG_ORDER = Case(
+    """
+    acc = T.alloc_local((BLOCK, N), "float32")
+    T.clear(acc)
+    for i in T.serial(BLOCK):
+        for j in T.serial(N):
+            for k in T.serial(N):
+                acc[i, j] += X[by * BLOCK + i, k] * W[k, j]
+    for i, j in T.grid(BLOCK, N):
+        Y[by * BLOCK + i, j] = acc[i, j]
+    """,
+    "return x @ w",
+    grid="T.ceildiv(M, BLOCK)",
+    axes="by",
+)
+WINDOW = Case(
+    """
+    acc = T.alloc_local((N,), "float32")
+    T.clear(acc)
+    for ky, kx in T.grid(3, 3):
+        for j in T.serial(N - 2):
+            acc[j] += X[row, j + kx] * W[ky, kx]
+    for j in T.serial(N):
+        Y[row, j] = acc[j]
+    """,
+    """
+        out = torch.zeros_like(x)
+        for ky in range(3):
+            for kx in range(3):
+                out[:, : x.shape[1] - 2] += x[:, kx : x.shape[1] - 2 + kx] * w[ky, kx]
+        return out""",
+)
+SCAN = Case(
+    """
+    acc = T.alloc_local((1,), "float32")
+    acc[0] = 0.0
+    for j in T.serial(N):
+        acc[0] += X[row, j]
+        Y[row, j] = acc[0]
+    """,
+    "return x.cumsum(1)",
+)
+ONE_BLOCK = Case(
+    """
+    for i, j in T.grid(M, N):
+        Y[i, j] = T.max(X[i, j], 0.0)
+    """,
+    "return torch.relu(x)",
+    grid="1",
+)
+
+FIRES = [
+    ("split-grid", ROW_SUM, "over_threads"),
+    ("split-grid", COLUMNS, "part * T.ceildiv(T.ceildiv(M, BLOCK), THREADS)"),
+    ("unroll-and-jam", PRODUCT, "for k in T.serial(N % UNROLL):"),
+    ("unroll-and-jam", COLUMNS, "for u in range(UNROLL)"),
+    ("unroll-and-jam", WINDOW, "for ky in range(3) for kx in range(3)"),
+    ("reduction-lanes", ROW_SUM, "for j in T.serial(N % LANES):"),
+    ("reduction-lanes", ROW_MAX, "T.fill(lanes, top[0])"),
+    ("hoist-invariants", ROW_SUM, "hoisted[0] = 1.0 / (T.sqrt(acc[0] + 1.0))"),
+    ("hoist-invariants", PER_COLUMN, "hoisted[j] = 1.0 / (T.sqrt(scale[j] + 1.0))"),
+    ("fuse-passes", TWO_PASSES, "acc[0] += Y[row, j]"),
+    ("loop-order", WRONG_ORDER, "for k in T.serial(N):\n                    for j in T.serial(N):"),
+    ("register-tile", COLUMNS, "for step in T.unroll(TILE):"),
+    ("relaxed-math", ROW_SUM, 'COMPILE_FLAGS = ["-O3", "-march=native", MATH_FLAGS]'),
+    ("wide-vectors", PRODUCT, "-mprefer-vector-width=512"),
+]
+
+DOES_NOT_FIRE = [
+    ("split-grid", ONE_BLOCK, "a grid of one block"),
+    ("unroll-and-jam", ROW_SUM, "one accumulator, which no inner loop walks"),
+    ("unroll-and-jam", WRONG_ORDER, "the reduction is innermost"),
+    ("reduction-lanes", SCAN, "the running sum is read in the loop"),
+    ("reduction-lanes", WINDOW, "no sum into one element"),
+    ("hoist-invariants", SCAN, "nothing expensive"),
+    ("hoist-invariants", PRODUCT, "nothing expensive"),
+    ("fuse-passes", SHIFTED_PASSES, "the second pass reads other elements than the first wrote"),
+    ("fuse-passes", ROW_SUM, "the second pass needs the whole sum of the first"),
+    ("loop-order", PRODUCT, "the order is right"),
+    ("loop-order", SCAN, "two statements"),
+    ("register-tile", PRODUCT, "no second axis to coarsen"),
+    ("register-tile", ROW_MAX, "no product"),
+    ("relaxed-math", PRODUCT, "no mathematical function"),
+]
+
+
+def apply(rule: Rule, kernel: Kernel) -> Kernel | None:
+    rewritten = rule.apply(kernel, MACHINE)
+    return formatted(rewritten.kernel) if rewritten else None
+
+
+@pytest.mark.parametrize(("name", "case", "expected"), FIRES)
+def test_fires_and_stays_right(evaluator: LocalEvaluator, name: str, case: Case, expected: str) -> None:
+    rule = BY_NAME[name]
+    rewritten = rule.apply(case.kernel, MACHINE)
+    assert rewritten is not None
+    assert expected in formatted(rewritten.kernel).source
+    configs = list(rewritten.space)[:4] if rewritten.space else [Config()]
+    tried = [(case.kernel, [Config()]), (formatted(rewritten.kernel), configs)]
+    for kernel, which in tried:
+        for evaluation in evaluator.evaluate(case.problem, kernel, which):
+            assert evaluation.status is Status.OK, f"{evaluation.config}: {evaluation.message}"
+
+
+@pytest.mark.parametrize(("name", "case", "reason"), DOES_NOT_FIRE)
+def test_does_not_fire(name: str, case: Case, reason: str) -> None:
+    assert apply(BY_NAME[name], case.kernel) is None, reason
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_does_not_fire_twice_on_its_own_result(rule: Rule) -> None:
+    """But for unroll-and-jam, which may take the next loop out, rules leave nothing for themselves."""
+    for case in (PRODUCT, COLUMNS, ROW_SUM, ROW_MAX, PER_COLUMN, TWO_PASSES, WRONG_ORDER, WINDOW):
+        kernel, rounds = case.kernel, 0
+        while (after := apply(rule, kernel)) is not None and after.source != kernel.source:
+            kernel, rounds = after, rounds + 1
+            assert rounds <= (3 if rule.name in ("unroll-and-jam", "hoist-invariants") else 1), rule.name
+
+
+@pytest.mark.parametrize("backend", ["tilelang_cpu", "tilelang", "triton"])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_results_are_python_and_declare_their_parameters(rule: Rule, backend: str) -> None:
+    from kernelwright.corpus import list_kernels
+
+    for file in list_kernels(backend):
+        rewritten = rule.apply(file.read(), MACHINE)
+        if rewritten is None:
+            continue
+        ast.parse(rewritten.kernel.source)
+        for parameter in rewritten.parameters:
+            assert rewritten.kernel.config[parameter.name] == parameter.default
+        if rewritten.space:
+            assert rewritten.kernel.bind(rewritten.space.default).source
+
+
+def test_atomics_forbid_splitting() -> None:
+    adds = Case("for j in T.serial(N):\n    T.atomic_add(Y[0, j], X[row, j])", "return x")
+    assert apply(BY_NAME["split-grid"], adds.kernel) is None
+
+
+def test_one_core_leaves_nothing_to_split() -> None:
+    assert BY_NAME["split-grid"].apply(ROW_SUM.kernel, Machine(cores=1)) is None
+
+
+def test_launch_parameters_of_triton_and_tilelang() -> None:
+    relu = find_kernel("1_19", "triton").read()
+    bare = Kernel.parse(relu.source.replace(", num_warps=NUM_WARPS", "").replace("NUM_WARPS", "UNUSED_WARPS"))
+    rewritten = BY_NAME["launch-parameters"].apply(bare, MACHINE)
+    assert rewritten is not None
+    assert [parameter.name for parameter in rewritten.parameters] == ["NUM_WARPS", "NUM_STAGES"]
+    assert "num_warps=NUM_WARPS" in rewritten.kernel.source
+    assert BY_NAME["launch-parameters"].apply(rewritten.kernel, MACHINE) is None
+    assert BY_NAME["launch-parameters"].apply(ROW_SUM.kernel, MACHINE) is None
+
+
+def test_swizzle_needs_a_tiled_product() -> None:
+    swizzle = BY_NAME["swizzle-blocks"]
+    product = swizzle.apply(find_kernel("1_1", "tilelang").read(), MACHINE)
+    assert product is not None
+    assert "T.use_swizzle(panel_size=PANEL)" in product.kernel.source
+    assert swizzle.apply(product.kernel, MACHINE) is None
+    assert swizzle.apply(find_kernel("1_19", "tilelang").read(), MACHINE) is None

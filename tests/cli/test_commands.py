@@ -1,0 +1,181 @@
+"""The commands end to end on the CPU: real compiles, real checks, real timings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kernelwright.core import read_journal
+
+SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu")
+
+
+def kernelwright(*arguments: str, cwd: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernelwright", *arguments]
+    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None:
+    folder = kernel_file.parent
+    run = kernelwright(
+        "optimize",
+        "--kernel",
+        str(kernel_file),
+        *SCALE,
+        "--target-speedup",
+        "50",
+        "--max-iterations",
+        "2",
+        "--json",
+        cwd=folder,
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["verified"]
+    assert found["target_speedup"] == 50
+    assert not found["target_reached"]
+    for which in ("start", "best"):
+        assert found[which]["latency_ms"] > 0
+        low, high = found[which]["interval"]
+        assert low <= found[which]["speedup"] <= high
+    assert f"optimized_{found['best']['speedup']:.3f}x.py" in found["kernel"]
+    history = json.loads((folder / found["history"]).read_text())
+    assert len(history) == found["iterations"]
+    for turn in history:
+        assert turn["bottleneck_analysis"]["category"] in ("memory", "compute", "parallelism", "algorithm")
+        assert turn["evaluation_results"]
+        assert turn["rationale"]
+    again = kernelwright("evaluate", "--kernel", found["kernel"], *SCALE, "--json", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["status"] == "ok"
+
+
+def test_no_save_writes_no_kernel(kernel_file: Path) -> None:
+    run = kernelwright(
+        "optimize",
+        "-k",
+        str(kernel_file),
+        *SCALE,
+        "--target-speedup",
+        "0.0001",
+        "--no-save",
+        "--json",
+        cwd=kernel_file.parent,
+    )
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["kernel"] is None
+    assert not list((kernel_file.parent / "results").rglob("*_optimized_*"))
+
+
+def test_a_kernel_that_is_wrong_fails_with_exit_code_1(kernel_file: Path) -> None:
+    kernel_file.write_text(kernel_file.read_text().replace("* W[j]", "+ W[j]"))
+    run = kernelwright("optimize", "-k", str(kernel_file), *SCALE, cwd=kernel_file.parent)
+    assert run.returncode == 1
+    assert "elements differ" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert kernelwright("evaluate", "-k", str(kernel_file), *SCALE, cwd=kernel_file.parent).returncode == 1
+
+
+def test_interrupt_and_resume(kernel_file: Path) -> None:
+    folder = kernel_file.parent
+    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "3"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kernelwright", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    journal = folder / "results" / "multiturn_logs" / "journal_999_Scale_tilelang_cpu.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (journal.exists() and journal.read_text().count('"kind":"trial"') >= 2):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "--resume goes on" in errors
+    before = [record for record in read_journal(journal) if record["kind"] == "trial"]
+    run = kernelwright(*arguments, "--resume", "--json", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    after = [record for record in read_journal(journal) if record["kind"] == "trial"]
+    assert after[: len(before)] == before
+    measured = [
+        (t["evaluation"]["kernel_digest"], str(t["evaluation"]["config"])) for t in after if t["origin"] != "final"
+    ]
+    assert len(measured) == len(set(measured))
+
+
+def test_resume_refuses_the_journal_of_another_run(kernel_file: Path) -> None:
+    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "0.0001", "--quiet"]
+    assert kernelwright(*arguments, cwd=kernel_file.parent).returncode == 0
+    kernel_file.write_text(kernel_file.read_text() + "\n# changed\n")
+    run = kernelwright(*arguments, "--resume", cwd=kernel_file.parent)
+    assert run.returncode == 2
+    assert "its kernel differ" in run.stderr
+
+
+def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
+    """Two shipped kernels, at sizes that take no time; the second listing measures nothing."""
+    arguments = ["optimize", "--list-slow", "--device", "cpu", "--workload", "tiny", "--threshold", "1000000"]
+    first = kernelwright(*arguments, "--format", "json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    rows = json.loads(first.stdout)
+    assert len(rows) == 12
+    assert [row["speedup"] for row in rows] == sorted(row["speedup"] for row in rows)
+    start = time.monotonic()
+    plain = kernelwright(*arguments, cwd=tmp_path)
+    assert time.monotonic() - start < 10
+    lines = plain.stdout.splitlines()
+    assert [line.split()[2] for line in lines] == [row["kernel"] for row in rows]
+    assert {line.split()[1] for line in lines} <= {"SLOW", "MODERATE", "GOOD"}
+    table = kernelwright(*arguments, "--format", "csv", cwd=tmp_path)
+    assert [row["kernel"] for row in csv.DictReader(io.StringIO(table.stdout))] == [row["kernel"] for row in rows]
+
+    chosen = "".join(f"{line}\n" for line in lines if line.endswith(("1_19.py", "1_94.py")))
+    batch = ["optimize", "--batch", "-", "--device", "cpu", "--workload", "tiny", "--max-iterations", "1", "--json"]
+    run = kernelwright(*batch, cwd=tmp_path, stdin=f"# two kernels\n{chosen}level9/9_9.py\n")
+    assert run.returncode == 1, run.stderr
+    results = json.loads(run.stdout)["results"]
+    assert [result["verified"] for result in results] == [True, True, False]
+    assert "9_9" in results[2]["error"]
+    again = kernelwright(*batch, "--resume", cwd=tmp_path, stdin=chosen)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["results"] == results[:2]
+
+
+def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
+    """An unmodified checkout has no workloads; sizes are given on the command line."""
+    checkout = tmp_path / "KernelBench" / "KernelBench" / "level1"
+    checkout.mkdir(parents=True)
+    (checkout / "19_ReLU.py").write_text(
+        "import torch\nimport torch.nn as nn\n\n"
+        "class Model(nn.Module):\n"
+        "    def __init__(self):\n        super(Model, self).__init__()\n\n"
+        "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        return torch.relu(x)\n\n"
+        "batch_size = 4096\ndim = 393216\n\n"
+        "def get_inputs():\n    x = torch.rand(batch_size, dim)\n    return [x]\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    arguments = ["evaluate", "-k", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu"]
+    run = kernelwright(*arguments, "--workload", "batch_size=8,dim=1024", "--json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert (found["problem"], found["status"]) == ("level1/1_19", "ok")
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_plain_lines_without_a_terminal(kernel_file: Path, quiet: bool) -> None:
+    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "1"]
+    run = kernelwright(*arguments, *(["--quiet"] if quiet else []), cwd=kernel_file.parent)
+    assert run.returncode == 0, run.stderr
+    assert "\x1b" not in run.stdout
+    assert ("turn 1/1: bottleneck" in run.stdout) is not quiet
+    assert "against the reference" in run.stdout

@@ -1,0 +1,142 @@
+"""Bad input gets one line that says what to do, exit code 2, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
+
+
+def optimize(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernelwright", "optimize", *arguments]
+    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+
+
+def refused(run: subprocess.CompletedProcess[str]) -> str:
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
+    lines = run.stderr.strip().splitlines()
+    assert len(lines) == 1, run.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give one of --kernel REF, --list-slow or --batch FILE"),
+        (("--kernel", "2_10", "--list-slow"), "give one of"),
+        (("--kernel", "level2/2_11.py", "--device", "cpu"), "the nearest are level2/2_"),
+        (("--kernel", "convtranspose", "--device", "cpu"), "the nearest are 10_ConvTranspose2d"),
+        (("--kernel", "no/such/file.py", "--device", "cpu"), "no tilelang_cpu kernel 'no/such/file.py'"),
+        (("--kernel", "2_10", "--device", "tpu"), "use cpu, cuda, cuda:N or auto"),
+        (("--kernel", "2_10", "--device", "cuda:99"), "use --device cpu"),
+        (("--kernel", "2_10", "--device", "cpu", "--backend", "triton"), "can be checked on a CPU but not timed"),
+        (("--kernel", "2_10", "--device", "cpu", "--backend", "tilelang"), "is a CUDA kernel"),
+        (("--kernel", "2_10", "--target-speedup", "-1"), "--target-speedup must be above 0"),
+        (("--kernel", "2_10", "--target-speedup", "nan"), "--target-speedup must be above 0"),
+        (("--kernel", "2_10", "--max-iterations", "0"), "--max-iterations must be above 0"),
+        (("--kernel", "2_10", "--min-improvement", "-0.1"), "--min-improvement is a share"),
+        (("--list-slow", "--threshold", "0"), "--threshold must be above 0"),
+        (("--kernel", "2_10", "--quiet", "--verbose"), "exclude each other"),
+        (("--kernel", "2_10", "--format", "csv"), "--format belongs to --list-slow"),
+        (("--kernel", "2_10", "--model", "openai/o3"), "built-in rules"),
+        (("--kernel", "2_10", "--temperature", "0.7"), "language models"),
+        (("--kernel", "2_10", "--rag-k", "3"), "language models"),
+        (("--kernel", "2_10", "--gpu", "H100"), "remote GPUs"),
+        (("--kernel", "2_10", "--device", "cpu", "--workload", "huge"), "it has default, cpu, tiny"),
+        (("--kernel", "2_10", "--device", "cpu", "--workload", "breadth=3"), "has no constant breadth"),
+        (("--kernel", "2_10", "--device", "cpu", "--dataset", "nowhere"), "cannot read dataset nowhere"),
+        (("--kernel", "2_10", "--device", "cpu", "--dataset", "."), "holds no folders level1"),
+        (("--batch", "nowhere.txt"), "cannot read --batch nowhere.txt"),
+        (("--batch", "-"), "names no kernels"),
+    ],
+)
+def test_impossible_options(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    assert says in refused(optimize(*arguments, cwd=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["--max-iterations=many", "--backend=cobol", "--no-such-option"])
+def test_options_that_do_not_parse(tmp_path: Path, value: str) -> None:
+    run = optimize("--kernel", "2_10", value, cwd=tmp_path)
+    assert run.returncode == 2
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (SCALE_KERNEL.replace("class ModelNew", "class Other"), "defines no class ModelNew"),
+        (SCALE_KERNEL.replace("def build(", "def build(("), "is no valid Python"),
+        ("\x00\x01", "is no valid Python"),
+    ],
+)
+def test_a_file_that_is_no_kernel(tmp_path: Path, source: str, says: str) -> None:
+    (tmp_path / "1_19.py").write_text(source)
+    assert says in refused(optimize("--kernel", "1_19.py", "--device", "cpu", cwd=tmp_path))
+
+
+@pytest.mark.parametrize("lacking", ["def get_inputs", "def get_init_inputs", "class Model"])
+def test_a_problem_that_lacks_something(kernel_file: Path, lacking: str) -> None:
+    problem = kernel_file.parent / "broken.py"
+    problem.write_text(SCALE_PROBLEM.replace(lacking, lacking + "_gone"))
+    run = optimize("--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent)
+    assert "lacks" in refused(run)
+
+
+def test_a_problem_whose_reference_fails(kernel_file: Path) -> None:
+    problem = kernel_file.parent / "broken.py"
+    problem.write_text(SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('broken')"))
+    run = optimize("--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent)
+    assert run.returncode == 2
+    assert "error: the reference of broken fails: ValueError: broken" in run.stderr
+
+
+def test_a_results_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file is in the way")
+    run = optimize("--kernel", "1_19", "--device", "cpu", cwd=tmp_path)
+    assert "choose another one with --results" in refused(run)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_full_disk_is_one_line(kernel_file: Path) -> None:
+    """A file size limit stands in for the full disk; the journal keeps what was written before."""
+    folder = kernel_file.parent
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY)); "
+        "sys.argv = ['optimize', *sys.argv[1:]]; from kernelwright.cli.main import optimize_main; optimize_main()"
+    )
+    arguments = ["--kernel", str(kernel_file), "--problem", "level1/999_Scale.py", "--device", "cpu", "--quiet"]
+    run = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 2, run.stderr
+    assert "make room or choose another folder" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_help_is_there_for_every_command(tmp_path: Path) -> None:
+    for arguments in (["--help"], ["optimize", "--help"], ["evaluate", "--help"]):
+        run = subprocess.run(
+            [sys.executable, "-m", "kernelwright", *arguments], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        assert "Usage" in run.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from kernelwright.cli import main; "
+        "print(sorted({'torch', 'tilelang', 'triton', 'libcst', 'black', 'pydantic', 'numpy'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
