@@ -16,10 +16,11 @@ LINE_LENGTH = 120
 
 
 class RuleProposer:
-    """Applies the first rule that fits the bottleneck, one per turn, then searches all parameters.
+    """Applies the first rule that fits the bottleneck, one per turn, and then searches all parameters.
 
-    A rule that did not help is not tried again. Parameters that rules introduced stay in the search. What
-    it decides depends on its arguments only, so a resumed run takes the same turns.
+    Rules for the kind of work that bounds the kernel come first, the others after the search. A rule that
+    did not help is not tried again. Parameters that rules introduced stay in the search. What it decides
+    depends on its arguments only, so a resumed run takes the same turns.
     """
 
     def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES) -> None:
@@ -29,8 +30,15 @@ class RuleProposer:
     def propose(self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
         """What to try next on the best kernel so far, or None when nothing is left."""
         useless = {turn.proposal.strategy for turn in turns if not turn.improved}
-        for rule in sorted(self._rules, key=lambda rule: _rank(rule, analysis)):
-            rewritten = rule.apply(kernel, self._machine) if rule.name not in useless else None
+        rules = [rule for rule in self._rules if rule.name not in useless]
+        rules.sort(key=lambda rule: analysis.ranking.index(Category(rule.category)))
+        suitable = [rule for rule in rules if rule.work in (analysis.work, "both")]
+        others = [rule for rule in rules if rule not in suitable]
+        return self._rewriting(suitable, kernel) or _tuning(kernel, analysis, turns) or self._rewriting(others, kernel)
+
+    def _rewriting(self, rules: Sequence[Rule], kernel: Kernel) -> Proposal | None:
+        for rule in rules:
+            rewritten = rule.apply(kernel, self._machine)
             if rewritten is not None and rewritten.kernel.source != kernel.source:
                 return Proposal(
                     kernel=formatted(rewritten.kernel),
@@ -39,26 +47,24 @@ class RuleProposer:
                     rationale=f"{rewritten.did}: {rule.why}",
                     space=rewritten.space,
                 )
-        return self._tuning(kernel, analysis, turns)
-
-    def _tuning(self, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
-        if turns and turns[-1].proposal.strategy == TUNE and not turns[-1].improved:
-            return None
-        space = joint_space(kernel, turns)
-        if space is None:
-            return None
-        return Proposal(
-            kernel=kernel,
-            strategy=TUNE,
-            category=analysis.category,
-            rationale=f"search {', '.join(space.names)} ({space.size} configs) from the best so far",
-            space=space,
-        )
+        return None
 
 
-def _rank(rule: Rule, analysis: Analysis) -> tuple[bool, int]:
-    """Rules for this kind of work first, then by how much their bottleneck could explain."""
-    return rule.work not in (analysis.work, "both"), analysis.ranking.index(Category(rule.category))
+def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
+    """Search the parameters, unless that has brought nothing since the kernel last changed."""
+    latest = next((turn for turn in reversed(turns) if turn.improved or turn.proposal.strategy == TUNE), None)
+    if latest is not None and latest.proposal.strategy == TUNE and not latest.improved:
+        return None
+    space = joint_space(kernel, turns)
+    if space is None:
+        return None
+    return Proposal(
+        kernel=kernel,
+        strategy=TUNE,
+        category=analysis.category,
+        rationale=f"search {', '.join(space.names)} ({space.size} configs) from the best so far",
+        space=space,
+    )
 
 
 def joint_space(kernel: Kernel, turns: Sequence[Turn]) -> SearchSpace | None:

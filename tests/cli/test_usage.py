@@ -30,7 +30,7 @@ def refused(run: subprocess.CompletedProcess[str]) -> str:
         ((), "give one of --kernel REF, --list-slow or --batch FILE"),
         (("--kernel", "2_10", "--list-slow"), "give one of"),
         (("--kernel", "level2/2_11.py", "--device", "cpu"), "the nearest are level2/2_"),
-        (("--kernel", "convtranspose", "--device", "cpu"), "the nearest are 10_ConvTranspose2d"),
+        (("--kernel", "convtranspose", "--device", "cpu"), "the nearest are 61_ConvTranspose3d_ReLU_GroupNorm, 10_"),
         (("--kernel", "no/such/file.py", "--device", "cpu"), "no tilelang_cpu kernel 'no/such/file.py'"),
         (("--kernel", "2_10", "--device", "tpu"), "use cpu, cuda, cuda:N or auto"),
         (("--kernel", "2_10", "--device", "cuda:99"), "use --device cpu"),
