@@ -16,10 +16,10 @@ from ..corpus import list_kernels
 from ..evaluators.local import LocalEvaluator
 from . import wiring
 from .optimize import figures, short
-from .render import Screen
+from .render import Screen, busy
 from .request import Request
 
-COLUMNS = ("speedup", "category", "kernel", "latency_ms", "reference_ms", "problem", "workload", "device")
+COLUMNS = ("speedup", "category", "kernel", "latency_ms", "reference_ms", "problem", "workload", "device", "contention")
 
 
 def run_list_slow(request: Request) -> int:
@@ -54,7 +54,8 @@ def run_list_slow(request: Request) -> int:
         screen.slow_table(slow, len(rows), request.threshold)
     else:
         sys.stdout.write(render(slow, form or "plain"))
-    for line in [*skipped, *failed]:
+    disturbed = [f"{row['kernel']}: {busy(row['contention'])}" for row in rows if row["contention"] is not None]
+    for line in [*skipped, *failed, *disturbed]:
         screen.warn(line)
     return 1 if failed or not rows else 0
 
@@ -91,7 +92,11 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
             return str(error)
         if evaluation.speedup is None:
             return f"{evaluation.status}: {(evaluation.message.splitlines() or [''])[0]}"
-        known = records.add(key, evaluation)
+        if evaluation.contention is None:
+            known = records.add(key, evaluation)
+        else:
+            # Shown, but not remembered: the next listing measures it again.
+            known = {**figures(evaluation), "contention": evaluation.contention}
     return {
         "speedup": known["speedup"],
         "category": performance_category(known["speedup"]),
@@ -101,6 +106,7 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
         "problem": job.problem.name,
         "workload": job.problem.workload,
         "device": key["device"],
+        "contention": known.get("contention"),
     }
 
 

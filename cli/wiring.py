@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -12,8 +13,8 @@ import platformdirs
 
 from ..agent.rule_proposer import RuleProposer
 from ..agent.rules import Machine
-from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, Problem, Target
-from ..corpus import find_kernel, find_problem
+from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, Problem, ProblemError, Target
+from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.limits import Settings
 from ..evaluators.local import LocalEvaluator
 from .request import Request
@@ -99,16 +100,25 @@ def job(request: Request, reference: str, device: str) -> Job:
         raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu")
     if device != CPU and kernel.target is Target.CPU:
         raise DeviceError(f"{reference} is a CPU kernel; use --device cpu")
-    workload = request.workload or default_workload(problem, kernel, device)
-    return Job(kernel, problem.at(workload), device, reference)
+    return Job(kernel, at_workload(problem, kernel, device, request.workload), device, reference)
 
 
-def default_workload(problem: Problem, kernel: Kernel, device: str) -> str:
-    """The file's own sizes on a GPU; on a CPU smaller ones, and the smallest for Triton's interpreter."""
-    if device != CPU:
-        return DEFAULT_WORKLOAD
-    preferred = ("tiny", "cpu") if kernel.language is Language.TRITON else ("cpu",)
-    return next((name for name in preferred if name in problem.workloads), DEFAULT_WORKLOAD)
+def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | None) -> Problem:
+    """The problem at the sizes that are asked for; by default its own on a GPU, and smaller ones on a CPU.
+
+    A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,
+    that one's workloads serve. Triton's interpreter gets the smallest sizes.
+    """
+    if wanted is not None:
+        return problem.at(wanted)
+    preferred = () if device != CPU else ("tiny", "cpu") if kernel.language is Language.TRITON else ("cpu",)
+    shipped = next((file.read() for file in list_problems() if file.id == problem.id), problem)
+    for name in preferred:
+        for source in (problem, shipped):
+            if name in source.workloads:
+                with contextlib.suppress(ProblemError):
+                    return problem.resized(name, source.workloads[name])
+    return problem.at(DEFAULT_WORKLOAD)
 
 
 def evaluator(device: str, settings: Settings | None = None) -> LocalEvaluator:
@@ -125,5 +135,4 @@ def machine(device: str) -> Machine:
     """What the rules may know of the device."""
     if device != CPU:
         return Machine(cores=1)
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    return Machine(cores=len(os.sched_getaffinity(0)), wide_vectors="avx512f" in flags)
+    return Machine(cores=len(os.sched_getaffinity(0)))

@@ -81,14 +81,16 @@ class Problem:
         Raises `ProblemError` for an unknown name or constant.
         """
         if workload in self.workloads:
-            sizes = self.workloads[workload]
-        elif "=" in workload:
-            sizes = _parse_sizes(workload)
-        else:
-            raise ProblemError(
-                f"problem {self.id} has no workload {workload!r}; it has {', '.join(self.workloads)}, or give sizes "
-                "such as 'batch_size=4,height=32'"
-            )
+            return self.resized(workload, self.workloads[workload])
+        if "=" in workload:
+            return self.resized(workload, _parse_sizes(workload))
+        raise ProblemError(
+            f"problem {self.id} has no workload {workload!r}; it has {', '.join(self.workloads)}, or give sizes "
+            "such as 'batch_size=4,height=32'"
+        )
+
+    def resized(self, workload: str, sizes: Mapping[str, Any]) -> Problem:
+        """The problem with these constants set; raises `ProblemError` for one that it does not have."""
         if unknown := sorted(set(sizes) - set(self._constants)):
             raise ProblemError(
                 f"problem {self.id} has no constant {', '.join(unknown)}; it has "

@@ -1,6 +1,5 @@
 """Rewrites of kernels on their syntax tree, each with the preconditions under which it is right."""
 
-from .compiler_flags import RelaxedMath, WideVectors
 from .fuse import Fuse
 from .hoist import Hoist
 from .jam import Jam
@@ -8,6 +7,7 @@ from .lanes import Lanes
 from .launch import Launch
 from .loop_order import LoopOrder
 from .register_tile import RegisterTile
+from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
@@ -18,10 +18,9 @@ RULES: tuple[Rule, ...] = (
     Fuse(),
     Hoist(),
     Lanes(),
-    RelaxedMath(),
     RegisterTile(),
     Jam(),
-    WideVectors(),
+    RelaxedMath(),
     Launch(),
     Swizzle(),
 )

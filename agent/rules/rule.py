@@ -17,8 +17,6 @@ class Machine:
     """What a rule may know of the device that it writes for."""
 
     cores: int
-    wide_vectors: bool = False
-    """Whether the processor has 512-bit registers."""
 
 
 @dataclass(frozen=True)

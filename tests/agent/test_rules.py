@@ -12,7 +12,7 @@ from kernelwright.core import Config, Kernel, Problem, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-MACHINE = Machine(cores=2, wide_vectors=True)
+MACHINE = Machine(cores=2)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 PROBLEM = """
@@ -213,6 +213,15 @@ SCAN = Case(
     """,
     "return x.cumsum(1)",
 )
+ONCE = Case(
+    """
+    root = T.alloc_local((1,), "float32")
+    root[0] = T.sqrt(X[row, 0])
+    for j in T.serial(N):
+        Y[row, j] = X[row, j] * root[0]
+    """,
+    "return x * x[:, :1].sqrt()",
+)
 ONE_BLOCK = Case(
     """
     for i, j in T.grid(M, N):
@@ -236,7 +245,6 @@ FIRES = [
     ("loop-order", WRONG_ORDER, "for k in T.serial(N):\n                    for j in T.serial(N):"),
     ("register-tile", COLUMNS, "for step in T.unroll(TILE):"),
     ("relaxed-math", ROW_SUM, 'COMPILE_FLAGS = ["-O3", "-march=native", MATH_FLAGS]'),
-    ("wide-vectors", PRODUCT, "-mprefer-vector-width=512"),
 ]
 
 DOES_NOT_FIRE = [
@@ -254,6 +262,7 @@ DOES_NOT_FIRE = [
     ("register-tile", PRODUCT, "no second axis to coarsen"),
     ("register-tile", ROW_MAX, "no product"),
     ("relaxed-math", PRODUCT, "no mathematical function"),
+    ("relaxed-math", ONCE, "one call per block"),
 ]
 
 

@@ -152,7 +152,7 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
 
 
 def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
-    """An unmodified checkout has no workloads; sizes are given on the command line."""
+    """An unmodified checkout has no workloads; sizes are given, or are those of the shipped problem."""
     checkout = tmp_path / "KernelBench" / "KernelBench" / "level1"
     checkout.mkdir(parents=True)
     (checkout / "19_ReLU.py").write_text(
@@ -165,10 +165,11 @@ def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
         "def get_init_inputs():\n    return []\n"
     )
     arguments = ["evaluate", "-k", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu"]
-    run = kernelwright(*arguments, "--workload", "batch_size=8,dim=1024", "--json", cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout)
-    assert (found["problem"], found["status"]) == ("level1/1_19", "ok")
+    for workload, named in ((["--workload", "batch_size=8,dim=1024"], "batch_size=8,dim=1024"), ([], "cpu")):
+        run = kernelwright(*arguments, *workload, "--json", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        found = json.loads(run.stdout)
+        assert (found["problem"], found["status"], found["workload"]) == ("level1/1_19", "ok", named)
 
 
 @pytest.mark.parametrize("quiet", [True, False])

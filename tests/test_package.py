@@ -1,0 +1,40 @@
+"""What a root package makes easy to get wrong."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NO_PACKAGES = {"tests", "benchmarks", "docs", "results", "build"}
+
+
+def test_every_sub_package_is_listed() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {"kernelwright"}
+    for init in ROOT.glob("*/**/__init__.py"):
+        parts = init.parent.relative_to(ROOT).parts
+        if parts[0] not in NO_PACKAGES and not parts[0].startswith("."):
+            found.add(".".join(("kernelwright", *parts)))
+    assert sorted(listed) == sorted(found)
+
+
+def test_the_root_imports_nothing() -> None:
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def test_core_imports_no_heavy_library() -> None:
+    for path in (ROOT / "core").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not {"torch", "tilelang", "triton", "libcst"} & {module.split(".")[0] for module in modules}, path
+
+
+def test_problems_and_kernels_are_packaged() -> None:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = data["kernelwright.corpus"]
+    packaged = {path for pattern in patterns for path in (ROOT / "corpus").glob(pattern)}
+    assert packaged == {path for folder in ("problems", "kernels") for path in (ROOT / "corpus" / folder).rglob("*.py")}
