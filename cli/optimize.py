@@ -13,7 +13,8 @@ from ..agent.results import Results
 from ..core import Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
 from ..evaluators.local import LocalEvaluator
 from . import wiring
-from .render import Screen, observer_for
+from .progress import observer_for
+from .render import Screen
 from .request import Request
 
 

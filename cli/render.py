@@ -1,4 +1,4 @@
-"""What the user sees: a live table on a terminal, plain lines in a pipe, nothing but the result when quiet."""
+"""Where text goes, and how results are put into words and tables."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..agent.analysis import Analysis
-from ..agent.loop import Goal, Observer
-from ..agent.turn import Turn, diff
-from ..core import Evaluation, Profile, Proposal, Value
+from ..core import Evaluation, Value
 from . import wiring
 from .request import Request
 
@@ -180,130 +176,3 @@ def describe_evaluation(job: wiring.Job, evaluation: Evaluation) -> str:
     if evaluation.contention is not None:
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
     return text + (f"\n{escape(evaluation.message)}" if evaluation.message else "")
-
-
-def observer_for(screen: Screen, job: wiring.Job, goal: Goal) -> Observer:
-    """How a run is shown: live, in lines, or not at all."""
-    if screen.request.quiet:
-        return Silent()
-    return LiveObserver(screen, job, goal) if screen.live else LineObserver(screen, job, goal)
-
-
-class Silent:
-    """Shows nothing."""
-
-    def started(self, start: Evaluation, profile: Profile) -> None: ...
-    def turn_started(self, number: int, analysis: Analysis, proposal: Proposal, trials: int) -> None: ...
-    def trial(self, origin: str, evaluation: Evaluation, best: Evaluation | None) -> None: ...
-    def turn_ended(self, turn: Turn) -> None: ...
-
-
-class LineObserver:
-    """One line per event, for pipes and logs."""
-
-    def __init__(self, screen: Screen, job: wiring.Job, goal: Goal) -> None:
-        self.screen = screen
-        self.job = job
-        self.goal = goal
-        self.print(f"optimizing {job.problem.id} ({job.backend}, workload {job.problem.workload}) on {job.device}")
-
-    def print(self, text: str) -> None:
-        self.screen.print(escape(text))
-
-    def started(self, start: Evaluation, profile: Profile) -> None:
-        self.print(
-            f"roofline floor {profile.floor_ms:.3f} ms: {profile.flops / 1e6:.0f} MFLOP, "
-            f"{profile.min_bytes / 1e6:.1f} MB; target {self.goal.target_speedup:g}x"
-        )
-
-    def turn_started(self, number: int, analysis: Analysis, proposal: Proposal, trials: int) -> None:
-        self.print(f"turn {number}/{self.goal.max_iterations}: bottleneck {analysis.category}, {analysis.performance}")
-        for evidence in analysis.evidence:
-            self.print(f"  {evidence}")
-        self.print(f"  {proposal.strategy}: {proposal.rationale}")
-
-    def trial(self, origin: str, evaluation: Evaluation, best: Evaluation | None) -> None:
-        latency, speedup = trial_figures(evaluation)
-        failure = f" {first_line(evaluation.message)}" if not evaluation.ok else ""
-        if evaluation.contention is not None:
-            failure = f" (others used {evaluation.contention:.1f} cores)"
-        self.print(
-            f"  [{origin}] {describe_config(evaluation.config)}: {evaluation.status} {latency} {speedup}".rstrip()
-            + failure
-        )
-        if self.screen.request.verbose and not evaluation.ok:
-            self.print(evaluation.message)
-            self.print(evaluation.log)
-
-    def turn_ended(self, turn: Turn) -> None:
-        gain = f"improved by {turn.gain - 1:.1%}" if turn.improved else "no improvement"
-        self.print(f"  {gain}")
-        if self.screen.request.verbose and turn.improved:
-            self.print(diff(turn.before.source, turn.proposal.kernel.source))
-
-
-class LiveObserver(LineObserver):
-    """A table that grows under a progress bar, one per turn."""
-
-    def __init__(self, screen: Screen, job: wiring.Job, goal: Goal) -> None:
-        self._live: Live | None = None
-        super().__init__(screen, job, goal)
-
-    def turn_started(self, number: int, analysis: Analysis, proposal: Proposal, trials: int) -> None:
-        console = self.screen.console
-        console.rule(
-            f"turn {number}/{self.goal.max_iterations} · {analysis.category} · {proposal.strategy}",
-            align="left",
-        )
-        console.print(f"[dim]{escape('; '.join(analysis.evidence))}[/]")
-        console.print(escape(proposal.rationale))
-        self._table = Table(box=None, pad_edge=False)
-        for column in ("config", "status", "latency", "speedup", ""):
-            self._table.add_column(column, justify="right" if column in ("latency", "speedup") else "left")
-        columns = (TextColumn("trial"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns)
-        self._task = self._bar.add_task("", total=trials)
-        self._live = Live(Group(self._table, self._bar), console=console, refresh_per_second=8)
-        self._live.start()
-
-    def trial(self, origin: str, evaluation: Evaluation, best: Evaluation | None) -> None:
-        if self._live is None:
-            super().trial(origin, evaluation, best)
-            return
-        latency, speedup = trial_figures(evaluation)
-        color = "green" if evaluation.ok else "red"
-        better = ""
-        if evaluation.latency_ms and best and best.latency_ms:
-            change = best.latency_ms / evaluation.latency_ms
-            better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
-        if evaluation.contention is not None:
-            better = f"[yellow]others used {evaluation.contention:.1f} cores[/]"
-        remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message))}[/]"
-        self._table.add_row(
-            escape(describe_config(evaluation.config)),
-            f"[{color}]{evaluation.status}[/]",
-            latency,
-            speedup,
-            remark,
-        )
-        self._bar.advance(self._task)
-
-    def turn_ended(self, turn: Turn) -> None:
-        if self._live is not None:
-            self._live.update(self._table)
-            self._live.stop()
-            self._live = None
-        super().turn_ended(turn)
-
-
-def trial_figures(evaluation: Evaluation) -> tuple[str, str]:
-    """Latency and speedup as short texts, empty where there are none."""
-    speedup = evaluation.speedup
-    latency = f"{evaluation.latency_ms:.3f} ms" if evaluation.latency_ms else ""
-    return latency, f"{speedup.ratio:.3f}x" if speedup else ""
-
-
-def first_line(text: str) -> str:
-    """The first line of a message, cut to what a table holds."""
-    line = text.splitlines()[0] if text else ""
-    return line if len(line) <= 100 else line[:97] + "..."

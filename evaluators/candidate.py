@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .channel import Channel, ChannelClosed, Message
+from .channel import Channel, Message
 from .clock import Clock, bind_call
 from .modules import ProblemModule, load, outputs_of
+from .serving import Handler, describe, serve_requests
 
 # An exception whose traceback passes here was raised by a compiler.
 _COMPILERS = (
@@ -26,24 +26,10 @@ _COMPILERS = (
 
 def serve(channel: Channel, options: Message) -> None:
     """Answer requests until the channel closes."""
-    import torch
-
-    candidate = Candidate(
-        ProblemModule(Path(options["problem"]), options["sizes"], options["device"]), options["device"]
-    )
-    handlers: dict[str, Callable[..., Message]] = {"load": candidate.load, "run": candidate.run, "time": candidate.time}
-    with torch.no_grad():
-        while True:
-            try:
-                request = channel.receive()
-            except ChannelClosed:
-                return
-            handler = handlers[request.pop("op")]
-            try:
-                answer = {"ok": True, **handler(**request)}
-            except (Exception, SystemExit) as error:
-                answer = {"ok": False, "stage": stage_of(error), "error": describe(error)}
-            channel.send(answer)
+    problem = ProblemModule(Path(options["problem"]), options["sizes"], options["device"])
+    candidate = Candidate(problem, options["device"])
+    handlers: dict[str, Handler] = {"load": candidate.load, "run": candidate.run, "time": candidate.time}
+    serve_requests(channel, handlers, lambda error: {"stage": stage_of(error), "error": describe(error)})
 
 
 class Candidate:
@@ -110,22 +96,3 @@ def stage_of(error: BaseException) -> str:
         return "compile"
     frames = traceback.extract_tb(error.__traceback__)
     return "compile" if any(part in frame.filename for frame in frames for part in _COMPILERS) else "run"
-
-
-def describe(error: BaseException) -> str:
-    """The exception with the lines of the kernel that it passed through."""
-    if isinstance(error, SystemExit):
-        return f"the kernel called exit({error.code!r})"
-    if isinstance(error, MemoryError):
-        return "MemoryError: the kernel went beyond its memory limit"
-    where = [
-        f"line {frame.lineno}: {frame.line}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "candidate" in frame.filename and frame.filename.endswith(".py") and frame.filename != __file__
-    ]
-    text = f"{type(error).__name__}: {error}".strip()
-    return "\n".join([_shorten(text), *where[-3:]])
-
-
-def _shorten(text: str, limit: int = 2000) -> str:
-    return text if len(text) <= limit else f"{text[: limit // 2]}\n[...]\n{text[-limit // 2 :]}"

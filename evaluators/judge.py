@@ -7,25 +7,23 @@ ceilings; answered like the candidate's.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from . import ceilings, counting
-from .candidate import describe
-from .channel import Channel, ChannelClosed, Message
+from .channel import Channel, Message
 from .clock import Clock, bind_call
 from .correctness import compare
 from .modules import ProblemModule, outputs_of
+from .serving import Handler, describe, serve_requests
 
 
 def serve(channel: Channel, options: Message) -> None:
     """Answer requests until the channel closes."""
-    import torch
-
     use_full_precision()
     judge = Judge(options)
-    handlers: dict[str, Callable[..., Message]] = {
+    handlers: dict[str, Handler] = {
         "open": judge.open,
         "state": judge.state,
         "check": judge.check,
@@ -33,18 +31,7 @@ def serve(channel: Channel, options: Message) -> None:
         "count": judge.count,
         "ceilings": judge.ceilings,
     }
-    with torch.no_grad():
-        while True:
-            try:
-                request = channel.receive()
-            except ChannelClosed:
-                return
-            handler = handlers[request.pop("op")]
-            try:
-                answer = {"ok": True, **handler(**request)}
-            except Exception as error:  # a reference that fails is a fault of the problem, told to the user
-                answer = {"ok": False, "error": describe(error)}
-            channel.send(answer)
+    serve_requests(channel, handlers, lambda error: {"error": describe(error)})
 
 
 class Judge:

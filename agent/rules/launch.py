@@ -81,10 +81,8 @@ class _Lifter(cst.CSTTransformer):
         arguments = []
         for arg in call.args:
             constant = constants.get(arg.keyword.value) if arg.keyword else None
-            literal = isinstance(arg.value, cst.Integer)
             if constant and isinstance(arg.value, cst.Integer) and self._may(constant, arg.value.evaluated_value):
                 arg = arg.with_changes(value=cst.Name(constant))
-            del literal
             arguments.append(arg)
         return call.with_changes(args=arguments)
 
