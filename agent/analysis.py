@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -117,8 +118,11 @@ def analyse(profile: Profile, kernel: Kernel, best: Evaluation, failed: Sequence
         scores[Category.MEMORY] = rest**0.5
         if memory_bound:
             evidence.append("far from both ceilings: waiting for instructions, not for memory")
+    launches = max(1, len(re.findall(r"\bT\.Kernel\(|@triton\.jit\b", kernel.source)))
+    if launches > 1:
+        evidence.append(f"{launches} kernels, whose intermediate results go through memory")
     if profile.eager_bytes > 1.5 * profile.min_bytes:
-        scores[Category.ALGORITHM] = (profile.eager_bytes / profile.min_bytes) ** 0.25
+        scores[Category.ALGORITHM] = (profile.eager_bytes / profile.min_bytes) ** 0.25 * launches**0.25
     for category in failed:
         scores[category] = max(1.0, scores[category] / 2)
     ranking = tuple(sorted(Category, key=lambda category: -scores[category]))

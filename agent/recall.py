@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from ..core import Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, Trial
+from pydantic import ValidationError
+
+from ..core import Config, Evaluation, Evaluator, Journal, JournalError, Kernel, Problem, Profile, Trial
 
 
 class Recalling:
@@ -25,11 +27,15 @@ class Recalling:
         self._profile: Profile | None = None
         self.origin = ""
         self.recalled = 0
-        for record in journal.of_kind("trial"):
-            evaluation = Trial.from_record(record).evaluation
-            self._known.setdefault(_key(evaluation), []).append(evaluation)
-        for record in journal.of_kind("profile"):
-            self._profile = Profile.model_validate(record["profile"])
+        try:
+            for record in journal.of_kind("trial"):
+                evaluation = Trial.from_record(record).evaluation
+                self._known.setdefault(_key(evaluation), []).append(evaluation)
+            for record in journal.of_kind("profile"):
+                self._profile = Profile.model_validate(record["profile"])
+        except (ValidationError, KeyError):
+            line = journal.records.index(record) + 1
+            raise JournalError(f"{journal.path}, line {line} is no valid {record['kind']}; start anew") from None
 
     def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
         """See `core.Evaluator`."""

@@ -38,24 +38,19 @@ class Results:
         """Where the run of a problem keeps its journal."""
         return self.logs / f"journal_{problem.name}_{backend}.jsonl"
 
-    def set_aside(self, journal: Path) -> None:
-        """Rename the journal of an earlier run, which a new run must not mix with."""
-        if journal.exists():
-            number = 1
-            while (older := journal.with_suffix(f".{number}.jsonl")).exists():
-                number += 1
-            journal.rename(older)
-
     def save_kernel(self, problem: Problem, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:
         """Write the kernel with the evidence in its header; the file's name tells the speedup."""
         assert best.speedup is not None
         level, short = problem.id.rsplit("/", 1) if "/" in problem.id else ("", problem.id)
-        path = self.root / level / f"{short}_optimized_{best.speedup.ratio:.3f}x.py"
+        # A speedup that other processes disturbed is nothing to put a name on.
+        figure = f"{best.speedup.ratio:.3f}x" if best.contention is None else "disturbed"
+        path = self.root / level / f"{short}_optimized_{figure}.py"
         return self._write(path, with_evidence(kernel.source, problem, best, start))
 
-    def save_history(self, problem: Problem, turns: Sequence[Turn]) -> Path:
-        """Write one JSON object per turn."""
-        path = self.logs / f"optimization_history_{problem.name}.json"
+    def save_history(self, problem: Problem, backend: str, turns: Sequence[Turn]) -> Path:
+        """Write one JSON object per turn; only Triton's name stands in the file's, beside TileLang's history."""
+        suffix = "_triton" if backend == "triton" else ""
+        path = self.logs / f"optimization_history_{problem.name}{suffix}.json"
         return self._write(path, json.dumps([turn.record() for turn in turns], indent=2) + "\n")
 
     def _write(self, path: Path, text: str) -> Path:
@@ -90,6 +85,7 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
         "tolerance": best.correctness.tolerance,
         "workload": problem.workload,
         "sizes": dict(problem.sizes),
+        **({} if best.contention is None else {"contention": best.contention}),
         **best.environment,
     }
 

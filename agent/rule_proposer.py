@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import black
+import libcst as cst
+from black.parsing import InvalidInput
 
 from ..core import Kernel, Parameter, Problem, Proposal, SearchSpace
 from .analysis import Analysis, Category
@@ -38,10 +40,14 @@ class RuleProposer:
 
     def _rewriting(self, rules: Sequence[Rule], kernel: Kernel) -> Proposal | None:
         for rule in rules:
-            rewritten = rule.apply(kernel, self._machine)
+            try:
+                rewritten = rule.apply(kernel, self._machine)
+                after = formatted(rewritten.kernel) if rewritten else kernel
+            except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
+                continue  # source of a form that the rule did not foresee
             if rewritten is not None and rewritten.kernel.source != kernel.source:
                 return Proposal(
-                    kernel=formatted(rewritten.kernel),
+                    kernel=after,
                     strategy=rule.name,
                     category=rule.category,
                     rationale=f"{rewritten.did}: {rule.why}",
@@ -62,7 +68,7 @@ def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Propos
         kernel=kernel,
         strategy=TUNE,
         category=analysis.category,
-        rationale=f"search {', '.join(space.names)} ({space.size} configs) from the best so far",
+        rationale=f"search {', '.join(space.names)} (up to {space.cardinality} configs) from the best so far",
         space=space,
     )
 
@@ -76,6 +82,8 @@ def joint_space(kernel: Kernel, turns: Sequence[Turn]) -> SearchSpace | None:
     for turn in turns:
         if turn.improved and turn.proposal.space:
             for parameter in turn.proposal.space.parameters:
+                if len(parameter.values) == 1 and discover(parameter.name, present.get(parameter.name)):
+                    continue  # it was held where it stood; now it may move
                 if parameter.name in present and present[parameter.name] in parameter.values:
                     value = present[parameter.name]
                     parameters.setdefault(parameter.name, Parameter(parameter.name, parameter.values, value))
@@ -88,7 +96,7 @@ def joint_space(kernel: Kernel, turns: Sequence[Turn]) -> SearchSpace | None:
 
 def discover(name: str, value: object) -> Parameter | None:
     """Values around a constant that looks like a size: a power of two, halved and doubled twice."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or value & (value - 1):
+    if not isinstance(value, int) or isinstance(value, bool) or value < 8 or value & (value - 1):
         return None
     values = sorted({max(1, value >> shift) for shift in (2, 1, 0)} | {value << shift for shift in (1, 2)})
     return Parameter(name, values, value)

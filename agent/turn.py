@@ -63,6 +63,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "interval": [speedup.low, speedup.high] if speedup else None,
         "max_abs_error": correctness.max_abs_error if correctness else None,
         "compile_s": evaluation.compile_s,
+        "contention": evaluation.contention,
         "message": evaluation.message,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def run_batch(request: Request) -> int:
             screen.heading(f"[{number}/{len(references)}] {reference}")
             try:
                 job = wiring.job(request, reference, device)
-                done = earlier_summary(results.journal_path(job.problem, job.backend)) if request.resume else None
+                path = results.journal_path(job.problem, job.backend)
+                done = earlier_summary(path, job, request.target_speedup) if request.resume else None
                 if done is not None:
                     screen.note(f"finished before: {reference}")
                     summaries.append(done)
@@ -36,7 +38,9 @@ def run_batch(request: Request) -> int:
                 finished = optimize_one(request, job, evaluator, results, screen)
                 screen.finished(finished)
                 summaries.append(finished.summary())
-            except KernelwrightError as error:
+            except Exception as error:  # even a bug of ours costs one kernel of a batch, not the rest
+                if not isinstance(error, KernelwrightError):
+                    traceback.print_exc()
                 screen.warn(f"{reference}: {error}")
                 summaries.append({"problem": reference, "verified": False, "error": str(error)})
     screen.batch_table(summaries)

@@ -96,7 +96,7 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
             known = records.add(key, evaluation)
         else:
             # Shown, but not remembered: the next listing measures it again.
-            known = {**figures(evaluation), "contention": evaluation.contention}
+            known = figures(evaluation)
     return {
         "speedup": known["speedup"],
         "category": performance_category(known["speedup"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from ..agent.loop import Goal, Optimization, Outcome
 from ..agent.results import Results
-from ..core import Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
+from ..core import Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal, set_aside
 from ..evaluators.local import LocalEvaluator
 from . import wiring
 from .progress import observer_for
@@ -61,6 +62,7 @@ def figures(evaluation: Evaluation) -> dict[str, Any]:
         "reference_ms": evaluation.reference.median_ms if evaluation.reference else None,
         "speedup": speedup.ratio if speedup else None,
         "interval": [speedup.low, speedup.high] if speedup else None,
+        "contention": evaluation.contention,
     }
 
 
@@ -87,9 +89,9 @@ def optimize_one(
     _must_be_timed(job)
     path = results.journal_path(job.problem, job.backend)
     if not request.resume:
-        results.set_aside(path)
+        set_aside(path)
     with Journal(path) as journal:
-        _same_run(journal, request, job)
+        _same_run(journal, job)
         goal = Goal(request.target_speedup, request.max_iterations, request.min_improvement)
         observer = observer_for(screen, job, goal)
         proposer = wiring.proposer(request, job.device)
@@ -98,7 +100,7 @@ def optimize_one(
         kernel = None
         if request.save and outcome.verified and outcome.best.speedup is not None:
             kernel = results.save_kernel(job.problem, outcome.kernel, outcome.best, outcome.start)
-        history = results.save_history(job.problem, outcome.turns)
+        history = results.save_history(job.problem, job.backend, outcome.turns)
         finished = Finished(job, outcome, kernel, history, request.target_speedup)
         journal.append({"kind": "finished", **finished.summary()})
         return finished
@@ -112,30 +114,37 @@ def _must_be_timed(job: wiring.Job) -> None:
         )
 
 
-def _same_run(journal: Journal, request: Request, job: wiring.Job) -> None:
-    """Write what this run is, or refuse a journal that is of another."""
-    this = {
+def identity(job: wiring.Job) -> dict[str, str]:
+    """What must be the same for a run to go on from another's journal."""
+    return {
         "problem": job.problem.id,
-        "workload": job.problem.workload,
+        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
+        "sizes": repr(sorted(job.problem.sizes.items())),
         "kernel": job.kernel.digest,
-        "device": job.device,
+        "device": wiring.device_label(job.device),
     }
+
+
+def _same_run(journal: Journal, job: wiring.Job) -> None:
+    """Write what this run is, or refuse a journal that is of another."""
     known = next(journal.of_kind("run"), None)
     if known is None:
-        journal.append({"kind": "run", **this})
-        return
-    if different := [name for name, value in this.items() if known.get(name) != value]:
+        journal.append({"kind": "run", **identity(job)})
+    elif different := [name for name, value in identity(job).items() if known.get(name) != value]:
         raise JournalError(
-            f"{journal.path} is of another run (its {', '.join(different)} differ); leave --resume out to start anew"
+            f"{journal.path} is of another run: {', '.join(different)} changed; leave --resume out to start anew"
         )
 
 
-def earlier_summary(path: Path) -> dict[str, Any] | None:
-    """The summary of a run that has finished, from its journal; None when it has not."""
-    if not path.exists():
+def earlier_summary(path: Path, job: wiring.Job, target: float) -> dict[str, Any] | None:
+    """The summary of the same run, if it has finished with a verified kernel; else None."""
+    records = read_journal(path) if path.exists() else []
+    known = next((record for record in records if record.get("kind") == "run"), {})
+    finished = [record for record in records if record.get("kind") == "finished"]
+    same = all(known.get(name) == value for name, value in identity(job).items())
+    if not (finished and same and finished[-1]["verified"] and finished[-1]["target_speedup"] == target):
         return None
-    finished = [record for record in read_journal(path) if record.get("kind") == "finished"]
-    return {k: v for k, v in finished[-1].items() if k != "kind"} if finished else None
+    return {k: v for k, v in finished[-1].items() if k != "kind"}
 
 
 def short(problem: Problem) -> str:

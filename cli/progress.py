@@ -30,6 +30,7 @@ class Silent:
     def turn_started(self, number: int, analysis: Analysis, proposal: Proposal, trials: int) -> None: ...
     def trial(self, origin: str, evaluation: Evaluation, best: Evaluation | None) -> None: ...
     def turn_ended(self, turn: Turn) -> None: ...
+    def close(self) -> None: ...
 
 
 class LineObserver:
@@ -74,6 +75,9 @@ class LineObserver:
         self.print(f"  {gain}")
         if self.screen.request.verbose and turn.improved:
             self.print(diff(turn.before.source, turn.proposal.kernel.source))
+
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever ended the run."""
 
 
 class LiveObserver(LineObserver):
@@ -123,11 +127,14 @@ class LiveObserver(LineObserver):
         self._bar.advance(self._task)
 
     def turn_ended(self, turn: Turn) -> None:
+        self.close()
+        super().turn_ended(turn)
+
+    def close(self) -> None:
         if self._live is not None:
             self._live.update(self._table)
             self._live.stop()
             self._live = None
-        super().turn_ended(turn)
 
 
 def trial_figures(evaluation: Evaluation) -> tuple[str, str]:

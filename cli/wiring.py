@@ -95,6 +95,7 @@ def job(request: Request, reference: str, device: str) -> Job:
     """Find and read the kernel and its problem; every mistake is a `KernelwrightError`."""
     file = find_kernel(reference, choose_backend(request, device), request.dataset)
     kernel = file.read()
+    _ = kernel.declared_space  # a mistake in it is told now, not after minutes of work
     problem = find_problem(request.problem or file.problem, request.dataset).read()
     if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
         raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu")

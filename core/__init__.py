@@ -12,7 +12,7 @@ from .errors import (
     SpaceError,
 )
 from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Status
-from .journal import Journal, read_journal
+from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, Language, Target
 from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem
@@ -55,4 +55,5 @@ __all__ = [
     "Tuner",
     "Value",
     "read_journal",
+    "set_aside",
 ]

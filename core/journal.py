@@ -7,9 +7,10 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from .errors import JournalError, ResultsError
 
@@ -43,6 +44,25 @@ def _split(data: bytes, path: Path) -> tuple[list[Record], int]:
     return records, end
 
 
+def _lock(file: BinaryIO | FileIO, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise JournalError(f"{path} is in use by another run; wait for it, or choose another --results") from None
+
+
+def set_aside(path: Path) -> None:
+    """Rename the journal of an earlier run, whatever its state; `JournalError` while a run still writes it."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        _lock(file, path)
+        number = 1
+        while (older := path.with_suffix(f".{number}.jsonl")).exists():
+            number += 1
+        path.rename(older)
+
+
 class Journal:
     """An append-only file that one process at a time writes.
 
@@ -59,10 +79,10 @@ class Journal:
         except OSError as error:
             raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with --results") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            _lock(self._file, path)
+        except JournalError:
             self._file.close()
-            raise JournalError(f"{path} is in use by another run; wait for it, or choose another --results") from None
+            raise
         self._file.seek(0)
         self.records, end = _split(self._file.read(), path)
         self._file.truncate(end)

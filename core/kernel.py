@@ -97,6 +97,12 @@ class Kernel:
             constraints = ast.literal_eval(declared["CONSTRAINTS"]) if "CONSTRAINTS" in declared else []
         except ValueError:
             raise SpaceError(f"{self.name}: SEARCH_SPACE and CONSTRAINTS must be literals") from None
+        lists = values.values() if isinstance(values, dict) else [None]
+        plain = all(isinstance(v, list | tuple) and all(isinstance(x, int | float | str) for x in v) for v in lists)
+        if not plain or not isinstance(constraints, list | tuple) or not all(isinstance(c, str) for c in constraints):
+            raise SpaceError(
+                f"{self.name}: SEARCH_SPACE must be a dict of lists of numbers or texts, CONSTRAINTS a list of texts"
+            )
         constants = self.constants
         if unknown := sorted(set(values) - set(constants)):
             raise SpaceError(f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it")

@@ -56,7 +56,9 @@ class Problem:
     @cached_property
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:
         """The named workloads that the file declares in WORKLOADS, and 'default'."""
-        declared: Mapping[str, Mapping[str, Any]] = self._constants.get("WORKLOADS", {})
+        declared = self._constants.get("WORKLOADS", {})
+        if not isinstance(declared, dict) or not all(isinstance(sizes, dict) for sizes in declared.values()):
+            raise ProblemError(f"problem {self.name}: WORKLOADS must be a dict of dicts of sizes, all literals")
         return {DEFAULT_WORKLOAD: {}, **declared}
 
     @cached_property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Kernel, KernelError, ProblemError
-from .names import nearest, parse_id
+from .names import is_file, nearest, parse_id
 from .problems import find_problem, list_problems
 
 SHIPPED = Path(__file__).parent / "kernels"
@@ -44,7 +44,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
     names the nearest kernels when there is none.
     """
     path = Path(reference)
-    if path.is_file():
+    if is_file(path):
         source = _read(path)
         if "class ModelNew" in source or "class Model" not in source:
             return KernelFile(path, _problem_of(path, source))

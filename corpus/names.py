@@ -32,6 +32,14 @@ def kernelbench_number(stem: str) -> str | None:
     return match["number"] if match else None
 
 
+def is_file(path: Path) -> bool:
+    """Whether a path is a file that can be seen; a name that is too long or in a closed folder is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def nearest(reference: str, known: Iterable[str], count: int = 3) -> str:
     """'; the nearest are a, b' for an error message, or '' when nothing is near."""
     names = sorted(set(known))

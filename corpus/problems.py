@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Problem, ProblemError
-from .names import kernelbench_number, nearest, parse_id, problem_id
+from .names import is_file, kernelbench_number, nearest, parse_id, problem_id
 
 SHIPPED = Path(__file__).parent / "problems"
 
@@ -52,7 +52,7 @@ def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile:
     Raises `ProblemError` that names the nearest problems when there is none.
     """
     path = Path(reference)
-    if path.is_file():
+    if is_file(path):
         number = kernelbench_number(path.stem)
         level = re.fullmatch(r"level(\d+)", path.resolve().parent.name)
         identity = problem_id(level[1], number) if number and level else path.stem

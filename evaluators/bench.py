@@ -6,13 +6,18 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from ..core import Config, Correctness, Kernel, Status
+from .answers import Loaded, Ran, Timed
 from .channel import Message
 from .judging import Judge
 from .limits import Settings
 from .worker import Worker, WorkerDied, WorkerTimeout
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Failure(Exception):
@@ -36,7 +41,6 @@ class Bench:
         self._settings = settings
         self._new_worker = new_worker
         self._worker: Worker | None = None
-        self._folder: Path | None = None
         self._serial = 0
 
     @property
@@ -44,7 +48,6 @@ class Bench:
         if self._worker is None or not self._worker.alive:
             self.close()
             self._worker = self._new_worker()
-            self._folder = self._worker.folder
         return self._worker
 
     @property
@@ -68,29 +71,29 @@ class Bench:
             judge.call("state", seed=seed, path=str(state))
             spent = time.perf_counter() - start
             allowed = limits.call_s if trial else max(1.0, limits.compile_s - spent)
-            answer = self._ask(allowed, "run", seed=seed, state=str(state), outputs=str(outputs))
+            ran = self._ask(Ran, allowed, "run", seed=seed, state=str(state), outputs=str(outputs))
             if trial == 0:
-                first_call_s, load_s = answer["seconds"], spent
-            later_call_s = answer["seconds"]
-            compared.append(self._compare(judge, seed, answer["outputs"], outputs, seeds[: trial + 1], compared))
+                first_call_s, load_s = ran.seconds, spent
+            later_call_s = ran.seconds
+            compared.append(self._compare(judge, seed, ran.described(), outputs, seeds[: trial + 1], compared))
         correctness = _summary(compared, seeds, passed=True)
         return correctness, load_s + max(0.0, first_call_s - later_call_s)
 
     def time(self, samples: int) -> Message:
         """Time calls of the config that was checked last; a `sampling.Timer`. Raises `Failure`."""
-        return self._ask(self._settings.limits.call_s, "time", samples=samples)
+        return self._ask(Timed, self._settings.limits.call_s, "time", samples=samples).model_dump()
 
     def close(self) -> None:
-        """End the worker and everything that it started."""
+        """End the worker and everything that it started, and remove its files."""
         if self._worker is not None:
-            self._worker.end()
+            self._worker.discard()
 
     def _load(self, config: Config) -> None:
         self._serial += 1
         worker = self.worker
         path = worker.folder / f"kernel_{self._serial}.py"
         path.write_text(self.kernel.bind(config).source)
-        self._ask(self._settings.limits.compile_s, "load", source=str(path), serial=self._serial)
+        self._ask(Loaded, self._settings.limits.compile_s, "load", source=str(path), serial=self._serial)
 
     def _compare(
         self,
@@ -108,10 +111,12 @@ class Bench:
         if status is not Status.OK:
             figures = [*before, verdict] if "max_abs_error" in verdict else list(before)
             correctness = _summary(figures, seeds[: len(figures)], passed=False) if figures else None
+            # It may have written where it should not have; that must not reach the next config.
+            self.worker.end()
             raise Failure(status, verdict["message"], correctness)
         return verdict
 
-    def _ask(self, seconds: float, op: str, **arguments: Any) -> Message:
+    def _ask(self, form: type[Answer], seconds: float, op: str, **arguments: Any) -> Answer:
         worker = self.worker
         try:
             answer = worker.call(seconds, op=op, **arguments)
@@ -120,7 +125,11 @@ class Bench:
         except WorkerDied as died:
             raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
         if answer.get("ok") is True:
-            return answer
+            try:
+                return form.model_validate(answer)
+            except ValidationError:
+                worker.end()
+                raise Failure(Status.CRASHED, f"the process sent no proper answer ({_STAGES[op]})") from None
         error = str(answer.get("error", "the kernel's process gave no reason"))
         if answer.get("stage") == "compile" or op == "load":
             raise Failure(Status.COMPILE_ERROR, error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import time
-from multiprocessing.connection import Connection
 from typing import Any
 
 Message = dict[str, Any]
@@ -21,10 +20,10 @@ class ChannelTimeout(Exception):
 
 
 class Channel:
-    """One end of a pair of connected sockets."""
+    """One end of a pair of connected sockets; each message is its length in four bytes, then its text."""
 
     def __init__(self, fd: int) -> None:
-        self._connection = Connection(fd)
+        self._socket = socket.socket(fileno=fd)
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -33,33 +32,41 @@ class Channel:
         return cls(ours.detach()), theirs
 
     def send(self, message: Message) -> None:
+        data = json.dumps(message).encode()
+        self._socket.settimeout(None)
         try:
-            self._connection.send_bytes(json.dumps(message).encode())
+            self._socket.sendall(len(data).to_bytes(4, "big") + data)
         except OSError:
             raise ChannelClosed from None
 
     def receive(self, seconds: float | None = None) -> Message:
-        """The next message; `ChannelTimeout` when none came within `seconds`."""
+        """The next message; `ChannelTimeout` when it was not there, and whole, within `seconds`."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        length = int.from_bytes(self._read(4, deadline), "big")
+        if length > MAX_BYTES:
+            raise ChannelClosed
         try:
-            if seconds is not None and not self._connection.poll(max(0.0, seconds)):
-                raise ChannelTimeout
-            message = json.loads(self._connection.recv_bytes(MAX_BYTES))
-        except (EOFError, OSError, ValueError):
+            message = json.loads(self._read(length, deadline))
+        except ValueError:
             raise ChannelClosed from None
         if not isinstance(message, dict):
             raise ChannelClosed
         return message
 
+    def _read(self, count: int, deadline: float | None) -> bytes:
+        data = b""
+        while len(data) < count:
+            try:
+                self._socket.settimeout(None if deadline is None else max(1e-6, deadline - time.monotonic()))
+                part = self._socket.recv(min(count - len(data), 1 << 20))
+            except TimeoutError:
+                raise ChannelTimeout from None
+            except OSError:
+                raise ChannelClosed from None
+            if not part:
+                raise ChannelClosed
+            data += part
+        return data
+
     def close(self) -> None:
-        self._connection.close()
-
-
-class Deadline:
-    """A point in time that several waits share."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        return max(0.0, self._end - time.monotonic())
+        self._socket.close()

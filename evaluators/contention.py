@@ -11,8 +11,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-TOLERATED_CORES = 0.15
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def tolerated_cores() -> float:
+    """How many cores others may use before a timing counts as disturbed: a twentieth of them, 0.15 at least."""
+    return max(0.15, 0.05 * (os.cpu_count() or 1))
 
 
 class LoadMeter:
@@ -45,7 +49,7 @@ class LoadMeter:
             self.start(self._ours)
             time.sleep(min(0.5, seconds))
             foreign = self.foreign_cores()
-            if foreign is None or foreign < TOLERATED_CORES:
+            if foreign is None or foreign < tolerated_cores():
                 return True
         return False
 

@@ -32,7 +32,7 @@ from ..core import (
     Target,
 )
 from .bench import Bench, Failure
-from .contention import TOLERATED_CORES, LoadMeter
+from .contention import LoadMeter, tolerated_cores
 from .judging import Judge, problem_options
 from .limits import Settings
 from .sampling import take_turns
@@ -78,6 +78,8 @@ class LocalEvaluator:
         self._crowded = 0
         self._server: ForkServer | None = None
         self._judge: Judge | None = None
+        self._bench: Bench | None = None
+        self._benched: Problem | None = None
 
     def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
@@ -85,12 +87,30 @@ class LocalEvaluator:
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
         self.server.require(kernel.language)
         judge = self.judge(problem)
-        bench = Bench(kernel, self.settings, lambda: self.worker("candidate", self._candidate_options(problem)))
-        try:
-            for config in configs:
-                yield self._evaluate(judge, bench, config)
-        finally:
-            bench.close()
+        for config in configs:
+            evaluation = self._evaluate(judge, self._bench_for(problem, kernel, config), config)
+            if not config:
+                self.forget_bench()
+            yield evaluation
+
+    def _bench_for(self, problem: Problem, kernel: Kernel, config: Config) -> Bench:
+        """The bench of the last call when a search goes on with the same kernel, else a new one.
+
+        A kernel with nothing to bind always gets a fresh process: so is a winner checked for the last time.
+        """
+        if self._bench and config and (self._benched, self._bench.kernel) == (problem, kernel):
+            return self._bench
+        self.forget_bench()
+        options = self._candidate_options(problem)
+        self._bench = Bench(kernel, self.settings, lambda: self.worker("candidate", options))
+        self._benched = problem
+        return self._bench
+
+    def forget_bench(self) -> None:
+        """End the candidate's process."""
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
 
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference and measured ceilings of the device."""
@@ -154,7 +174,7 @@ class LocalEvaluator:
             self._meter.start((self.server.pid, judge.pid, bench.worker.pid))
             measurement, reference, cores = take_turns(bench.time, judge.time, sampling)
             foreign = self._meter.foreign_cores() if on_cpu else None
-            quiet = foreign is None or foreign < TOLERATED_CORES
+            quiet = foreign is None or foreign < tolerated_cores()
             if quiet or not (patience and self._meter.wait_until_quiet(patience)):
                 break
             patience = 0.0
@@ -174,9 +194,11 @@ class LocalEvaluator:
             with contextlib.suppress(OSError, ValueError):
                 known = json.loads(path.read_text())
         if key not in known:
+            self._meter.start((self.server.pid, judge.pid))
             answer = judge.call("ceilings")
             known[key] = {name: answer[name] for name in Ceilings.model_fields}
-            if path is not None:
+            quiet = self.device != "cpu" or (self._meter.foreign_cores() or 0.0) < tolerated_cores()
+            if path is not None and quiet:
                 with contextlib.suppress(OSError):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(json.dumps(known, indent=1))
@@ -196,6 +218,11 @@ class LocalEvaluator:
     @property
     def server(self) -> ForkServer:
         """The warm server, started when first needed."""
+        if self._server is not None and not self._server.alive:
+            self.forget_bench()
+            self.forget_judge()
+            self._server.close()
+            self._server = None
         if self._server is None:
             environment = dict(ENVIRONMENT)
             if self.device == "cpu":
@@ -205,6 +232,7 @@ class LocalEvaluator:
 
     def close(self) -> None:
         """End all processes and remove their folders."""
+        self.forget_bench()
         self.forget_judge()
         if self._server is not None:
             self._server.close()

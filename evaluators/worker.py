@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..core import DeviceError
@@ -70,6 +70,10 @@ class ForkServer:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
     def wait_ready(self) -> None:
         """Block until the imports are done; raises `DeviceError` when the server did not start."""
         with self._lock:
@@ -99,15 +103,18 @@ class ForkServer:
 
     def end(self, pid: int, grace_s: float) -> int | None:
         """End a worker and everything it started; its exit code, or None when it was killed."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(DeviceError):
             status: int | None = self._request({"op": "end", "pid": pid, "grace_s": grace_s}, [])["status"]
             return status
         return None
 
     def _request(self, request: Message, fds: list[int]) -> Message:
         with self._lock:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
-            answer: Message = json.loads(self._socket.recv(REQUEST_BYTES))
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+                answer: Message = json.loads(self._socket.recv(REQUEST_BYTES))
+            except (OSError, ValueError):
+                raise DeviceError("the evaluation server ended (out of memory?); run again with --resume") from None
             return answer
 
     def close(self) -> None:
@@ -154,6 +161,11 @@ class Worker:
         self._channel.close()
         return code
 
+    def discard(self) -> None:
+        """End the process and remove its folder."""
+        self.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     @property
     def alive(self) -> bool:
         return not self._ended
@@ -166,9 +178,3 @@ class Worker:
             file.seek(max(0, file.tell() - LOG_BYTES))
             return file.read().decode(errors="replace").strip()
         return ""
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
-        self.end()

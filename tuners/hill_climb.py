@@ -48,8 +48,6 @@ class HillClimb:
             config = self._queue.popleft()
             if config not in self._asked:
                 return config
-        if len(self._asked) >= self._space.size:
-            return None
         for _ in range(100):
             config = self._space.sample(self._rng)
             if config not in self._asked:

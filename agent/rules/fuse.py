@@ -88,6 +88,9 @@ def _commute(one: cst.CSTNode, other: cst.CSTNode) -> bool:
 def _fused(first: Loop, second: Loop) -> Statement | None:
     if (first.kind, first.extents) != (second.kind, second.extents):
         return None
+    bound = {name for s in (*first.body, *second.body) for name in _loop_variables(s)}
+    if bound & {*first.variables, *second.variables}:
+        return None
     renamed = [substitute(s, dict(zip(second.variables, first.variables, strict=True))) for s in second.body]
     after = [s for s in renamed if isinstance(s, cst.BaseStatement)]
     if not _independent(first.body, after, first.variables):
@@ -107,6 +110,11 @@ def _independent(before: Sequence[Statement], after: Sequence[Statement], variab
     # A plain variable that one body assigns must not be the other's.
     plain = {code(t) for s in before for t in _plain_targets(s)} & {n for s in after for n in names(s)}
     return not plain
+
+
+def _loop_variables(statement: Statement) -> set[str]:
+    """The variables of all loops in a statement."""
+    return {name for node in m.findall(statement, m.For()) for name in names(cst.ensure_type(node, cst.For).target)}
 
 
 def _names_of(text: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from .source import (
     statements,
 )
 
+OTHER_FLOATS = re.compile(r"[\"'](float16|bfloat16|float64)[\"']")
+"""What is hoisted is kept in fp32, so a kernel with other types is left alone."""
 EXPENSIVE = ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "erf", "pow", "sin", "cos")
 
 
@@ -42,7 +45,7 @@ class Hoist:
     why = "roots and divisions cost tens of cycles and are not vectorized as cheaply as a product"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
-        if not is_cpu_tilelang(kernel):
+        if not is_cpu_tilelang(kernel) or OTHER_FLOATS.search(kernel.source):
             return None
         module, taken = tree_and_names(kernel)
         done: list[str] = []

@@ -17,6 +17,7 @@ from .source import (
     assignment,
     bare,
     code,
+    expression,
     fresh,
     is_window,
     names,
@@ -73,13 +74,14 @@ class Jam:
         did = f"summed several steps of the loop over {' and '.join(dict.fromkeys(done))} at once"
         if unroll not in module.code:
             return Rewritten(with_source(kernel, module), did)
-        values = [f for f in FACTORS if all(int(kernel.config[name]) % f == 0 for name in divided)]
-        if not values:
+        fitting = [f for f in FACTORS if all(int(kernel.config[name]) % f == 0 for name in divided)]
+        if not fitting:
             return None
-        default = 4 if 4 in values else values[-1]
+        default = 4 if 4 in fitting else fitting[0]
         module = add_constant(module, unroll, default)
-        parameters = [Parameter(unroll, values, default)]
-        return Rewritten(with_source(kernel, module), did, tuple(parameters))
+        sizes = [Parameter(name, [kernel.config[name]]) for name in sorted(divided)]
+        constraints = tuple(f"{name} % {unroll} == 0" for name in sorted(divided))
+        return Rewritten(with_source(kernel, module), did, (Parameter(unroll, FACTORS, default), *sizes), constraints)
 
 
 def _reduction_level(nest: Sequence[Loop]) -> int | None:
@@ -101,7 +103,11 @@ def _reduction_level(nest: Sequence[Loop]) -> int | None:
         loop = nest[level]
         if index & set(loop.variables) or "UNROLL" in "".join(loop.extents) or loop.kind == "unroll":
             continue
-        if not any(walked & set(below.variables) for below in nest[level + 1 :]):
+        below = nest[level + 1 :]
+        if not any(walked & set(inner.variables) for inner in below):
+            continue
+        # A loop as long as this one has come (a triangle) cannot be jammed.
+        if any(set(loop.variables) & names(expression(extent)) for inner in below for extent in inner.extents):
             continue
         if is_window(loop) or len(loop.variables) == 1:
             return level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -26,6 +26,7 @@ from .source import (
     substitute,
 )
 
+_ALLOCATION = re.compile(r"(\w+) = T\.alloc_local\([^\n]*?,\s*(\"\w+\")\)")
 WIDTHS = (8, 16, 32, 64, 128)
 
 
@@ -38,6 +39,8 @@ class Reduction:
     """'+=', 'T.max' or 'T.min'."""
     value: str
     position: int
+    dtype: str = ""
+    """Of the target's buffer, as the source writes it."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,15 @@ class Lanes:
         module, taken = tree_and_names(kernel)
         constant = fresh("LANES", taken)
         done: list[str] = []
+        dtypes = dict(_ALLOCATION.findall(kernel.source))
 
         def rewrite(statement: Statement, after: Sequence[Statement]) -> Sequence[Statement] | None:
             loop = loop_of(statement)
             reduction = _reduction(loop) if loop else None
-            if loop is None or reduction is None:
+            dtype = dtypes.get(reduction.target.split("[")[0]) if reduction else None
+            if loop is None or reduction is None or dtype is None:
                 return None
+            reduction = replace(reduction, dtype=dtype)
             done.append(reduction.target)
             return _in_lanes(loop, reduction, constant, taken)
 
@@ -137,7 +143,9 @@ def _in_lanes(loop: Loop, reduction: Reduction, constant: str, taken: set[str]) 
 
     start = "T.clear({0})" if reduction.combine == "+=" else "T.fill({0}, {1})"
     return [
-        *statements(f'{buffer} = T.alloc_local(({constant},), "float32")\n{start.format(buffer, reduction.target)}\n'),
+        *statements(
+            f"{buffer} = T.alloc_local(({constant},), {reduction.dtype})\n{start.format(buffer, reduction.target)}\n"
+        ),
         around(
             [make_loop([lane], [constant], body(f"{variable} * {constant} + {lane}", f"{buffer}[{lane}]"))],
             f"{extent} // {constant}",

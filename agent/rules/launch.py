@@ -36,7 +36,7 @@ class Launch:
         if kernel.target is not Target.CUDA:
             return None
         module, taken = tree_and_names(kernel)
-        lifter = _Lifter(kernel.language, taken)
+        lifter = _Lifter(_jitted(module) if kernel.language is Language.TRITON else set(), taken)
         module = module.visit(lifter)
         if not lifter.found:
             return None
@@ -53,13 +53,14 @@ class Launch:
 
 
 class _Lifter(cst.CSTTransformer):
-    def __init__(self, language: Language, taken: set[str]) -> None:
-        self.language = language
+    def __init__(self, jitted: set[str], taken: set[str]) -> None:
+        self.jitted = jitted
         self.taken = taken
         self.found: dict[str, int] = {}
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        if self.language is Language.TRITON and isinstance(original_node.func, cst.Subscript):
+        function = original_node.func.value if isinstance(original_node.func, cst.Subscript) else None
+        if isinstance(function, cst.Name) and function.value in self.jitted:
             return self._triton_launch(updated_node)
         if m.matches(original_node.func, m.Attribute(m.Name("T"), m.Name("Kernel"))):
             return self._lift(updated_node, {"threads": "THREADS"})
@@ -91,6 +92,15 @@ class _Lifter(cst.CSTTransformer):
         if constant in self.taken:
             return False
         return self.found.setdefault(constant, value) == value
+
+
+def _jitted(module: cst.Module) -> set[str]:
+    """The functions under @triton.jit whose launch nothing else decides."""
+    jit = m.Decorator(
+        m.Attribute(m.Name("triton"), m.Name("jit")) | m.Call(m.Attribute(m.Name("triton"), m.Name("jit")))
+    )
+    functions = [s for s in module.body if isinstance(s, cst.FunctionDef) and len(s.decorators) == 1]
+    return {function.name.value for function in functions if m.matches(function.decorators[0], jit)}
 
 
 def _keyword(name: str, value: str) -> cst.Arg:

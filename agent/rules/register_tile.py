@@ -165,7 +165,7 @@ def _repeat(
     """A statement of the block, done for every step; None when its form is not understood."""
     if isinstance(statement, cst.For):
         loop = loop_of(statement)
-        if loop is None:
+        if loop is None or any(axis in names(expression(extent)) for extent in loop.extents):
             return None
         inner: list[Statement] = []
         for part in loop.body:

@@ -165,8 +165,14 @@ def nest_of(node: cst.CSTNode) -> list[Loop]:
 
 
 def is_window(loop: Loop) -> bool:
-    """Whether a loop walks a square window, such as `T.grid(KS, KS)`: few steps, known when it is compiled."""
-    return len(loop.extents) > 1 and len(set(loop.extents)) == 1
+    """Whether a loop walks a small square window, such as `T.grid(KS, KS)`.
+
+    It slides: some index adds one of its variables to another name, as in `x + kx`.
+    """
+    if len(loop.extents) < 2 or len(set(loop.extents)) > 1:
+        return False
+    parts = [names(expression(p)) for a in accesses(loop.node) for p in a.index if p != "*"]
+    return any({variable} < part for variable in loop.variables for part in parts)
 
 
 @dataclass(frozen=True)

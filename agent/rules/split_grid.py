@@ -9,7 +9,7 @@ import libcst.matchers as m
 
 from ...core import Kernel, Parameter
 from .rule import Machine, Rewritten, is_cpu_tilelang, powers_of_two, tree_and_names, with_source
-from .source import code, expression, fresh, insert_before_definitions, is_prim_func, statements
+from .source import accesses, code, expression, fresh, insert_before_definitions, is_prim_func, names, statements
 
 HELPER = '''
 def over_threads(kernel, outputs):
@@ -40,8 +40,9 @@ def over_threads(kernel, outputs):
 class SplitGrid:
     """Give each thread a contiguous part of the grid's first axis.
 
-    Blocks of a grid are independent by definition, so this is right wherever no block adds to memory
-    of another: atomics forbid it, and so does a grid whose first axis is 1.
+    Blocks of a grid are independent, so this is right wherever no block writes what another one writes:
+    atomics forbid it, so does a write whose index does not depend on the axis. A first axis of 1 leaves
+    nothing to split.
     """
 
     name = "split-grid"
@@ -114,6 +115,8 @@ class _Splitter(cst.CSTTransformer):
         first = axes[0].value if axes else alias.name
         if not isinstance(first, cst.Name):
             return None
+        if not _writes_apart(block, first.value):
+            return None
         part, step = fresh("part", self.taken), fresh(f"{first.value}_in_part", self.taken)
         chunk = f"T.ceildiv({extent}, THREADS)"
         new_first = cst.Name(step)
@@ -157,6 +160,21 @@ class _Splitter(cst.CSTTransformer):
         length = f"len({kernel}.params) - 1"
         indices = ", ".join(f"{code(e.value)} % ({length})" for e in outputs.elements)
         return statements(f"return over_threads({compiled}, {{{indices}}})\n")[0]
+
+
+def _writes_apart(block: cst.With, axis: str) -> bool:
+    """Whether all that a block writes outside its own buffers lies where its axis says."""
+    own = {
+        node.targets[0].target.value
+        for node in m.findall(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T")))))
+        if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name)
+    }
+    follows = {axis}
+    plain = [n for n in m.findall(block, m.Assign(targets=[m.AssignTarget(m.Name())])) if isinstance(n, cst.Assign)]
+    for _ in plain:
+        follows |= {code(n.targets[0].target) for n in plain if names(n.value) & follows}
+    written = [access for access in accesses(block) if access.write and access.buffer not in own]
+    return all(any(names(expression(part)) & follows for part in a.index if part != "*") for a in written)
 
 
 def _import_pool(module: cst.Module) -> cst.Module:

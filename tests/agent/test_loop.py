@@ -104,6 +104,7 @@ class Nobody:
     def turn_started(self, *_: object) -> None: ...
     def trial(self, *_: object) -> None: ...
     def turn_ended(self, *_: object) -> None: ...
+    def close(self) -> None: ...
 
 
 def run(
@@ -174,6 +175,17 @@ def test_a_winner_that_fails_its_last_check_gives_way_to_the_next(tmp_path: Path
     assert outcome.verified
 
 
+def test_a_target_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> None:
+    def lucky(bound: Kernel, call: int) -> float | None:
+        return 4.0 if bound.constants["RESULT"] == 6.0 and call == 2 else None
+
+    proposals = Listed(kernel(6.0), kernel(3.0))
+    outcome = run(tmp_path, kernel(20.0), proposals, Scripted(change=lucky), Goal(target_speedup=2))
+    assert len(outcome.turns) == 2
+    assert outcome.best.latency_ms == 3.0
+    assert outcome.reached(2)
+
+
 def test_a_start_that_fails_ends_the_run(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel("wrong_value"), Listed(kernel(5.0)))
     assert not outcome.verified
@@ -231,10 +243,11 @@ def test_analysis_names_the_bottleneck_from_figures() -> None:
     near = evaluation(kernel(0.21), Config(), 0.21)
     assert analyse(PROFILE, kernel(0.21), near).category is Category.PARALLELISM
     busy = near.model_copy(update={"cores_used": 2.0})
-    memory = analyse(
-        PROFILE.model_copy(update={"eager_bytes": 1e6}), kernel(0.13), evaluation(kernel(0.13), Config(), 0.13)
-    )
-    assert any("GB/s" in line for line in memory.evidence)
+    close = evaluation(kernel(0.13), Config(), 0.13).model_copy(update={"cores_used": 2.0})
+    once = PROFILE.model_copy(update={"eager_bytes": 1e6})
+    assert analyse(once, kernel(0.13), close).category is Category.MEMORY
+    many = PROFILE.model_copy(update={"eager_bytes": 1e9})
+    assert analyse(many, kernel(0.13), close).category is Category.ALGORITHM
     assert analyse(PROFILE, kernel(0.21), busy).ranking[0] is not Category.PARALLELISM
 
 

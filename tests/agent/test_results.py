@@ -58,19 +58,9 @@ def test_files_are_where_users_look_for_them(tmp_path: Path) -> None:
     problem = Problem("level2/2_10", "10_Name", PROBLEM.source)
     path = results.save_kernel(problem, find_kernel("2_10", "tilelang_cpu").read(), BEST, START)
     assert path == tmp_path / "level2" / "2_10_optimized_2.500x.py"
-    history = results.save_history(problem, [])
+    history = results.save_history(problem, "tilelang_cpu", [])
     assert history == tmp_path / "multiturn_logs" / "optimization_history_10_Name.json"
     assert json.loads(history.read_text()) == []
-
-
-def test_an_earlier_journal_is_set_aside_not_lost(tmp_path: Path) -> None:
-    results = Results(tmp_path)
-    path = results.journal_path(PROBLEM, "tilelang_cpu")
-    for content in ("one", "two"):
-        path.write_text(content)
-        results.set_aside(path)
-    assert not path.exists()
-    assert sorted(file.read_text() for file in results.logs.iterdir()) == ["one", "two"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -231,6 +231,68 @@ ONE_BLOCK = Case(
     grid="1",
 )
 
+TRIANGLE = Case(
+    """
+    acc = T.alloc_local((N,), "float32")
+    T.clear(acc)
+    for k in T.serial(N):
+        for j in T.serial(k + 1):
+            acc[j] += X[row, k] * W[k, j]
+    for j in T.serial(N):
+        Y[row, j] = acc[j]
+    """,
+    "return x @ torch.tril(w)",
+)
+TRIANGULAR_COLUMNS = Case(
+    """
+    acc = T.alloc_local((BLOCK,), "float32")
+    T.fill(acc, 0.0)
+    for k in T.serial(column + 1):
+        for i in T.serial(BLOCK):
+            acc[i] += X[by * BLOCK + i, k] * W[k, column]
+    for i in T.serial(BLOCK):
+        Y[by * BLOCK + i, column] = acc[i]
+    """,
+    "return x @ torch.triu(w)",
+    grid="T.ceildiv(M, BLOCK), N",
+    axes="(by, column)",
+)
+SHADOWED = Case(
+    """
+    buffer = T.alloc_local((N,), "float32")
+    acc = T.alloc_local((N,), "float32")
+    T.clear(acc)
+    for j in T.serial(N):
+        buffer[j] = X[row, j]
+    for c in T.serial(N):
+        for j in T.serial(N):
+            acc[c] += W[c, j]
+    for j in T.serial(N):
+        Y[row, j] = buffer[j] + acc[j]
+    """,
+    "return x + w.sum(1)",
+)
+SHARED_WRITE = Case(
+    """
+    for j in T.serial(N):
+        Y[0, j] = X[0, j]
+    """,
+    "return x",
+)
+DOUBLE = Case(ROW_SUM.body.replace('"float32"', '"float64"'), ROW_SUM.reference)
+WHOLE_IMAGE = Case(
+    """
+    acc = T.alloc_local((BLOCK,), "float32")
+    T.clear(acc)
+    for h, w in T.grid(N, N):
+        for i in T.serial(BLOCK):
+            acc[i] += W[h, w]
+    for i in T.serial(BLOCK):
+        Y[row, i] = acc[i]
+    """,
+    "return x",
+)
+
 FIRES = [
     ("split-grid", ROW_SUM, "over_threads"),
     ("split-grid", COLUMNS, "part * T.ceildiv(T.ceildiv(M, BLOCK), THREADS)"),
@@ -251,6 +313,12 @@ DOES_NOT_FIRE = [
     ("split-grid", ONE_BLOCK, "a grid of one block"),
     ("unroll-and-jam", ROW_SUM, "one accumulator, which no inner loop walks"),
     ("unroll-and-jam", WRONG_ORDER, "the reduction is innermost"),
+    ("unroll-and-jam", TRIANGLE, "the inner loop is as long as the outer one has come"),
+    ("unroll-and-jam", WHOLE_IMAGE, "no small window, but all of an image"),
+    ("register-tile", TRIANGULAR_COLUMNS, "a loop is as long as the axis says"),
+    ("fuse-passes", SHADOWED, "the second body has a loop over the first's variable"),
+    ("split-grid", SHARED_WRITE, "all blocks write the same row"),
+    ("hoist-invariants", DOUBLE, "what is hoisted would lose digits"),
     ("reduction-lanes", SCAN, "the running sum is read in the loop"),
     ("reduction-lanes", WINDOW, "no sum into one element"),
     ("hoist-invariants", SCAN, "nothing expensive"),
@@ -313,6 +381,28 @@ def test_results_are_python_and_declare_their_parameters(rule: Rule, backend: st
             assert rewritten.kernel.config[parameter.name] == parameter.default
         if rewritten.space:
             assert rewritten.kernel.bind(rewritten.space.default).source
+
+
+def test_lanes_keep_the_accumulators_type() -> None:
+    after = apply(BY_NAME["reduction-lanes"], DOUBLE.kernel)
+    assert after is not None
+    assert 'lanes = T.alloc_local((LANES,), "float64")' in after.source
+
+
+def test_jam_binds_its_factor_to_the_block_that_it_divides() -> None:
+    body = PRODUCT.body.replace("for k in T.serial(N)", "for k in T.serial(BLOCK)")
+    rewritten = BY_NAME["unroll-and-jam"].apply(Case(body, "return x").kernel, MACHINE)
+    assert rewritten is not None
+    assert rewritten.constraints == ("BLOCK % UNROLL == 0",)
+    assert rewritten.space is not None
+    assert {config["UNROLL"] for config in rewritten.space} == {2, 4, 8}
+
+
+def test_a_call_that_is_no_launch_is_left_alone() -> None:
+    source = find_kernel("1_19", "triton").read().source
+    calls = source + "\n\ndef other(layers, x):\n    return layers[0](x)\n"
+    rewritten = BY_NAME["launch-parameters"].apply(Kernel.parse(calls), MACHINE)
+    assert rewritten is None or "return layers[0](x)\n" in rewritten.kernel.source
 
 
 def test_atomics_forbid_splitting() -> None:

@@ -32,6 +32,7 @@ def refused(run: subprocess.CompletedProcess[str]) -> str:
         (("--kernel", "level2/2_11.py", "--device", "cpu"), "the nearest are level2/2_"),
         (("--kernel", "convtranspose", "--device", "cpu"), "the nearest are 61_ConvTranspose3d_ReLU_GroupNorm, 10_"),
         (("--kernel", "no/such/file.py", "--device", "cpu"), "no tilelang_cpu kernel 'no/such/file.py'"),
+        (("--kernel", "x" * 300, "--device", "cpu"), "no tilelang_cpu kernel"),
         (("--kernel", "2_10", "--device", "tpu"), "use cpu, cuda, cuda:N or auto"),
         (("--kernel", "2_10", "--device", "cuda:99"), "use --device cpu"),
         (("--kernel", "2_10", "--device", "cpu", "--backend", "triton"), "can be checked on a CPU but not timed"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwright.core import Journal, JournalError, ResultsError, read_journal
+from kernelwright.core import Journal, JournalError, ResultsError, read_journal, set_aside
 
 records = st.lists(
     st.dictionaries(
@@ -59,6 +59,17 @@ def test_two_runs_cannot_share_a_journal(tmp_path: Path) -> None:
         Journal(path)
     with Journal(path) as again:
         assert again.records == []
+
+
+def test_an_earlier_journal_is_set_aside_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    for content in ("torn", "garbage\n"):
+        path.write_text(content)
+        set_aside(path)
+    assert not path.exists()
+    assert sorted(file.read_text() for file in tmp_path.iterdir()) == ["garbage\n", "torn"]
+    with Journal(path), pytest.raises(JournalError, match="in use"):
+        set_aside(path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -96,3 +96,10 @@ def test_unknown_names_are_refused() -> None:
 def test_language_and_target_follow_the_imports(imports: str, language: Language, target: Target) -> None:
     kernel = Kernel.parse(f"{imports}\nclass ModelNew: ...\n")
     assert (kernel.language, kernel.target) == (language, target)
+
+
+@pytest.mark.parametrize("space", ['["BLOCK"]', '{"BLOCK": 8}', '{"BLOCK": [[8]]}', "dict(BLOCK=[1])"])
+def test_a_space_of_another_form_is_refused(space: str) -> None:
+    source = f"import triton\nBLOCK = 8\nSEARCH_SPACE = {space}\nclass ModelNew: ...\n"
+    with pytest.raises(SpaceError, match="SEARCH_SPACE"):
+        _ = Kernel.parse(source).declared_space

@@ -43,3 +43,10 @@ def test_a_budget_says_which_limit_is_reached() -> None:
     assert budget.exhausted(Budget(trials=9, seconds=59)) is None
     assert budget.exhausted(Budget(trials=10, seconds=1)) == "budget of 10 trials used up"
     assert budget.exhausted(Budget(seconds=60)) == "budget of 60 seconds used up"
+
+
+@pytest.mark.parametrize("workloads", ['{"cpu": 3}', "[1]", '{"cpu": dict(batch=1)}'])
+def test_workloads_of_another_form_are_refused(workloads: str) -> None:
+    source = SOURCE.replace('{"cpu": {"batch": 1}}', workloads)
+    with pytest.raises(ProblemError, match="WORKLOADS must be"):
+        Problem(id="x", name="x", source=source).at("cpu")

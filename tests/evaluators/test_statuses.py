@@ -95,7 +95,8 @@ def test_a_daemon_does_not_outlive_its_evaluation(run, tmp_path: Path) -> None: 
         import os, time
         if os.fork() == 0:
             os.setsid()
-            open({str(pid_file)!r}, 'w').write(str(os.getpid()))
+            with open({str(pid_file)!r} + '.part', 'w') as file: file.write(str(os.getpid()))
+            os.rename({str(pid_file)!r} + '.part', {str(pid_file)!r})
             time.sleep(1000)
         while not os.path.exists({str(pid_file)!r}): time.sleep(0.01)
         return x * self.weight
@@ -107,3 +108,43 @@ def test_a_daemon_does_not_outlive_its_evaluation(run, tmp_path: Path) -> None: 
 
 def test_inputs_that_a_kernel_overwrites_do_not_spoil_the_check(run) -> None:  # type: ignore[no-untyped-def]
     assert run("y = x * self.weight; x.zero_(); return y").status is Status.OK
+
+
+FORGED = [
+    '{"ok": true}',
+    '{"ok": true, "seconds": -1, "outputs": []}',
+    '{"ok": true, "seconds": 0, "outputs": [7]}',
+    "[]",
+    "no",
+]
+
+
+@pytest.mark.parametrize("answer", FORGED)
+def test_an_answer_that_is_none_is_a_crash(run, answer: str) -> None:  # type: ignore[no-untyped-def]
+    """A kernel that finds the channel and answers in the worker's place."""
+    body = f"""
+        import gc
+        from kernelwright.evaluators.channel import Channel
+        for thing in gc.get_objects():
+            if isinstance(thing, Channel):
+                thing._socket.sendall(({len(answer)}).to_bytes(4, "big") + {answer.encode()!r})
+        import time
+        time.sleep(1000)
+    """.strip()
+    evaluation = run(body)
+    assert evaluation.status is Status.CRASHED, evaluation.message
+
+
+def test_half_a_message_is_a_timeout(run) -> None:  # type: ignore[no-untyped-def]
+    body = """
+        import gc, time
+        from kernelwright.evaluators.channel import Channel
+        for thing in gc.get_objects():
+            if isinstance(thing, Channel):
+                thing._socket.sendall(b"\\0\\0\\0\\x09half")
+        if getattr(self, "second", False):
+            time.sleep(1000)
+        self.second = True
+        return x * self.weight
+    """.strip()
+    assert run(body).status in (Status.TIMEOUT, Status.CRASHED)

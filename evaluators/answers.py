@@ -1,0 +1,43 @@
+"""What a candidate's worker may answer. It runs code that is not trusted, so its answers are checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Loaded(BaseModel):
+    """The source was executed and ModelNew constructed."""
+
+
+class Output(BaseModel):
+    """One output: shape and dtype are None for what is no tensor."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    shape: list[int] | None
+    dtype: str | None
+
+
+class Ran(BaseModel):
+    """One call, its outputs written to a file."""
+
+    seconds: Seconds
+    outputs: list[Output]
+
+    def described(self) -> list[dict[str, Any]]:
+        """The outputs as the judge reads them."""
+        return [output.model_dump() for output in self.outputs]
+
+
+class Timed(BaseModel):
+    """Times of single calls."""
+
+    samples_ms: list[Milliseconds] = Field(min_length=1)
+    cores: float = Field(ge=0, allow_inf_nan=False)
+    method: str
