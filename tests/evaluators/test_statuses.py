@@ -93,7 +93,7 @@ def test_a_daemon_does_not_outlive_its_evaluation(run, tmp_path: Path) -> None: 
     pid_file = tmp_path / "pid"
     body = f"""
         import os, time
-        if os.fork() == 0:
+        if not os.path.exists({str(pid_file)!r}) and os.fork() == 0:
             os.setsid()
             with open({str(pid_file)!r} + '.part', 'w') as file: file.write(str(os.getpid()))
             os.rename({str(pid_file)!r} + '.part', {str(pid_file)!r})
