@@ -16,7 +16,7 @@ from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, Language, Target
 from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem
-from .profile import Ceilings, Profile
+from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
 from .protocols import Evaluator, Tuner
 from .space import Config, Parameter, SearchSpace, Value
@@ -30,6 +30,7 @@ __all__ = [
     "Config",
     "Correctness",
     "DeviceError",
+    "DeviceLimits",
     "Evaluation",
     "Evaluator",
     "Journal",
@@ -38,6 +39,7 @@ __all__ = [
     "KernelError",
     "KernelwrightError",
     "Language",
+    "MatrixProduct",
     "Measurement",
     "OptionError",
     "Parameter",

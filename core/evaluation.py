@@ -63,6 +63,10 @@ class Evaluation(BaseModel):
     """Processor time over wall time while the kernel was timed; None off the CPU."""
     contention: float | None = Field(default=None, ge=0)
     """Cores that other processes kept busy while it was timed, where that was too much to trust the figures."""
+    code_digest: str | None = None
+    """Stands for the code that the config lowers to, where that is known."""
+    duplicate_of: dict[str, Value] | None = None
+    """The config that lowers to the same code and was measured in its place."""
     environment: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import SpaceError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 FUNCTIONS = {"min": min, "max": max, "abs": abs}
 
@@ -36,6 +42,7 @@ class Expression:
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.names = frozenset(names - called)
         self._code: CodeType = compile(tree, f"<constraint {text}>", "eval")
+        self._tree = tree.body
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value for these parameters; a division by zero counts as False."""
@@ -47,6 +54,20 @@ class Expression:
             raise SpaceError(f"constraint {self.text!r}: {error}; use the names of the parameters") from None
         except TypeError as error:
             raise SpaceError(f"constraint {self.text!r} does not fit its parameters: {error}") from None
+
+    def over(self, columns: Mapping[str, npt.NDArray[Any]], length: int) -> npt.NDArray[np.bool_]:
+        """Which rows of `columns` (each of `length` values) satisfy the expression."""
+        import numpy as np
+
+        try:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                result = _over(self._tree, columns)
+            return np.broadcast_to(np.asarray(result, dtype=bool), (length,))
+        except (TypeError, ZeroDivisionError, FloatingPointError, ValueError):
+            # Mixed types, a zero that Python would refuse: one row at a time decides as ever.
+            plain = {name: column.tolist() for name, column in columns.items()}
+            rows = ({name: values[i] for name, values in plain.items()} for i in range(length))
+            return np.fromiter((bool(self(row)) for row in rows), dtype=bool, count=length)
 
 
 def _parse(text: str) -> ast.Expression:
@@ -67,3 +88,93 @@ def _parse(text: str) -> ast.Expression:
 
 def _plain(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id in FUNCTIONS and not call.keywords
+
+
+def _over(node: ast.expr, columns: Mapping[str, Any]) -> Any:
+    """The value of a checked expression over whole columns, by Python's rules."""
+    import numpy as np
+
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return columns[name]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return [_over(part, columns) for part in parts]
+        case ast.UnaryOp(op=sign, operand=operand):
+            value = _over(operand, columns)
+            return np.logical_not(_truth(value)) if isinstance(sign, ast.Not) else _SIGNS[type(sign)](_number(value))
+        case ast.BinOp(left=left, op=sign, right=right):
+            first, second = _number(_over(left, columns)), _number(_over(right, columns))
+            if isinstance(sign, ast.Div | ast.FloorDiv | ast.Mod) and not np.all(second):
+                raise ZeroDivisionError
+            return _ARITHMETIC[type(sign)](first, second)
+        case ast.BoolOp(op=joint, values=parts):
+            result = _over(parts[0], columns)
+            for part in parts[1:]:
+                later = _over(part, columns)
+                chosen = (later, result) if isinstance(joint, ast.And) else (result, later)
+                result = np.where(_truth(result), *chosen)
+            return result
+        case ast.Compare(left=left, ops=signs, comparators=others):
+            result, before = True, _over(left, columns)
+            for comparison, other in zip(signs, others, strict=True):
+                after = _over(other, columns)
+                result = np.logical_and(result, _compare(comparison, before, after))
+                before = after
+            return result
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return np.where(_truth(_over(test, columns)), _over(body, columns), _over(orelse, columns))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            values = [_over(argument, columns) for argument in arguments]
+            if len(values) == 1 and isinstance(values[0], list):
+                values = values[0]
+            if name == "abs":
+                return np.abs(_number(values[0]))
+            function = np.minimum if name == "min" else np.maximum
+            return functools.reduce(function, (_number(value) for value in values))
+    raise TypeError(type(node).__name__)
+
+
+_SIGNS: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def _compare(comparison: ast.cmpop, left: Any, right: Any) -> Any:
+    import numpy as np
+
+    if isinstance(comparison, ast.In | ast.NotIn):
+        if not isinstance(right, list):
+            raise TypeError("in needs a list")
+        found = functools.reduce(np.logical_or, (np.equal(left, value) for value in right), False)
+        return found if isinstance(comparison, ast.In) else np.logical_not(found)
+    return _COMPARISONS[type(comparison)](left, right)
+
+
+def _truth(value: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(value).astype(bool)
+
+
+def _number(value: Any) -> Any:
+    """Truth values count as 0 and 1, as they do in Python; numpy would add them by `or`."""
+    import numpy as np
+
+    array = np.asarray(value)
+    return array.astype(np.int64) if array.dtype == bool else array

@@ -21,6 +21,34 @@ class Ceilings(BaseModel):
     """Processor cores, or multiprocessors of a GPU."""
 
 
+class DeviceLimits(BaseModel):
+    """What a block of threads may use of a GPU, and how many multiprocessors share the blocks."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    multiprocessors: int = Field(gt=0)
+    shared_bytes: int = Field(gt=0)
+    """Shared memory that one block may take."""
+    registers: int = Field(gt=0)
+    """32-bit registers of a multiprocessor."""
+    threads: int = Field(gt=0)
+    """Threads that a multiprocessor keeps at once."""
+    warp: int = Field(default=32, gt=0)
+
+
+class MatrixProduct(BaseModel):
+    """The largest matrix product of a problem: (m x k) times (k x n), `batch` of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    m: int = Field(gt=0)
+    n: int = Field(gt=0)
+    k: int = Field(gt=0)
+    batch: int = Field(default=1, gt=0)
+    element_bytes: int = Field(gt=0)
+    """Of an operand."""
+
+
 class Profile(BaseModel):
     """Counted work of the reference, and the ceilings of the device."""
 
@@ -35,7 +63,10 @@ class Profile(BaseModel):
     """What the reference's operators read and write one by one."""
     operators: tuple[str, ...] = ()
     """The reference's operators in the order they ran."""
+    product: MatrixProduct | None = None
     ceilings: Ceilings
+    limits: DeviceLimits | None = None
+    """None for a CPU."""
     device: str
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Protocol
 
 from .evaluation import Evaluation
@@ -15,11 +15,23 @@ from .space import Config
 class Evaluator(Protocol):
     """Decides what a kernel is worth."""
 
-    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+    def evaluate(
+        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+    ) -> Generator[Evaluation]:
         """One evaluation per config, in order, each as soon as it is known.
 
+        `configs` is drawn from while evaluations are handed out, no further ahead than it takes to keep compilers
+        busy: what it yields may depend on the evaluations so far. `known` are evaluations of this kernel from an
+        earlier run: what has their code is not measured again. Closing the generator gives up what is under way.
         A kernel that fails is an evaluation with another status; only a problem that cannot be
         evaluated at all (its reference fails) raises, a `ProblemError`.
+        """
+        ...
+
+    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+        """One evaluation per config: all checked anew with new seeds, then timed in turn with each other.
+
+        The way to choose among the best of a search, which noise favoured while they were measured one by one.
         """
         ...
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from .errors import SpaceError
 from .expressions import Expression
+
+if TYPE_CHECKING:
+    from .lattice import Lattice
 
 Value = int | float | str | bool
 
@@ -38,6 +41,10 @@ class Config(Mapping[str, Value]):
     def __eq__(self, other: object) -> bool:
         return self._values == dict(other) if isinstance(other, Mapping) else NotImplemented
 
+    def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
+        # The remembered hash is that of this process: texts hash differently in every other.
+        return Config, (self._values,)
+
     def __repr__(self) -> str:
         return f"Config({self})"
 
@@ -53,12 +60,14 @@ class Parameter:
     """A name and its values, in an order in which neighbours behave alike."""
 
     def __init__(self, name: str, values: Sequence[Value], default: Value | None = None) -> None:
-        if not name.isidentifier():
-            raise SpaceError(f"parameter name {name!r} is no identifier; use a name such as BLOCK_M")
+        if not name.strip():
+            raise SpaceError("a parameter has no name; use one such as BLOCK_M")
         if not values:
             raise SpaceError(f"parameter {name} has no values; give at least one")
-        if len({(type(value), value) for value in values}) != len(values):
+        if len(set(values)) != len(values):  # 1, 1.0 and True are one value
             raise SpaceError(f"parameter {name} names a value twice: {list(values)}")
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            raise SpaceError(f"parameter {name} has a value that is no finite number: {list(values)}")
         self.name = name
         self.values: tuple[Value, ...] = tuple(values)
         self.default: Value = self.values[0] if default is None else default
@@ -100,26 +109,44 @@ class Parameter:
 
 
 class SearchSpace:
-    """All configs of some parameters that satisfy every constraint.
+    """All configs of some parameters that satisfy every constraint, or those of a list.
 
     Neighbours, samples and the iteration never leave the space. An empty space, or a
     constraint over unknown names, raises `SpaceError`.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], constraints: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        constraints: Sequence[str] = (),
+        listed: Sequence[Config] | None = None,
+    ) -> None:
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
+        self.listed = None if listed is None else tuple(dict.fromkeys(listed))
+        self._listed = None if self.listed is None else frozenset(self.listed)
         self.names = tuple(parameter.name for parameter in self.parameters)
         if len(set(self.names)) != len(self.names):
             raise SpaceError(f"a parameter is named twice: {', '.join(self.names)}")
-        self._checks = [Expression(text) for text in self.constraints]
-        for check in self._checks:
+        self.checks = [Expression(text) for text in self.constraints]
+        for check in self.checks:
             if unknown := sorted(check.names - set(self.names)):
                 raise SpaceError(
                     f"constraint {check.text!r} uses {', '.join(unknown)}; the parameters are {', '.join(self.names)}"
                 )
         if next(iter(self), None) is None:
-            raise SpaceError(f"no config satisfies the constraints {list(self.constraints)}; loosen one")
+            if self.listed is not None:
+                raise SpaceError("the space lists no config; give at least one")
+            raise SpaceError(f"no config satisfies {self._contradiction()}; loosen it, or add values")
+
+    def _contradiction(self) -> str:
+        """The first constraint that leaves nothing, and those before it if it takes them to do so."""
+        for count in range(1, len(self.checks) + 1):
+            last = self.checks[count - 1 : count]
+            for checks in (last, self.checks[:count]):
+                if next(self._from({}, checks), None) is None:
+                    return " together with ".join(repr(check.text) for check in reversed(checks))
+        return "the constraints"
 
     @classmethod
     def of(
@@ -129,6 +156,19 @@ class SearchSpace:
         parameters = [Parameter(name, choices, defaults.get(name)) for name, choices in values.items()]
         return cls(parameters, constraints)
 
+    @classmethod
+    def listing(cls, configs: Iterable[Config]) -> SearchSpace:
+        """The space of just these configs, with numbers in rising order; all must name the same parameters."""
+        members = list(configs)
+        names = list(members[0]) if members else []
+        if any(set(config) != set(names) for config in members):
+            raise SpaceError("the configs of a list must all name the same parameters")
+        values = {name: list(dict.fromkeys(config[name] for config in members)) for name in names}
+        parameters = [
+            Parameter(name, v if any(isinstance(x, str) for x in v) else sorted(v)) for name, v in values.items()
+        ]
+        return cls(parameters, listed=members)
+
     @property
     def cardinality(self) -> int:
         """The number of configs before constraints."""
@@ -137,7 +177,15 @@ class SearchSpace:
     @cached_property
     def size(self) -> int:
         """The number of configs that satisfy the constraints."""
-        return sum(1 for _ in self)
+        members = self.lattice.members
+        return sum(1 for _ in self) if members is None else len(members)
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The space as rows of integers, for searches that look at many configs at once."""
+        from .lattice import Lattice  # numpy takes a tenth of a second, which a help text should not wait for
+
+        return Lattice(self)
 
     @property
     def default(self) -> Config:
@@ -146,10 +194,23 @@ class SearchSpace:
         return config if config in self else next(iter(self))
 
     def __iter__(self) -> Iterator[Config]:
-        for values in itertools.product(*(parameter.values for parameter in self.parameters)):
-            config = Config(zip(self.names, values, strict=True))
-            if self._allowed(config):
-                yield config
+        if self.listed is not None:
+            yield from self.listed
+            return
+        yield from self._from({}, self.checks)
+
+    def _from(self, chosen: dict[str, Value], checks: Sequence[Expression]) -> Iterator[Config]:
+        """The members that begin so. A constraint is decided as soon as all its names have values."""
+        last = next(reversed(chosen), None)
+        due = [check for check in checks if check.names <= chosen.keys() and (last in check.names or not chosen)]
+        if not all(check(chosen) for check in due):
+            return
+        if len(chosen) == len(self.parameters):
+            yield Config(chosen)
+            return
+        parameter = self.parameters[len(chosen)]
+        for value in parameter.values:
+            yield from self._from({**chosen, parameter.name: value}, checks)
 
     def __contains__(self, config: object) -> bool:
         if not isinstance(config, Mapping) or set(config) != set(self.names):
@@ -158,7 +219,9 @@ class SearchSpace:
         return known and self._allowed(config)
 
     def _allowed(self, config: Mapping[str, Value]) -> bool:
-        return all(check(config) for check in self._checks)
+        if self._listed is not None:
+            return config in self._listed
+        return all(check(config) for check in self.checks)
 
     def neighbours(self, config: Config) -> list[Config]:
         """Members that differ from a member in one parameter by one step."""
@@ -172,11 +235,11 @@ class SearchSpace:
 
     def sample(self, rng: random.Random) -> Config:
         """A member drawn uniformly."""
-        for _ in range(200):
+        for _ in range(200 if self.listed is None else 0):
             config = Config((parameter.name, rng.choice(parameter.values)) for parameter in self.parameters)
             if self._allowed(config):
                 return config
-        return rng.choice(list(self))
+        return rng.choice(self.listed or list(self))
 
     def encode(self, config: Mapping[str, Value]) -> tuple[float, ...]:
         """One number per parameter, for a cost model."""

@@ -63,7 +63,7 @@ def test_a_config_outside_is_not_a_member() -> None:
     [
         ({"A": []}, [], "no values"),
         ({"A": [1, 1]}, [], "twice"),
-        ({"A b": [1]}, [], "identifier"),
+        ({" ": [1]}, [], "no name"),
         ({"A": [1]}, ["A > 1"], "no config satisfies"),
         ({"A": [1]}, ["B > 1"], "uses B"),
         ({"A": [1]}, ["A >"], "no expression"),

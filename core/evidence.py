@@ -1,0 +1,48 @@
+"""What was measured of a kernel, as the header of its file."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from .evaluation import Evaluation
+from .problem import Problem
+
+HEADER = ("Problem Name:", "Evaluation Result:")
+
+
+def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str, Any]:
+    """What the header of an optimized kernel says, with the words that KernelBench's users know."""
+    assert best.speedup is not None and best.correctness is not None and best.reference is not None
+    return {
+        "compiled": True,
+        "correctness": True,
+        "speedup_ratio": round(best.speedup.ratio, 4),
+        "interval": [round(best.speedup.low, 4), round(best.speedup.high, 4)],
+        "latency_ms": best.latency_ms,
+        "reference_ms": best.reference.median_ms,
+        "start_latency_ms": start.latency_ms,
+        "samples": len(best.measurement.samples_ms) if best.measurement else 0,
+        "seeds": list(best.correctness.seeds),
+        "max_abs_error": best.correctness.max_abs_error,
+        "tolerance": best.correctness.tolerance,
+        "workload": problem.workload,
+        "sizes": dict(problem.sizes),
+        **({} if best.contention is None else {"contention": best.contention}),
+        **best.environment,
+    }
+
+
+def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evaluation) -> str:
+    """The source with a docstring that opens with the problem's name and the evaluation's result."""
+    tree = ast.parse(source)
+    described = ast.get_docstring(tree) or ""
+    kept = "\n".join(line for line in described.splitlines() if not line.startswith(HEADER)).strip()
+    lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} {evidence(problem, best, start)!r}"]
+    text = "\n".join([*lines, *(["", kept] if kept else [])]).strip()
+    body = source
+    if described:
+        end = tree.body[0].end_lineno or 0
+        body = "\n".join(source.splitlines()[end:])
+    quoted = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return f'"""\n{quoted}\n"""\n{body if body.startswith(chr(10)) else chr(10) + body}'.rstrip() + "\n"

@@ -1,0 +1,27 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .errors import ResultsError
+
+
+def write_whole(path: Path, data: bytes | str, advice: str = "choose another path") -> Path:
+    """Write a file so that a reader never sees half of it; `ResultsError` with this advice when that fails."""
+    content = data.encode() if isinstance(data, str) else data
+    part = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+            part = Path(file.name)
+            file.write(content)
+        part.chmod(0o644)
+        os.replace(part, path)
+    except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise ResultsError(f"cannot write {path}: {error.strerror}; {advice}") from None
+    return path
