@@ -22,6 +22,9 @@ class Output(BaseModel):
     type: str
     shape: list[int] | None
     dtype: str | None
+    handle: list[int | str | bool] | None = None
+    """Where on the device it lies, when it is shared and not written to a file."""
+    offset: int = 0
 
 
 class Ran(BaseModel):
@@ -41,3 +44,13 @@ class Timed(BaseModel):
     samples_ms: list[Milliseconds] = Field(min_length=1)
     cores: float = Field(ge=0, allow_inf_nan=False)
     method: str
+
+
+class Lowered(BaseModel):
+    """A kernel compiled ahead: see `compiling.Compiled`."""
+
+    seconds: Seconds
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    launches: int = Field(ge=0)
+    shared_bytes: int | None = Field(ge=0)
+    registers: int | None = Field(ge=0)

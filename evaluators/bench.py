@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +15,8 @@ from ..core import Config, Correctness, Kernel, Status
 from .answers import Loaded, Ran, Timed
 from .channel import Message
 from .judging import Judge
-from .limits import Settings
+from .limits import Limits
+from .sampling import Timer
 from .worker import Worker, WorkerDied, WorkerTimeout
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -28,20 +30,35 @@ class Failure(Exception):
         self.status = status
         self.message = message
         self.correctness = correctness
+        self.config: Config | None = None
+        """Which of several configs it was, where they are timed in turn."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A config that is loaded and was found right."""
+
+    correctness: Correctness
+    compile_s: float
+    """Seconds that loading and compiling took in this worker."""
+    time: Timer
+    """Times its calls; raises `Failure`."""
 
 
 class Bench:
     """One kernel, with many configs one after the other in the same worker.
 
-    A config that crashes, hangs or fails at run time costs a new worker and nothing else.
+    A config that crashes, hangs or fails at run time costs a new worker and nothing else. `share` hands outputs
+    to the judge as device memory; it is given up for files when the judge cannot open it.
     """
 
-    def __init__(self, kernel: Kernel, settings: Settings, new_worker: Callable[[], Worker]) -> None:
+    def __init__(self, kernel: Kernel, limits: Limits, new_worker: Callable[[], Worker], share: bool = False) -> None:
         self.kernel = kernel
-        self._settings = settings
+        self._limits = limits
         self._new_worker = new_worker
         self._worker: Worker | None = None
         self._serial = 0
+        self._share = share
 
     @property
     def worker(self) -> Worker:
@@ -50,71 +67,81 @@ class Bench:
             self._worker = self._new_worker()
         return self._worker
 
+    def start(self) -> None:
+        """Start a worker now, before there is anything for it to do."""
+        _ = self.worker
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a worker that can go on."""
+        return self._worker is not None and self._worker.alive
+
     @property
     def log(self) -> str:
         """What the kernel and its compiler printed last."""
         return self._worker.log if self._worker else ""
 
-    def check(self, judge: Judge, config: Config, seeds: Sequence[int]) -> tuple[Correctness, float]:
-        """Compile the kernel at a config and compare it with the reference for every seed.
+    def check(self, judge: Judge, config: Config, seeds: Sequence[int], keep: bool = False) -> Checked:
+        """Compile the kernel at a config and compare it with the reference for every seed. Raises `Failure`.
 
-        Returns the figures of the comparison and the seconds that compiling took. Raises `Failure`.
+        `keep` leaves the configs that were checked before loaded, to be timed in turn with this one.
         """
-        limits = self._settings.limits
         start = time.perf_counter()
-        self._load(config)
+        self._serial += 1
+        serial, worker = self._serial, self.worker
+        path = worker.folder / f"kernel_{serial}.py"
+        path.write_text(self.kernel.bind(config).source)
+        self._ask(Loaded, self._limits.compile_s, "load", source=str(path), serial=serial, keep=keep)
         compared: list[Message] = []
         first_call_s, later_call_s = 0.0, 0.0
         for trial, seed in enumerate(seeds):
-            state = self.worker.folder / "state.pt"
-            outputs = self.worker.folder / "outputs.bin"
-            judge.call("state", seed=seed, path=str(state))
             spent = time.perf_counter() - start
-            allowed = limits.call_s if trial else max(1.0, limits.compile_s - spent)
-            ran = self._ask(Ran, allowed, "run", seed=seed, state=str(state), outputs=str(outputs))
+            allowed = self._limits.call_s if trial else max(1.0, self._limits.compile_s - spent)
+            ran, verdict = self._run(judge, serial, seed, allowed)
             if trial == 0:
                 first_call_s, load_s = ran.seconds, spent
             later_call_s = ran.seconds
-            compared.append(self._compare(judge, seed, ran.described(), outputs, seeds[: trial + 1], compared))
-        correctness = _summary(compared, seeds, passed=True)
-        return correctness, load_s + max(0.0, first_call_s - later_call_s)
-
-    def time(self, samples: int) -> Message:
-        """Time calls of the config that was checked last; a `sampling.Timer`. Raises `Failure`."""
-        return self._ask(Timed, self._settings.limits.call_s, "time", samples=samples).model_dump()
+            self._require_ok(verdict, seeds[: trial + 1], compared)
+            compared.append(verdict)
+        compile_s = load_s + max(0.0, first_call_s - later_call_s)
+        return Checked(_summary(compared, seeds, passed=True), compile_s, partial(self._time, serial, config))
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
         if self._worker is not None:
             self._worker.discard()
 
-    def _load(self, config: Config) -> None:
-        self._serial += 1
-        worker = self.worker
-        path = worker.folder / f"kernel_{self._serial}.py"
-        path.write_text(self.kernel.bind(config).source)
-        self._ask(Loaded, self._settings.limits.compile_s, "load", source=str(path), serial=self._serial)
-
-    def _compare(
-        self,
-        judge: Judge,
-        seed: int,
-        described: list[Message],
-        outputs: Path,
-        seeds: Sequence[int],
-        before: Sequence[Message],
-    ) -> Message:
-        verdict = judge.call("check", seed=seed, path=str(outputs), outputs=described)
+    def _run(self, judge: Judge, serial: int, seed: int, seconds: float) -> tuple[Ran, Message]:
+        """One call, and what the judge says of its outputs."""
+        folder = self.worker.folder
+        state, outputs = folder / "state.pt", folder / "outputs.bin"
+        judge.call("state", seed=seed, path=str(state))
+        request = {"serial": serial, "seed": seed, "state": str(state), "outputs": str(outputs)}
+        ran = self._ask(Ran, seconds, "run", share=self._share, **request)
+        verdict = judge.call("check", seed=seed, path=str(outputs), outputs=ran.described())
+        if self._share and verdict.get("unreadable"):
+            self._share = False
+            return self._run(judge, serial, seed, seconds)
         with contextlib.suppress(OSError):
             outputs.unlink()
+        return ran, verdict
+
+    def _require_ok(self, verdict: Message, seeds: Sequence[int], before: Sequence[Message]) -> None:
         status = Status(verdict["status"])
-        if status is not Status.OK:
-            figures = [*before, verdict] if "max_abs_error" in verdict else list(before)
-            correctness = _summary(figures, seeds[: len(figures)], passed=False) if figures else None
-            # It may have written where it should not have; that must not reach the next config.
-            self.worker.end()
-            raise Failure(status, verdict["message"], correctness)
-        return verdict
+        if status is Status.OK:
+            return
+        figures = [*before, verdict] if "max_abs_error" in verdict else list(before)
+        correctness = _summary(figures, seeds[: len(figures)], passed=False) if figures else None
+        # It may have written where it should not have; that must not reach the next config.
+        self.worker.end()
+        raise Failure(status, verdict["message"], correctness)
+
+    def _time(self, serial: int, config: Config, samples: int) -> Message:
+        try:
+            return self._ask(Timed, self._limits.call_s, "time", serial=serial, samples=samples).model_dump()
+        except Failure as failure:
+            failure.config = config
+            raise
 
     def _ask(self, form: type[Answer], seconds: float, op: str, **arguments: Any) -> Answer:
         worker = self.worker

@@ -22,19 +22,26 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def enter(folder: Path, memory_gib: float | None, file_gib: float | None) -> None:
-    """Own process group, own working, cache and temporary folder, output to `folder`/log, limits."""
+def enter(
+    folder: Path, memory_gib: float | None, file_gib: float | None, cache: Path | None = None, nice: int = 0
+) -> None:
+    """Own process group, own working and temporary folder, output to `folder`/log, limits, priority.
+
+    Compiled kernels go to `cache`, which workers may share, or by default to a folder of this worker's own.
+    """
     os.setsid()
+    os.nice(nice)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for name in ("tmp", "cache", "cache/tilelang", "cache/triton", "cache/inductor"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    os.environ.update(
-        TMPDIR=str(folder / "tmp"),
-        XDG_CACHE_HOME=str(folder / "cache"),
-        TILELANG_CACHE_DIR=str(folder / "cache" / "tilelang"),
-        TRITON_CACHE_DIR=str(folder / "cache" / "triton"),
-        TORCHINDUCTOR_CACHE_DIR=str(folder / "cache" / "inductor"),
-    )
+    kernels = cache or folder / "cache"
+    compilers = {
+        "TILELANG_CACHE_DIR": kernels / "tilelang",
+        "TRITON_CACHE_DIR": kernels / "triton",
+        "TORCHINDUCTOR_CACHE_DIR": kernels / "inductor",
+    }
+    for path in (folder / "tmp", folder / "cache", *compilers.values()):
+        path.mkdir(parents=True, exist_ok=True)
+    os.environ.update({name: str(path) for name, path in compilers.items()})
+    os.environ.update(TMPDIR=str(folder / "tmp"), XDG_CACHE_HOME=str(folder / "cache"))
     # tempfile remembers the folder that it found before the fork.
     import tempfile
 

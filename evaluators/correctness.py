@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core import Status
 from .channel import Message
+from .handoff import Outputs, Unreadable
 
 DEFAULT_TOLERANCE = 0.0
 CHUNK = 1 << 24
@@ -20,11 +21,9 @@ def compare(
 ) -> Message:
     """Compare tensor by tensor; the first difference in kind decides the status.
 
-    `described` says how the candidate's raw bytes in `path` are to be read. Returns status, message,
-    max_abs_error, max_rel_error (over the largest magnitude of the reference) and tolerance.
+    `described` says how the candidate's outputs are to be read, from `path` where they are not shared. Returns
+    status, message, max_abs_error, max_rel_error (over the largest magnitude of the reference) and tolerance.
     """
-    import torch
-
     worst: Message = {
         "status": Status.OK,
         "message": "",
@@ -34,7 +33,7 @@ def compare(
     }
     if len(described) != len(expected):
         return failed(Status.WRONG_SHAPE, f"returned {len(described)} outputs, the reference {len(expected)}")
-    offset = 0
+    outputs = Outputs(path)
     for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
         which = f"output {number}: " if len(expected) > 1 else ""
         if got["shape"] is None:
@@ -44,12 +43,10 @@ def compare(
         dtype = str(wanted.dtype).removeprefix("torch.")
         if got["dtype"] != dtype:
             return failed(Status.WRONG_DTYPE, f"{which}dtype {got['dtype']}, the reference has {dtype}")
-        size = wanted.numel() * wanted.element_size()
-        if path.stat().st_size < offset + size:
-            return failed(Status.RUNTIME_ERROR, f"{which}the outputs were not written whole")
-        data = torch.from_file(str(path), shared=False, size=offset + size, dtype=torch.uint8)[offset:]
-        actual = data.clone().view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
-        offset += size
+        try:
+            actual = outputs.next(got, wanted)
+        except Unreadable as error:
+            return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
         one = compare_tensor(wanted.detach(), actual, tolerances.get(dtype, DEFAULT_TOLERANCE), which)
         if one["status"] != Status.OK:
             return one

@@ -22,6 +22,7 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
 
     totals = {"flops": 0.0, "matrix_flops": 0.0, "eager_bytes": 0.0}
     operators: list[str] = []
+    product: Message | None = None
 
     def tensors(value: object) -> list[Any]:
         if isinstance(value, torch.Tensor):
@@ -32,6 +33,7 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
 
     class Counter(TorchDispatchMode):  # type: ignore[misc]  # torch is not type-checked
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal product
             kwargs = kwargs or {}
             result = func(*args, **kwargs)
             read = tensors([*args, *kwargs.values()])
@@ -44,6 +46,7 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
             if formula is not None:
                 flops = float(formula(*args, **kwargs, out_val=result))
                 totals["matrix_flops"] += flops
+                product = _larger(product, _product(func.overloadpacket.__name__, args))
             else:
                 flops = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))
             totals["flops"] += flops
@@ -53,7 +56,24 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
         outputs = outputs_of(model(*inputs))
     once = [*inputs, *model.parameters(), *model.buffers(), *outputs]
     totals["min_bytes"] = float(sum(_bytes(tensor) for tensor in tensors(once)))
-    return {**totals, "operators": operators}
+    return {**totals, "operators": operators, "product": product}
+
+
+def _product(operator: str, args: Sequence[Any]) -> Message | None:
+    """The extents of a matrix product; None for another operator."""
+    if operator not in ("mm", "bmm", "addmm", "baddbmm"):
+        return None
+    left, right = args[-2:] if operator in ("mm", "bmm") else args[1:3]
+    m, k = left.shape[-2:]
+    batch = left.shape[0] if left.dim() == 3 else 1
+    return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, "element_bytes": left.element_size()}
+
+
+def _larger(one: Message | None, other: Message | None) -> Message | None:
+    def work(product: Message | None) -> int:
+        return math.prod(product[name] for name in ("batch", "m", "n", "k")) if product else 0
+
+    return other if work(other) > work(one) else one
 
 
 def _bytes(tensor: Any) -> int:

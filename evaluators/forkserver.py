@@ -26,6 +26,8 @@ from . import confine
 from .channel import Channel
 
 REQUEST_BYTES = 1 << 20
+SWEEPS = 100
+"""Generations of orphans that are looked for; what forks without end must not keep the server from answering."""
 
 
 def main(fd: int, modules: list[str]) -> None:
@@ -72,8 +74,16 @@ def _fork(server: socket.socket, request: dict[str, Any], fd: int) -> int:
     status = 1
     try:
         server.close()
+        if request.get("visible") is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = request["visible"]
         confine.die_with_parent()
-        confine.enter(Path(request["folder"]), request.get("memory_gib"), request.get("file_gib"))
+        confine.enter(
+            Path(request["folder"]),
+            request.get("memory_gib"),
+            request.get("file_gib"),
+            cache=Path(request["cache"]) if request.get("cache") else None,
+            nice=request.get("nice", 0),
+        )
         role = importlib.import_module(f".{request['role']}", __package__)
         role.serve(Channel(fd), request)
         status = 0
@@ -114,8 +124,12 @@ def _end(pid: int, grace_s: float) -> int | None:
 
 def _sweep(live: set[int]) -> None:
     """Kill and reap orphans that left their group: they are children of this process now."""
-    for pid in _children():
-        if pid not in live:
+    # The children of an orphan become this process's only when it has ended: a generation in each round.
+    for _ in range(SWEEPS):
+        orphans = [pid for pid in _children() if pid not in live]
+        if not orphans:
+            break
+        for pid in orphans:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)

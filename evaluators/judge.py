@@ -1,7 +1,7 @@
 """The worker that runs the reference: weights, expected outputs, the comparison, the baseline's time.
 
 It executes the problem's file and nothing of the candidate's. Requests: open, state, check, time, count,
-ceilings; answered like the candidate's.
+ceilings, properties; answered like the candidate's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from . import ceilings, counting
 from .channel import Channel, Message
 from .clock import Clock, bind_call
 from .correctness import compare
+from .fake_device import describe_gpu
 from .modules import ProblemModule, outputs_of
 from .serving import Handler, describe, serve_requests
 
@@ -30,6 +31,7 @@ def serve(channel: Channel, options: Message) -> None:
         "time": judge.time,
         "count": judge.count,
         "ceilings": judge.ceilings,
+        "properties": judge.properties,
     }
     serve_requests(channel, handlers, lambda error: {"error": describe(error)})
 
@@ -94,6 +96,10 @@ class Judge:
         """Measure what the device can do."""
         return ceilings.measure(self.device)
 
+    def properties(self) -> Message:
+        """What torch says of the GPU; nothing of a CPU."""
+        return {"properties": describe_gpu(self.device) if self.device.startswith("cuda") else None}
+
 
 def use_full_precision() -> None:
     """Have the reference compute fp32 in fp32: torch lets cuDNN use TF32 for convolutions unless told not to.
@@ -126,6 +132,7 @@ def environment(device: str) -> dict[str, str]:
     if device.startswith("cuda"):
         found["cuda"] = torch.version.cuda or ""
         found["tf32"] = "off"
+        found["uuid"] = str(torch.cuda.get_device_properties(device).uuid)
     return found
 
 

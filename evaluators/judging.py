@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Problem, ProblemError
+from ..core.files import write_whole
 from .channel import Message
 from .worker import Worker, WorkerDied, WorkerTimeout
 
@@ -16,7 +17,8 @@ PATIENCE_S = 600.0
 def problem_options(problem: Problem, folder: Path) -> dict[str, Any]:
     """What a worker must know to load a problem; its source is written to `folder`."""
     path = folder / f"{problem.name}.py"
-    path.write_text(problem.source)
+    # Replaced whole: a worker that was started a moment ago may be reading it.
+    write_whole(path, problem.source)
     return {"problem": str(path), "sizes": dict(problem.sizes)}
 
 

@@ -37,6 +37,23 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Search:
+    """How one of many configs is judged in a search: quickly, since finalists are judged again."""
+
+    compilers: int = 1
+    """Processes that compile ahead."""
+    window: int = 1
+    """Configs that are in the compilers or wait for being measured, at most."""
+    trials: int = 1
+    """Comparisons with the reference, each with new inputs."""
+    hopeless: float = 2.0
+    """A config whose first samples are so many times slower than the best is not timed any further."""
+    sampling: Sampling = field(
+        default_factory=lambda: Sampling(precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, patience_s=3.0)
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings of a local evaluation."""
 
@@ -44,3 +61,5 @@ class Settings:
     """Comparisons with the reference, each with new weights and new inputs."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
+    search: Search | None = None
+    """Judge configs as a search needs it, without timing the reference; None judges each one fully."""

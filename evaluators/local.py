@@ -1,26 +1,22 @@
-"""The evaluator of this machine: its CPU, or its CUDA GPU.
+"""The evaluator of this machine: its CPU, or one of its CUDA GPUs.
 
-Three processes take part, all forked from a warm server: the candidate's worker runs the kernel and
-nothing else; the judge's worker runs the reference and compares; this process carries seeds, file names
-and verdicts between them and computes every statistic itself.
+Three kinds of processes take part, all forked from a warm server: the candidate's worker runs the kernel and
+nothing else; the judge's worker runs the reference and compares; compilers work ahead in a search. This process
+carries seeds, file names and verdicts between them and computes every statistic itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
+import math
 import random
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..core import (
     CHECKED_NOT_TIMED,
-    Ceilings,
     Config,
     Evaluation,
     Kernel,
@@ -28,30 +24,23 @@ from ..core import (
     Language,
     Problem,
     Profile,
-    Status,
     Target,
 )
-from .bench import Bench, Failure
+from .bench import Bench, Checked, Failure
+from .compiling import Compiled
 from .contention import LoadMeter, tolerated_cores
-from .judging import Judge, problem_options
-from .limits import Settings
-from .sampling import take_turns
-from .worker import ForkServer, Worker
-
-ENVIRONMENT = {
-    "TILELANG_PRINT_ON_COMPILATION": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    # Keep freed memory for the next call, in candidate and reference alike. By default malloc gives large
-    # blocks back or not depending on what was freed before, and page faults make the same call five times slower.
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-}
-"""Of the warm server and all its workers."""
+from .device_lock import DeviceLock
+from .judging import Judge
+from .limits import Sampling, Search, Settings
+from .pipeline import compiled_ahead
+from .processes import Processes
+from .profiling import profile
+from .sampling import Timer, Timing, take_turns
+from .verdicts import failed_evaluation, refused, twin, verdict
 
 CROWDED = 2
 """After so many timings in a row that others disturbed, waiting for quiet is given up."""
+HOPELESS = "slower than {:g} times the best: not timed any further"
 
 
 class LocalEvaluator:
@@ -70,41 +59,57 @@ class LocalEvaluator:
     ) -> None:
         self.device = device
         self.settings = settings or Settings()
+        self.processes = Processes(device, self.settings.limits)
         self._memory = memory
         self._rng = rng or random.SystemRandom()
-        self._folder = Path(tempfile.mkdtemp(prefix="kernelwright-"))
-        self._serial = itertools.count()
         self._meter = LoadMeter()
         self._crowded = 0
-        self._server: ForkServer | None = None
-        self._judge: Judge | None = None
         self._bench: Bench | None = None
         self._benched: Problem | None = None
 
-    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+    def evaluate(
+        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+    ) -> Generator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
-        if (kernel.target is Target.CPU) != (self.device == "cpu") and kernel.language is not Language.TRITON:
-            raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
-        self.server.require(kernel.language)
-        judge = self.judge(problem)
+        judge = self._judge_for(problem, kernel)
+        search = self.settings.search
+        if search is not None and self._timed(kernel):
+            yield from self._search(search, judge, kernel, configs, known)
+            return
         for config in configs:
-            evaluation = self._evaluate(judge, self._bench_for(problem, kernel, config), config)
+            bench = self._bench_for(problem, kernel, config)
+            with self._exclusive(judge):
+                evaluation = self._evaluate(judge, bench, config)
             if not config:
                 self.forget_bench()
             yield evaluation
 
-    def _bench_for(self, problem: Problem, kernel: Kernel, config: Config) -> Bench:
-        """The bench of the last call when a search goes on with the same kernel, else a new one.
-
-        A kernel with nothing to bind always gets a fresh process: so is a winner checked for the last time.
-        """
-        if self._bench and config and (self._benched, self._bench.kernel) == (problem, kernel):
-            return self._bench
+    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+        """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
+        judge = self._judge_for(problem, kernel)
         self.forget_bench()
-        options = self._candidate_options(problem)
-        self._bench = Bench(kernel, self.settings, lambda: self.worker("candidate", options))
-        self._benched = problem
-        return self._bench
+        cache = self.processes.cache()
+        bench = self._new_bench(problem, kernel, cache)
+        bench.start()
+        try:
+            if self._timed(kernel):
+                with self.processes.compilers(problem, cache, min(len(configs), self.processes.cores)) as pool:
+                    for future in [pool.submit(kernel.bind(config).source) for config in configs]:
+                        future.result()
+            with self._exclusive(judge):
+                return self._compare(judge, bench, configs)
+        finally:
+            bench.close()
+
+    def profile(self, problem: Problem) -> Profile:
+        """Counted work of the reference, measured ceilings and known limits of the device."""
+        judge = self.processes.judge(problem)
+        with self._exclusive(judge):
+            return profile(judge, self.device, self._memory, (self.processes.server.pid, judge.pid))
+
+    def environment(self, problem: Problem) -> dict[str, str]:
+        """Device and versions, as every evaluation records them."""
+        return dict(self.processes.judge(problem).environment)
 
     def forget_bench(self) -> None:
         """End the candidate's process."""
@@ -112,132 +117,163 @@ class LocalEvaluator:
             self._bench.close()
             self._bench = None
 
-    def profile(self, problem: Problem) -> Profile:
-        """Counted work of the reference and measured ceilings of the device."""
-        judge = self.judge(problem)
-        counted = judge.call("count")
-        return Profile(
-            flops=counted["flops"],
-            matrix_flops=counted["matrix_flops"],
-            min_bytes=counted["min_bytes"],
-            eager_bytes=counted["eager_bytes"],
-            operators=tuple(counted["operators"]),
-            ceilings=self._ceilings(judge),
-            device=judge.environment["device"],
-        )
+    def _judge_for(self, problem: Problem, kernel: Kernel) -> Judge:
+        if (kernel.target is Target.CPU) != (self.device == "cpu") and kernel.language is not Language.TRITON:
+            raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
+        self.processes.server.require(kernel.language)
+        return self.processes.judge(problem)
 
-    def environment(self, problem: Problem) -> dict[str, str]:
-        """Device and versions, as every evaluation records them."""
-        return dict(self.judge(problem).environment)
+    def _timed(self, kernel: Kernel) -> bool:
+        """Triton's interpreter, which stands in for a GPU, has no speed worth knowing."""
+        return self.device != "cpu" or kernel.language is not Language.TRITON
 
-    def judge(self, problem: Problem) -> Judge:
-        """The reference's process for a problem; the last one is kept, since most calls repeat it."""
-        if self._judge is None or self._judge.problem != problem or not self._judge.alive:
-            self.forget_judge()
-            options = problem_options(problem, self._folder)
-            worker = self.worker("judge", {**options, "tolerances": dict(problem.tolerances)})
-            self._judge = Judge(problem, worker)
-        return self._judge
+    def _exclusive(self, judge: Judge) -> contextlib.AbstractContextManager[None]:
+        return DeviceLock(judge.environment.get("uuid", self.device)).held()
 
-    def forget_judge(self) -> None:
-        """End the reference's process, and so free its memory."""
-        if self._judge is not None:
-            self._judge.close()
-            self._judge = None
+    def _bench_for(self, problem: Problem, kernel: Kernel, config: Config) -> Bench:
+        """The bench of the last call when a search goes on with the same kernel, else a new one.
 
-    def _evaluate(self, judge: Judge, bench: Bench, config: Config) -> Evaluation:
-        seeds = [self._rng.randrange(2**31) for _ in range(self.settings.trials)]
-        verdict: dict[str, Any] = {
-            "status": Status.OK,
-            "kernel_digest": bench.kernel.digest,
-            "config": dict(config),
-            "environment": judge.environment,
-        }
+        A kernel with nothing to bind always gets a fresh process: so is a winner checked for the last time.
+        """
+        known = self._bench is not None and self._bench.alive and (self._benched, self._bench.kernel)
+        if self._bench is None or not config or known != (problem, kernel):
+            self.forget_bench()
+            self._bench, self._benched = self._new_bench(problem, kernel), problem
+        return self._bench
+
+    def _new_bench(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Bench:
+        new_worker = self.processes.candidate(problem, cache)
+        return Bench(kernel, self.settings.limits, new_worker, share=self.device != "cpu")
+
+    def _search(
+        self,
+        search: Search,
+        judge: Judge,
+        kernel: Kernel,
+        configs: Iterable[Config],
+        earlier: Sequence[Evaluation],
+    ) -> Generator[Evaluation]:
+        """Compile ahead in parallel; measure one at a time what compiled, and equal code once."""
+        cache = self.processes.cache()
+        bench = self._new_bench(judge.problem, kernel, cache)
+        bench.start()
+        known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None}
+        best_ms = min((e.latency_ms for e in earlier if e.latency_ms is not None), default=math.inf)
+        with self.processes.compilers(judge.problem, cache, search.compilers) as pool:
+            try:
+                ahead = compiled_ahead(
+                    configs,
+                    submit=lambda config: pool.submit(kernel.bind(config).source),
+                    window=search.window,
+                    together=self.device == "cpu",
+                )
+                for config, compiled in ahead:
+                    if compiled.digest in known:
+                        yield twin(known[compiled.digest], config)
+                        continue
+                    if compiled.is_verdict:
+                        yield refused(judge, kernel, config, compiled)
+                        continue
+                    with self._exclusive(judge):
+                        evaluation = self._evaluate(judge, bench, config, compiled, search.hopeless * best_ms)
+                    best_ms = min(best_ms, evaluation.latency_ms or math.inf)
+                    if compiled.digest is not None:
+                        known[compiled.digest] = evaluation
+                    yield evaluation
+            finally:
+                bench.close()
+
+    def _evaluate(
+        self,
+        judge: Judge,
+        bench: Bench,
+        config: Config,
+        compiled: Compiled | None = None,
+        hopeless_ms: float = math.inf,
+    ) -> Evaluation:
+        settings = self.settings.search if compiled else self.settings
+        assert settings is not None
+        found = verdict(judge, bench.kernel, config)
+        found["code_digest"] = compiled.digest if compiled else None
         try:
-            verdict["correctness"], verdict["compile_s"] = bench.check(judge, config, seeds)
-            if self.device == "cpu" and bench.kernel.language is Language.TRITON:
-                verdict["message"] = CHECKED_NOT_TIMED
-            else:
-                verdict |= self._time(judge, bench)
+            checked = bench.check(judge, config, self._seeds(settings.trials))
+            ahead_s = compiled.seconds if compiled and compiled.seconds else 0.0
+            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s + ahead_s}
+            if not self._timed(bench.kernel):
+                return Evaluation(**found, message=CHECKED_NOT_TIMED)
+            timers = [checked.time] if compiled else [checked.time, judge.time]
+            timings, contention = self._time(timers, settings.sampling, (judge.pid, bench.worker.pid), hopeless_ms)
+            found |= self._figures(timings[0], None if compiled else timings[-1], contention)
+            if timings[0].hopeless and self.settings.search:
+                found["message"] = HOPELESS.format(self.settings.search.hopeless)
         except Failure as failure:
-            verdict |= {"status": failure.status, "message": failure.message, "log": bench.log}
-            if failure.correctness is not None:
-                verdict["correctness"] = failure.correctness
-        return Evaluation(**verdict)
+            failed = failed_evaluation(judge, bench, config, failure)
+            return failed.model_copy(update={"code_digest": found["code_digest"]})
+        return Evaluation(**found)
 
-    def _time(self, judge: Judge, bench: Bench) -> dict[str, Any]:
-        """Time both in turn; on a CPU that others use, wait for them and try once more, then say so."""
-        sampling = self.settings.sampling
+    def _compare(self, judge: Judge, bench: Bench, configs: Sequence[Config]) -> list[Evaluation]:
+        """Check all in one process, then time them in turn; one that fails is left out, and the rest start over."""
+        seeds = self._seeds(self.settings.trials)
+        failed: dict[Config, Evaluation] = {}
+        while True:
+            left = [config for config in configs if config not in failed]
+            checked: dict[Config, Checked] = {}
+            current: Config | None = None
+            try:
+                for current in left:
+                    checked[current] = bench.check(judge, current, seeds, keep=bool(checked))
+                if not left or not self._timed(bench.kernel):
+                    timings: list[Timing] = []
+                    contention = None
+                else:
+                    timers = [one.time for one in checked.values()]
+                    pids = (judge.pid, bench.worker.pid)
+                    timings, contention = self._time([*timers, judge.time], self.settings.sampling, pids)
+                break
+            except Failure as failure:
+                guilty = failure.config or current
+                assert guilty is not None
+                failed[guilty] = failed_evaluation(judge, bench, guilty, failure)
+                bench.close()
+        found = dict(failed)
+        for i, (config, one) in enumerate(checked.items()):
+            figures = self._figures(timings[i], timings[-1], contention) if timings else {"message": CHECKED_NOT_TIMED}
+            right = {"correctness": one.correctness, "compile_s": one.compile_s, **figures}
+            found[config] = Evaluation(**verdict(judge, bench.kernel, config), **right)
+        return [found[config] for config in configs]
+
+    def _time(
+        self, timers: Sequence[Timer], sampling: Sampling, pids: tuple[int, ...], hopeless_ms: float = math.inf
+    ) -> tuple[list[Timing], float | None]:
+        """Time in turn; on a CPU that others use, wait for them and try once more, then say how much they used."""
         on_cpu = self.device == "cpu"
         patience = sampling.patience_s if on_cpu and self._crowded < CROWDED else 0.0
         while True:
-            self._meter.start((self.server.pid, judge.pid, bench.worker.pid))
-            measurement, reference, cores = take_turns(bench.time, judge.time, sampling)
+            self._meter.start((self.processes.server.pid, *pids))
+            timings = take_turns(timers, sampling, hopeless_ms)
             foreign = self._meter.foreign_cores() if on_cpu else None
             quiet = foreign is None or foreign < tolerated_cores()
             if quiet or not (patience and self._meter.wait_until_quiet(patience)):
                 break
             patience = 0.0
         self._crowded = 0 if quiet else self._crowded + 1
+        return timings, None if quiet else foreign
+
+    def _figures(self, own: Timing, reference: Timing | None, contention: float | None) -> dict[str, Any]:
         return {
-            "measurement": measurement,
-            "reference": reference,
-            "cores_used": cores if on_cpu else None,
-            "contention": None if quiet else foreign,
+            "measurement": own.measurement,
+            "reference": reference.measurement if reference else None,
+            "cores_used": own.cores if self.device == "cpu" else None,
+            "contention": contention,
         }
 
-    def _ceilings(self, judge: Judge) -> Ceilings:
-        key = f"{judge.environment['device']}, torch {judge.environment['torch']}"
-        path = self._memory / "ceilings.json" if self._memory else None
-        known: dict[str, Any] = {}
-        if path is not None:
-            with contextlib.suppress(OSError, ValueError):
-                known = json.loads(path.read_text())
-        if key not in known:
-            self._meter.start((self.server.pid, judge.pid))
-            answer = judge.call("ceilings")
-            known[key] = {name: answer[name] for name in Ceilings.model_fields}
-            quiet = self.device != "cpu" or (self._meter.foreign_cores() or 0.0) < tolerated_cores()
-            if path is not None and quiet:
-                with contextlib.suppress(OSError):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(json.dumps(known, indent=1))
-        return Ceilings(**known[key])
-
-    def worker(self, role: str, options: Mapping[str, Any]) -> Worker:
-        """A fresh worker in a folder of its own."""
-        folder = self._folder / f"{role}-{next(self._serial)}"
-        folder.mkdir()
-        return self.server.fork(role, folder, device=self.device, **options)
-
-    def _candidate_options(self, problem: Problem) -> dict[str, Any]:
-        limits = self.settings.limits
-        confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib}
-        return {**problem_options(problem, self._folder), **confined}
-
-    @property
-    def server(self) -> ForkServer:
-        """The warm server, started when first needed."""
-        if self._server is not None and not self._server.alive:
-            self.forget_bench()
-            self.forget_judge()
-            self._server.close()
-            self._server = None
-        if self._server is None:
-            environment = dict(ENVIRONMENT)
-            if self.device == "cpu":
-                environment["TRITON_INTERPRET"] = "1"
-            self._server = ForkServer(["torch", "triton", "tilelang"], environment)
-        return self._server
+    def _seeds(self, count: int) -> list[int]:
+        return [self._rng.randrange(2**31) for _ in range(count)]
 
     def close(self) -> None:
         """End all processes and remove their folders."""
         self.forget_bench()
-        self.forget_judge()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.processes.close()
 
     def __enter__(self) -> LocalEvaluator:
         return self

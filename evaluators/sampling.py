@@ -1,10 +1,12 @@
-"""Timing candidate and reference in turn until both medians are known well enough."""
+"""Timing kernels in turn until all medians are known well enough."""
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ..core import Measurement
 from .channel import Message
@@ -12,33 +14,47 @@ from .limits import Sampling
 
 FEWEST = 6
 """Fewer samples bound no median with 95 % confidence, however slow the kernel is."""
+GLANCE = 3
+"""Samples after which a hopeless kernel is given up."""
 Timer = Callable[[int], Message]
 """Takes that many samples; answers samples_ms, method and perhaps cores."""
 
 
-def take_turns(candidate: Timer, reference: Timer, sampling: Sampling) -> tuple[Measurement, Measurement, float]:
-    """Samples of both in alternating chunks, and how many cores the candidate kept busy.
+@dataclass(frozen=True)
+class Timing:
+    """What was measured of one kernel."""
 
-    Taking turns lets both see the same drift of clocks and of the machine's other load. The order
-    within a round changes every round.
+    measurement: Measurement
+    cores: float
+    """Cores that it kept busy; 0.0 where nobody counted."""
+    hopeless: bool = False
+    """Whether it was given up after a glance."""
+
+
+def take_turns(timers: Sequence[Timer], sampling: Sampling, hopeless_ms: float = math.inf) -> list[Timing]:
+    """Samples of all in alternating chunks.
+
+    Taking turns lets all see the same drift of clocks and of the machine's other load. The order
+    within a round changes every round. A kernel timed alone whose first samples are slower than
+    `hopeless_ms` is not timed any further.
     """
-    first, second = _Series(candidate, sampling), _Series(reference, sampling)
     start = time.perf_counter()
-    order = [first, second]
+    everyone = [_Series(timer, sampling) for timer in timers]
+    if len(everyone) == 1 and everyone[0].slower_than(hopeless_ms):
+        return [everyone[0].timing(hopeless=True)]
+    order = list(everyone)
     while True:
         for series in order:
             series.extend()
         order.reverse()
         enough = all(series.precise for series in order)
-        late = time.perf_counter() - start >= sampling.seconds
+        late = time.perf_counter() - start >= sampling.seconds * max(1, len(everyone) / 2)
         if enough or (late and all(len(series.samples) >= FEWEST for series in order)):
-            break
-    cores = statistics.median(first.cores) if first.cores else 0.0
-    return first.measurement(), second.measurement(), cores
+            return [series.timing() for series in everyone]
 
 
 class _Series:
-    """The growing samples of one side."""
+    """The growing samples of one kernel."""
 
     def __init__(self, timer: Timer, sampling: Sampling) -> None:
         self.timer = timer
@@ -52,12 +68,21 @@ class _Series:
         self.method: str = warm["method"]
         self.estimate_ms = min(warm["samples_ms"])
 
+    def slower_than(self, limit_ms: float) -> bool:
+        """Whether a glance says that the kernel takes longer; what was seen is kept."""
+        if self.estimate_ms <= limit_ms:
+            return False
+        self._take(GLANCE)
+        return statistics.median(self.samples) > limit_ms
+
     def extend(self) -> None:
         room = self.sampling.max_samples - len(self.samples)
         count = int(self.sampling.chunk_s * 1e3 / max(self.estimate_ms, 1e-3))
-        if room <= 0:
-            return
-        message = self.timer(max(1, min(count, room, 500)))
+        if room > 0:
+            self._take(max(1, min(count, room, 500)))
+
+    def _take(self, count: int) -> None:
+        message = self.timer(count)
         self.samples += [max(sample, 1e-6) for sample in message["samples_ms"]]
         if "cores" in message:
             self.cores.append(message["cores"])
@@ -66,7 +91,13 @@ class _Series:
     def precise(self) -> bool:
         if len(self.samples) < self.sampling.min_samples:
             return False
-        return len(self.samples) >= self.sampling.max_samples or self.measurement().precision <= self.sampling.precision
+        return (
+            len(self.samples) >= self.sampling.max_samples or self._measurement().precision <= self.sampling.precision
+        )
 
-    def measurement(self) -> Measurement:
+    def _measurement(self) -> Measurement:
         return Measurement(samples_ms=tuple(self.samples), method=self.method, warmup=self.warmup)
+
+    def timing(self, hopeless: bool = False) -> Timing:
+        cores = statistics.median(self.cores) if self.cores else 0.0
+        return Timing(self._measurement(), cores, hopeless)

@@ -93,7 +93,11 @@ class ForkServer:
             raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
 
     def fork(self, role: str, folder: Path, **options: Any) -> Worker:
-        """A new worker of a role (a module of this package) that lives in `folder`."""
+        """A new worker of a role (a module of this package) that lives in `folder`.
+
+        Options are the role's, `confine.enter`'s: memory_gib, file_gib, cache (a folder), nice; and visible, the
+        one GPU that the worker is to see.
+        """
         self.wait_ready()
         channel, theirs = Channel.pair()
         with theirs:

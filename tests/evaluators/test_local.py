@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Kernel, KernelError, Problem, ProblemError, Status
+from kernelwright.evaluators.judging import problem_options
 from kernelwright.evaluators.local import LocalEvaluator
 
 from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
@@ -116,8 +118,28 @@ def test_profile_counts_the_reference(evaluator: LocalEvaluator, scale_problem: 
 
 def test_nothing_is_left_behind(scale_problem: Problem, scale_kernel: Kernel) -> None:
     with LocalEvaluator(settings=FAST) as one:
-        folder, server = one._folder, one.server.pid
+        folder, server = one.processes.folder, one.processes.server.pid
         list(one.evaluate(scale_problem, scale_kernel, [Config()]))
         assert folder.exists()
     assert not folder.exists()
     assert not Path(f"/proc/{server}").exists()
+
+
+def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:
+    """Workers read the file while the next one's options are made."""
+    source = SCALE_PROBLEM + "# padding\n" * 20_000 + "LAST = True\n"
+    problem = Problem(id="level1/1_997", name="997_Long", source=source)
+    path = Path(problem_options(problem, tmp_path)["problem"])
+    done = threading.Event()
+
+    def rewrite() -> None:
+        while not done.is_set():
+            problem_options(problem, tmp_path)
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        assert all(path.read_text() == source for _ in range(300))
+    finally:
+        done.set()
+        writer.join()

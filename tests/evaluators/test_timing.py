@@ -29,23 +29,32 @@ class Clockwork:
 def test_sides_take_turns_and_swap_the_first_place() -> None:
     calls: list[str] = []
     sampling = Sampling(precision=1e-6, seconds=0.05, max_samples=40, chunk_s=0.01)
-    one, two, cores = take_turns(Clockwork("a", calls, 1.0, 0.5, 1), Clockwork("b", calls, 2.0, 0.5, 2), sampling)
+    one, two = take_turns([Clockwork("a", calls, 1.0, 0.5, 1), Clockwork("b", calls, 2.0, 0.5, 2)], sampling)
     assert calls[:4] == ["a", "a", "b", "b"]  # each warms up
     assert calls[4:10] == ["a", "b", "b", "a", "a", "b"]
-    assert one.median_ms < two.median_ms
-    assert one.warmup == 3
-    assert cores == 1.5
+    assert one.measurement.median_ms < two.measurement.median_ms
+    assert one.measurement.warmup == 3
+    assert one.cores == 1.5
 
 
 def test_stops_when_both_medians_are_precise() -> None:
     calls: list[str] = []
     sampling = Sampling(precision=0.01, seconds=60, min_samples=20)
     start = time.monotonic()
-    one, two, _ = take_turns(Clockwork("a", calls, 5.0, 0.001, 1), Clockwork("b", calls, 5.0, 0.001, 2), sampling)
+    one, two = take_turns([Clockwork("a", calls, 5.0, 0.001, 1), Clockwork("b", calls, 5.0, 0.001, 2)], sampling)
     assert time.monotonic() - start < 5
-    assert one.precision <= 0.01
-    assert two.precision <= 0.01
-    assert len(one.samples_ms) >= 20
+    assert one.measurement.precision <= 0.01
+    assert two.measurement.precision <= 0.01
+    assert len(one.measurement.samples_ms) >= 20
+
+
+def test_a_hopeless_kernel_gets_a_glance_and_no_more() -> None:
+    calls: list[str] = []
+    sampling = Sampling(precision=1e-6, seconds=0.05, max_samples=40, chunk_s=0.01)
+    (slow,) = take_turns([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, hopeless_ms=4.0)
+    assert slow.hopeless and len(slow.measurement.samples_ms) == 3
+    (right,) = take_turns([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, hopeless_ms=8.0)
+    assert not right.hopeless and len(right.measurement.samples_ms) == 40
 
 
 def test_load_of_others_is_seen_and_ours_is_not() -> None:

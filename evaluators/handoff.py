@@ -1,0 +1,97 @@
+"""Handing a candidate's outputs to the judge: through a file, or on a GPU by sharing the memory itself.
+
+Sharing saves two copies over the bus. The judge only reads what it is given; a handle that cannot be opened is
+the candidate's failure, not the judge's.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .channel import Message
+
+_BYTES = (1, 4, 6)
+"""The parts of torch's CUDA handle that are bytes: memory, reference count, event."""
+
+
+class Unreadable(Exception):
+    """The outputs are not there, or not whole."""
+
+
+def describe(output: Any) -> Message:
+    """Type, shape and dtype; shape and dtype are None for what is no plain tensor."""
+    import torch
+
+    if type(output) not in (torch.Tensor, torch.nn.Parameter):
+        return {"type": type(output).__name__, "shape": None, "dtype": None}
+    dtype = str(output.dtype).removeprefix("torch.")
+    return {"type": type(output).__name__, "shape": list(output.shape), "dtype": dtype}
+
+
+def write(outputs: Sequence[Any], path: Path) -> list[Message]:
+    """Write the tensors one after the other as raw bytes; returns their descriptions."""
+    import torch
+
+    described = [describe(output) for output in outputs]
+    with path.open("wb") as file:
+        for output, description in zip(outputs, described, strict=True):
+            if description["shape"] is not None:
+                output.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tofile(file)
+    return described
+
+
+def share(outputs: Sequence[Any]) -> tuple[list[Message], list[Any]]:
+    """Handles of CUDA tensors; returns descriptions, and the tensors that must live until the judge has read them."""
+    described, kept = [describe(output) for output in outputs], []
+    for output, description in zip(outputs, described, strict=True):
+        if description["shape"] is None:
+            continue
+        tensor = output.detach().contiguous()
+        kept.append(tensor)
+        handle = list(tensor.untyped_storage()._share_cuda_())
+        for part in _BYTES:
+            handle[part] = base64.b64encode(handle[part]).decode()
+        description["handle"] = handle
+        description["offset"] = tensor.storage_offset()
+    return described, kept
+
+
+class Outputs:
+    """What a candidate handed over, read back one tensor after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def next(self, description: Message, wanted: Any) -> Any:
+        """The output that `description` speaks of, as a tensor like `wanted`. Raises `Unreadable`."""
+        import torch
+
+        if description.get("handle"):
+            return _open(description, wanted)
+        size = wanted.numel() * wanted.element_size()
+        if not self._path.exists() or self._path.stat().st_size < self._offset + size:
+            raise Unreadable("the outputs were not written whole")
+        end = self._offset + size
+        data = torch.from_file(str(self._path), shared=False, size=end, dtype=torch.uint8)[self._offset :]
+        self._offset = end
+        return data.clone().view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
+
+
+def _open(description: Message, wanted: Any) -> Any:
+    import torch
+
+    handle = list(description["handle"])
+    try:
+        for part in _BYTES:
+            handle[part] = base64.b64decode(handle[part])
+        handle[0] = wanted.device.index or 0
+        storage = torch.UntypedStorage._new_shared_cuda(*handle)
+        tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)
+        strides = torch.empty(wanted.shape, device="meta").stride()
+        return tensor.set_(storage, description["offset"], wanted.shape, strides)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise Unreadable(f"the outputs' memory could not be opened: {error}") from None

@@ -1,0 +1,107 @@
+"""A search on a CUDA device: compiled ahead, found in the cache, handed over on the device, compared at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kernelwright.cli.wiring import cuda_devices
+from kernelwright.core import Config, Kernel, Problem, Status
+from kernelwright.corpus import find_kernel, find_problem
+from kernelwright.evaluators.fleet import Fleet
+from kernelwright.evaluators.limits import Limits, Search, Settings
+from kernelwright.evaluators.local import LocalEvaluator
+
+from .test_cuda import KERNEL
+
+pytestmark = pytest.mark.gpu
+
+WIDE = "rows=4096,columns=4096"
+
+
+@pytest.fixture(scope="module")
+def cuda() -> Iterator[LocalEvaluator]:
+    settings = Settings(trials=2, limits=Limits(compile_s=60, call_s=10), search=Search(compilers=4, window=4))
+    with LocalEvaluator("cuda", settings) as evaluator:
+        yield evaluator
+
+
+def binaries(folder: Path) -> set[Path]:
+    return set(folder.rglob("*.cubin"))
+
+
+@pytest.mark.parametrize(
+    ("backend", "configs"),
+    [
+        ("triton", [{"BLOCK_M": 64, "BLOCK_N": 64}, {"BLOCK_M": 32, "BLOCK_N": 64}]),
+        ("tilelang", [{"BLOCK_M": 64, "BLOCK_N": 64}, {"BLOCK_M": 128, "BLOCK_N": 64}]),
+    ],
+)
+def test_what_was_compiled_ahead_is_not_compiled_again(
+    cuda: LocalEvaluator, backend: str, configs: list[dict[str, int]]
+) -> None:
+    problem, kernel = find_problem("1_1").read().at("tiny"), find_kernel("1_1", backend).read()
+    compiled: list[int] = []
+    for config in configs:
+        before = binaries(cuda.processes.folder)
+        (evaluation,) = cuda.evaluate(problem, kernel, [Config(config)])
+        assert evaluation.status is Status.OK, evaluation.message
+        compiled.append(len(binaries(cuda.processes.folder) - before))
+    # One kernel each: what the measuring process had compiled itself would stand beside it.
+    assert compiled == [1, 1]
+
+
+def test_equal_code_is_measured_once_and_a_hopeless_config_is_given_up(
+    cuda: LocalEvaluator, scale_problem: Problem
+) -> None:
+    kernel = Kernel.parse(KERNEL.replace("BLOCK = 256", "BLOCK = 256\nDUMMY = 0"))
+    configs = [Config({"BLOCK": b, "DUMMY": d}) for b, d in ((1024, 0), (1024, 1), (32, 0), (512, 0))]
+    one, twin, slow, other = cuda.evaluate(scale_problem.at(WIDE), kernel, configs)
+    assert one.ok and one.duplicate_of is None
+    assert twin.duplicate_of == one.config and twin.measurement == one.measurement
+    assert slow.ok and slow.measurement is not None and slow.latency_ms is not None and one.latency_ms is not None
+    assert (len(slow.measurement.samples_ms) == 3) == (slow.latency_ms > 2 * one.latency_ms)
+    assert other.ok and other.duplicate_of is None
+
+
+def test_wrong_values_do_not_hide_behind_an_earlier_result(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    """Memory that is never written may hold what the config before it computed."""
+    lazy = KERNEL.replace(
+        "    tl.store(y + offsets, value, mask)", "    if BLOCK != 128:\n        tl.store(y + offsets, value, mask)"
+    )
+    right, wrong, after = cuda.evaluate(
+        scale_problem.at(WIDE), Kernel.parse(lazy), [Config({"BLOCK": b}) for b in (256, 128, 512)]
+    )
+    assert right.ok and after.ok
+    assert wrong.status is Status.WRONG_VALUE
+
+
+def test_a_config_that_poisons_the_device_costs_one_trial(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    stray = KERNEL.replace("y + offsets, value", "y + offsets + (1 << 40) * (BLOCK == 128), value")
+    before, broken, after = cuda.evaluate(
+        scale_problem.at(WIDE), Kernel.parse(stray), [Config({"BLOCK": b}) for b in (256, 128, 512)]
+    )
+    assert broken.status is Status.RUNTIME_ERROR and "illegal" in broken.message.lower()
+    assert before.ok and after.ok
+
+
+def test_finalists_are_timed_in_turn(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    configs = [Config({"BLOCK": 256}), Config({"BLOCK": 1024}), Config()]
+    found = cuda.compare(scale_problem.at(WIDE), Kernel.parse(KERNEL), configs)
+    assert [Config(one.config) for one in found] == configs
+    assert all(one.speedup is not None for one in found)
+    assert len({one.reference for one in found}) == 1
+    first, same = found[0].latency_ms, found[2].latency_ms
+    assert first is not None and same is not None and abs(first / same - 1) < 0.05
+
+
+@pytest.mark.skipif(cuda_devices() < 2, reason="needs two CUDA GPUs")
+def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
+    settings = Settings(limits=Limits(compile_s=60, call_s=10), search=Search(compilers=2, window=2))
+    configs = [Config({"BLOCK": b}) for b in (64, 128, 256, 512, 1024, 2048)]
+    with Fleet([LocalEvaluator(f"cuda:{i}", settings) for i in range(2)]) as fleet:
+        found = list(fleet.evaluate(scale_problem.at(WIDE), Kernel.parse(KERNEL), configs))
+    assert [Config(one.config) for one in found] == configs
+    assert all(one.ok for one in found), [one.message for one in found]
+    assert len({one.environment["uuid"] for one in found}) == 2
