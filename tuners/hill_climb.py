@@ -1,55 +1,70 @@
-"""Hill climbing from good starting points, one step in one parameter at a time."""
+"""Hill climbing from many starts: to a better neighbour as long as there is one, then from somewhere else."""
 
 from __future__ import annotations
 
 import math
-import random
 from collections import deque
 from collections.abc import Iterable
 
+import numpy as np
+
 from ..core import Config, Evaluation, SearchSpace
+from .observations import Observations, Row
+from .start import any_fresh
 
 
 class HillClimb:
-    """Asks for the neighbours of the best config so far; random members when it has none left.
+    """Asks for members that differ from the summit so far in one parameter, the nearest values first.
 
-    The first configs are `start`, by default the space's own. Deterministic given `seed`.
+    The first configs are `start`, or a random one. A summit whose neighbours are all worse is left for
+    a random member. Deterministic given `seed`.
     """
 
     def __init__(self, space: SearchSpace, start: Iterable[Config] = (), seed: int = 0) -> None:
         self._space = space
-        self._rng = random.Random(seed)
-        self._queue = deque(dict.fromkeys(config for config in start if config in space) or [space.default])
-        self._asked: set[Config] = set()
-        self._best: tuple[float, Config] | None = None
+        self._rng = np.random.default_rng(seed)
+        self._seen = Observations(space)
+        first = dict.fromkeys(config for config in start if config in space)
+        self._starts: deque[Row] = deque(space.lattice.rows(first))
+        self._around: deque[Row] = deque()
+        self._summit = math.inf
+        self._waiting: set[Config] = set()
 
     def ask(self, n: int = 1) -> list[Config]:
         """Up to n configs not asked for before; empty when the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n:
-            config = self._next()
-            if config is None:
+            row = self._next()
+            if row is None:
                 break
-            self._asked.add(config)
-            asked.append(config)
+            asked.append(self._seen.ask(row))
+        self._waiting.update(asked)
         return asked
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """Move to the config if it is the best so far."""
+        """Move to the config if it is better than the present summit."""
+        self._seen.tell(config, evaluation)
+        self._waiting.discard(config)
         latency = evaluation.latency_ms if evaluation.latency_ms is not None else math.inf
-        if latency < (self._best[0] if self._best else math.inf):
-            self._best = (latency, config)
-            neighbours = self._space.neighbours(config)
-            self._rng.shuffle(neighbours)
-            self._queue.extendleft(reversed(neighbours))
+        if latency < self._summit and config in self._space:
+            self._summit = latency
+            self._around = deque(self._neighbours(self._space.lattice.rows([config])[0]))
 
-    def _next(self) -> Config | None:
-        while self._queue:
-            config = self._queue.popleft()
-            if config not in self._asked:
-                return config
-        for _ in range(100):
-            config = self._space.sample(self._rng)
-            if config not in self._asked:
-                return config
-        return next((config for config in self._space if config not in self._asked), None)
+    def _next(self) -> Row | None:
+        for queue in (self._starts, self._around):
+            while queue:
+                row = queue.popleft()
+                if self._seen.is_fresh(row[None])[0]:
+                    return row
+        if not self._waiting:
+            self._summit = math.inf  # the next success is the foot of another hill
+        fresh = any_fresh(self._space, self._seen, self._rng)
+        return fresh[0] if len(fresh) else None
+
+    def _neighbours(self, row: Row) -> list[Row]:
+        """By the number of steps, in random order where that is equal; of unordered values all are one step away."""
+        rows = self._space.lattice.neighbours(row)
+        steps = np.abs(rows - row)
+        steps[:, [not parameter.ordered for parameter in self._space.parameters]] = 0
+        order = np.lexsort((self._rng.random(len(rows)), np.maximum(steps.sum(axis=1), 1)))
+        return list(rows[order])

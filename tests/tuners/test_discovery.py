@@ -1,0 +1,87 @@
+"""Spaces from constants, declarations and options."""
+
+from __future__ import annotations
+
+import pytest
+from kernelwright.core import Config, Kernel, Language, SpaceError, Target
+from kernelwright.tuners.discovery import LARGEST, space_of, suggest
+
+DECLARED = "BLOCK = 8\nTHREADS = 64\nMODE = 'fast'\nSEARCH_SPACE = {'BLOCK': [4, 8, 16], 'THREADS': [32, 64]}"
+
+
+def kernel(source: str) -> Kernel:
+    return Kernel(Language.TILELANG, Target.CPU, source, "k")
+
+
+def test_a_declared_space_is_taken_as_it_is() -> None:
+    found = space_of(kernel(DECLARED + "\nCONSTRAINTS = ['BLOCK * THREADS <= 512']"), {}, [])
+    assert found.origin == "declared"
+    assert found.space.names == ("BLOCK", "THREADS")
+    assert found.space.size == 5
+    assert found.space.default == Config({"BLOCK": 8, "THREADS": 64})
+
+
+def test_a_given_parameter_replaces_the_declared_one() -> None:
+    found = space_of(kernel(DECLARED), {"BLOCK": [2, 8]}, [])
+    assert found.origin == "given"
+    assert {p.name: p.values for p in found.space.parameters} == {"BLOCK": (2, 8), "THREADS": (32, 64)}
+    assert found.space.default == Config({"BLOCK": 8, "THREADS": 64})
+
+
+def test_a_given_parameter_joins_the_declared_ones() -> None:
+    found = space_of(kernel(DECLARED), {"MODE": ["fast", "exact"]}, [])
+    assert found.space.names == ("BLOCK", "THREADS", "MODE")
+    assert found.space.size == 12
+
+
+def test_given_and_declared_constraints_both_hold() -> None:
+    found = space_of(kernel(DECLARED + "\nCONSTRAINTS = ['BLOCK > 4']"), {}, ["THREADS == 32"])
+    assert set(found.space) == {Config({"BLOCK": b, "THREADS": 32}) for b in (8, 16)}
+
+
+def test_only_what_is_given_where_nothing_is_declared() -> None:
+    found = space_of(kernel("BLOCK = 8\nTHREADS = 64"), {"THREADS": [128, 256]}, [])
+    assert found.origin == "given"
+    assert found.space.names == ("THREADS",)
+    # The present value is not among those to try, so the first stands for it.
+    assert found.space.default == Config({"THREADS": 128})
+
+
+def test_a_space_is_discovered_from_names() -> None:
+    found = space_of(kernel("BLOCK_M = 64\nNUM_WARPS = 4\nEPS = 1e-5\nNAME = 'x'\nHEADS = 8"), {}, ["NUM_WARPS > 1"])
+    assert found.origin == "discovered"
+    assert found.space.names == ("BLOCK_M", "NUM_WARPS")
+    assert found.space.default == Config({"BLOCK_M": 64, "NUM_WARPS": 4})
+    assert all(config["NUM_WARPS"] != 1 for config in found.space)
+
+
+@pytest.mark.parametrize(
+    ("constants", "values"),
+    [
+        ({"BLOCK_M": 64}, {"BLOCK_M": [8, 16, 32, 64, 128, 256, 512]}),
+        ({"TILE": 2}, {"TILE": [1, 2, 4, 8, 16]}),
+        ({"BK": LARGEST}, {"BK": [1024, 2048, 4096, 8192]}),
+        ({"NUM_STAGES": 3}, {"NUM_STAGES": [1, 2, 3, 4, 5]}),
+        ({"num_warps": 32}, {"num_warps": [1, 2, 4, 8, 16, 32]}),
+        ({"GROUP_M": 6}, {"GROUP_M": [1, 2, 4, 6, 8, 16]}),
+        ({"BLOCK": 48, "THREADS": True, "UNROLL": 0, "TILE": -4, "SPLIT": 2.0, "VEC": "4", "EPS": 8}, {}),
+    ],
+)
+def test_suggestions(constants: dict[str, int | float | str | bool], values: dict[str, list[int]]) -> None:
+    assert suggest(constants) == values
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "constraints", "says"),
+    [
+        (DECLARED, {"BLOK": [1]}, [], "k has no parameter BLOK; its constants are BLOCK, THREADS, MODE"),
+        ("x = 1", {"BLOCK": [1]}, [], "k has no parameter BLOCK; its constants are none"),
+        ("EPS = 1e-5", {}, [], "declares no SEARCH_SPACE .* --param BLOCK_M=32,64,128"),
+        (DECLARED, {}, ["BLOCK > 4", "BLOCK < 5"], "no config satisfies 'BLOCK < 5' together with 'BLOCK > 4'"),
+        (DECLARED, {}, ["WARPS > 4"], "'WARPS > 4' uses WARPS; the parameters are BLOCK, THREADS"),
+        (DECLARED, {"BLOCK": [4, 4]}, [], "names a value twice"),
+    ],
+)
+def test_mistakes(source: str, given: dict[str, list[int]], constraints: list[str], says: str) -> None:
+    with pytest.raises(SpaceError, match=says):
+        space_of(kernel(source), given, constraints)

@@ -1,0 +1,177 @@
+"""Searches over a made-up recording, whose counts are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from kernelwright.core import Config, Evaluation, OptionError, SearchSpace, SpaceError, Status
+from kernelwright.tuners import HillClimb
+from kernelwright.tuners.recording import Recording, Result
+from kernelwright.tuners.replay import Replay, replay, summarize
+
+KEYS = {
+    "median_evaluations_to_95",
+    "median_evaluations_to_99",
+    "p90_evaluations_to_95",
+    "p90_evaluations_to_99",
+    "reached_95",
+    "reached_99",
+    "seeds",
+    "budget",
+    "best_ms",
+    "median_best_ms",
+    "overhead_ms_per_trial",
+    "evaluations",
+}
+
+
+def config(a: int) -> Config:
+    return Config({"A": a, "B": 1})
+
+
+# By A: the third config has 95 % of the best speed, the fifth 99 %, the seventh is the best.
+TIMES = [20.0, None, 10.5, 12.0, 10.1, 30.0, 10.0, 40.0]
+RECORDING = Recording(
+    {config(a): Result(t, Status.OK if t else Status.TIMEOUT) for a, t in enumerate(TIMES)}, name="made up"
+)
+
+
+class InOrder:
+    """Asks for the configs of A in a given order, then for none."""
+
+    def __init__(self, order: Iterator[int]) -> None:
+        self._order = order
+        self.calls: list[tuple[str, int]] = []
+
+    def ask(self, n: int = 1) -> list[Config]:
+        asked = [config(a) for _, a in zip(range(n), self._order, strict=False)]
+        self.calls.append(("ask", n))
+        return asked
+
+    def tell(self, config: Config, evaluation: Evaluation) -> None:
+        self.calls.append(("tell", int(config["A"])))
+
+
+def search(*order: int, budget: int = 100, batch: int = 1) -> Replay:
+    return replay(RECORDING, lambda space, seed: InOrder(iter(order)), 0, budget, batch)
+
+
+def hill_climb(space: SearchSpace, seed: int) -> HillClimb:
+    return HillClimb(space, start=[list(space)[seed % space.size]], seed=seed)
+
+
+def timeless(found: Replay) -> Replay:
+    return replace(found, seconds=0.0)
+
+
+def test_counts_and_curve() -> None:
+    found = search(0, 1, 2, 3, 4, 5, 6, 7)
+    assert found.curve == (20.0, 20.0, 10.5, 10.5, 10.1, 10.1, 10.0)
+    assert (found.evaluations_to(0.95), found.evaluations_to(0.99)) == (3, 5)
+    assert (found.best_ms, found.found_ms, found.size) == (10.0, 10.0, 8)
+
+
+def test_a_threshold_is_part_of_its_level() -> None:
+    """10 ms is 95 % of the speed of 9.5 ms, whatever the rounding of 9.5 / 0.95."""
+    recording = Recording({config(0): Result(10.0), config(1): Result(9.5)})
+    assert replay(recording, lambda space, seed: InOrder(iter([0])), 0, 1).evaluations_to(0.95) == 1
+
+
+def test_failures_only() -> None:
+    found = search(1)
+    assert found.curve == (float("inf"),)
+    assert found.evaluations_to(0.95) is None
+
+
+def test_the_budget_ends_a_search() -> None:
+    assert search(0, 1, 2, 3, budget=2).curve == (20.0, 20.0)
+
+
+def test_repetitions_are_free_but_not_for_ever() -> None:
+    assert search(0, 0, 0, 2, budget=5).curve == (20.0, 10.5)
+    forever = replay(RECORDING, lambda space, seed: InOrder(0 for _ in count()), 0, 5)
+    assert forever.curve == (20.0,)
+
+
+def test_batches_are_asked_whole_and_told_whole() -> None:
+    tuner = InOrder(iter(range(8)))
+    found = replay(RECORDING, lambda space, seed: tuner, 0, 5, batch=3)
+    assert tuner.calls == [("ask", 3), *(("tell", a) for a in range(3)), ("ask", 2), ("tell", 3), ("tell", 4)]
+    assert len(found.curve) == 5
+
+
+def test_the_tuners_own_time() -> None:
+    ticks = count()
+    found = replay(RECORDING, lambda space, seed: InOrder(iter([0, 1])), 0, 9, clock=lambda: float(next(ticks)))
+    # Three asks, the last one in vain, and two tells, a second each.
+    assert found.seconds == 5.0
+    assert found.overhead_ms == 2500.0
+
+
+@pytest.mark.parametrize(("budget", "batch"), [(0, 1), (1, 0)])
+def test_impossible_limits(budget: int, batch: int) -> None:
+    with pytest.raises(OptionError, match="at least 1"):
+        search(0, budget=budget, batch=batch)
+
+
+def test_a_config_outside() -> None:
+    with pytest.raises(SpaceError, match="made up does not hold A=9"):
+        search(9)
+
+
+def test_is_deterministic() -> None:
+    for seed in range(5):
+        first, second = (timeless(replay(RECORDING, hill_climb, seed, 50)) for _ in range(2))
+        assert first == second
+        assert first.found_ms == 10.0
+
+
+def test_summary() -> None:
+    orders = [(2, 4, 6), (0, 4, 6), (0, 1, 2)]
+    summary = summarize([search(*order) for order in orders])
+    assert set(summary) == KEYS
+    assert summary | {"overhead_ms_per_trial": 0} == {
+        "median_evaluations_to_95": 2,
+        "p90_evaluations_to_95": 3,
+        "reached_95": 1.0,
+        "median_evaluations_to_99": 2,
+        "p90_evaluations_to_99": None,
+        "reached_99": 2 / 3,
+        "seeds": 3,
+        "budget": 100,
+        "best_ms": 10.0,
+        "median_best_ms": 10.0,
+        "overhead_ms_per_trial": 0,
+        "evaluations": 8,
+    }
+
+
+def test_a_tuner_that_never_gets_there() -> None:
+    summary = summarize([search(1), search(1, 1)])
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert [summary[key] for key in KEYS if key.startswith(("median", "p90"))] == [None] * 5
+    assert summary["reached_95"] == summary["reached_99"] == 0.0
+
+
+def test_the_90th_percentile_is_a_seed_s_figure() -> None:
+    """Of ten seeds the ninth: one that never gets there does not make it infinite, two do."""
+    good, bad = search(2, 6), search(1)
+    assert summarize([good] * 9 + [bad])["p90_evaluations_to_95"] == 1
+    assert summarize([good] * 8 + [bad] * 2)["p90_evaluations_to_95"] is None
+
+
+def test_no_replays() -> None:
+    with pytest.raises(OptionError, match="at least one seed"):
+        summarize([])
+
+
+def test_warm_start_from_another_recording() -> None:
+    assert RECORDING.within(SearchSpace.of({"B": [1], "A": [1, 2]})) == [(config(1), None), (config(2), 10.5)]
+    with pytest.raises(SpaceError, match="records the parameters A, B, but the space has A, C"):
+        RECORDING.within(SearchSpace.of({"A": [1], "C": [1]}))
+    with pytest.raises(SpaceError, match="no config of made up lies in the space"):
+        RECORDING.within(SearchSpace.of({"A": [1], "B": [2]}))

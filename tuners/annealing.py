@@ -1,0 +1,61 @@
+"""Simulated annealing (Kirkpatrick, Gelatt, Vecchi, Science 220, 1983), over relative times."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core import Config, Evaluation, SearchSpace
+from ..core.lattice import Rows
+from .observations import Observations, Row
+from .start import any_fresh
+
+HOT, COLD = 0.3, 0.01
+"""Temperatures in units of the logarithm of time: at first a config 30 % slower is often accepted, at last 1 %."""
+COOLING = 0.97
+"""Per step. At the cold end the walk heats up again from where it is."""
+
+
+class Annealing:
+    """A walk from neighbour to neighbour that accepts a worse one by chance, less and less often.
+
+    Deterministic given `seed`.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int = 0) -> None:
+        self._space = space
+        self._rng = np.random.default_rng(seed)
+        self._seen = Observations(space)
+        self._here: Row | None = None
+        self._height = math.inf
+        self._temperature = HOT
+
+    def ask(self, n: int = 1) -> list[Config]:
+        """Up to n configs not asked for before; empty when the space is exhausted."""
+        asked: list[Config] = []
+        while len(asked) < n and len(row := self._step()):
+            asked.append(self._seen.ask(row[0]))
+        return asked
+
+    def tell(self, config: Config, evaluation: Evaluation) -> None:
+        """Go there, or stay."""
+        self._seen.tell(config, evaluation)
+        if config not in self._space or evaluation.latency_ms is None:
+            return
+        height = math.log(evaluation.latency_ms)
+        climb = height - self._height
+        if climb <= 0 or self._rng.random() < math.exp(-climb / self._temperature):
+            self._here, self._height = self._space.lattice.rows([config])[0], height
+        self._temperature *= COOLING
+        if self._temperature < COLD:
+            self._temperature = HOT
+
+    def _step(self) -> Rows:
+        if self._here is not None:
+            fresh = self._seen.fresh(self._space.lattice.neighbours(self._here))
+            if len(fresh):
+                chosen = int(self._rng.integers(len(fresh)))
+                return fresh[chosen : chosen + 1]
+            self._height = math.inf  # all around is known: the next success is as good a place as any
+        return any_fresh(self._space, self._seen, self._rng)

@@ -1,0 +1,87 @@
+"""Which parameters a kernel has, and which of their values are worth trying."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core import Kernel, Parameter, SearchSpace, SpaceError, Value
+from .hardware import Roles
+
+_SIZE = re.compile(r"BLOCK|TILE|UNROLL|THREADS|SPLIT|VEC|CHUNK|ROWS|COLS|GROUP|^B[MNK]$")
+"""Names of constants that are sizes which a kernel is free to choose."""
+LARGEST = 8192
+_KNOWN: Mapping[str, Sequence[int]] = {"warps": (1, 2, 4, 8, 16), "stages": (1, 2, 3, 4, 5), "group": (1, 2, 4, 8, 16)}
+
+
+@dataclass(frozen=True)
+class FoundSpace:
+    """A space, and where it comes from."""
+
+    space: SearchSpace
+    origin: str
+    """'declared', 'given' or 'discovered'."""
+
+
+def space_of(kernel: Kernel, given: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> FoundSpace:
+    """The space to search: what the user gives, over what the kernel declares, else what its constants suggest.
+
+    A given parameter replaces the declared one of that name and leaves the others as they are. Raises `SpaceError`
+    for a parameter that the kernel does not have, and for a kernel that has none.
+    """
+    constants = kernel.config
+    if unknown := [name for name in given if name not in constants]:
+        raise SpaceError(
+            f"{kernel.name} has no parameter {', '.join(unknown)}; its constants are {', '.join(constants) or 'none'}"
+        )
+    for name, choices in given.items():
+        others = [repr(choice) for choice in choices if isinstance(choice, float | str)]
+        if isinstance(constants[name], int) and others:
+            raise SpaceError(
+                f"{name} is a whole number in {kernel.name}, and {', '.join(others)} is none; give whole numbers"
+            )
+    declared = kernel.declared_space
+    if declared is not None:
+        kept = {parameter.name: parameter.values for parameter in declared.parameters}
+        values: dict[str, Sequence[Value]] = {**kept, **given}
+        rules = [*declared.constraints, *constraints]
+        return FoundSpace(_space(values, rules, constants), "given" if given else "declared")
+    if given:
+        return FoundSpace(_space(given, constraints, constants), "given")
+    if not (found := suggest(constants)):
+        raise SpaceError(
+            f"{kernel.name} declares no SEARCH_SPACE and has no constant that looks like a tile, warps or stages; "
+            "name parameters with --param BLOCK_M=32,64,128, or make them constants with upper-case names"
+        )
+    return FoundSpace(_space(found, constraints, constants), "discovered")
+
+
+def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
+    """Values around the present ones, for constants whose names say what they are.
+
+    Sizes that are powers of two go from an eighth to eight times the present value.
+    """
+    found: dict[str, Sequence[Value]] = {}
+    for name, value in constants.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            continue
+        roles = Roles.of((name,))
+        known = next((values for role, values in _KNOWN.items() if getattr(roles, role)), None)
+        if known is not None:
+            found[name] = sorted({*known, value})
+        elif _SIZE.search(name) and value & (value - 1) == 0:
+            around = [value << step if step >= 0 else value >> -step for step in range(-3, 4)]
+            found[name] = [size for size in around if 1 <= size <= LARGEST]
+    return found
+
+
+def _space(
+    values: Mapping[str, Sequence[Value]], constraints: Sequence[str], present: Mapping[str, Value]
+) -> SearchSpace:
+    """The present values are the defaults, where they are among the values."""
+    parameters = [
+        Parameter(name, choices, present[name] if present[name] in choices else None)
+        for name, choices in values.items()
+    ]
+    return SearchSpace(parameters, constraints)

@@ -1,0 +1,32 @@
+"""Reading and writing whole files, plain or gzipped, with errors that say what to do."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from ..core import OptionError
+from ..core.files import write_whole
+
+_GZIP = b"\x1f\x8b"
+
+
+def read_bytes(path: Path) -> tuple[bytes, bool]:
+    """What a file holds, unpacked, and whether it was packed; `OptionError` when it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise OptionError(f"cannot read {path}: {error.strerror}; give the path of a recording") from None
+    if not data.startswith(_GZIP):
+        return data, False
+    try:
+        return gzip.decompress(data), True
+    except (OSError, EOFError, zlib.error):
+        raise OptionError(f"{path} is a damaged gzip file; copy it anew") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, packed if its name ends in .gz; `ResultsError` when it cannot be written."""
+    # A fixed time stamp: the same results give the same file.
+    write_whole(path, gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text)

@@ -1,0 +1,235 @@
+"""What a device's limits say about parameters whose names tell their role: constraints, features, likely configs.
+
+Names are read as the field uses them: BLOCK_M or BLOCK_SIZE_M or BM is the height of a tile of the result. A
+kernel that names its parameters otherwise gets no constraints, and is searched without this knowledge.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import DeviceLimits, Kernel, Language, MatrixProduct, Profile, SearchSpace, SpaceError
+from ..core.lattice import Rows
+from .observations import Floats
+
+ACCUMULATORS = 192
+"""fp32 registers of a thread that a tile of the result may take; beyond it compilers spill, for minutes."""
+MAX_THREADS = 1024
+FMA_BYTES = 4096.0
+"""Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. Like the next two a round figure
+of recent GPUs: only ratios matter, and only for an order of candidates."""
+L2_BYTES = 48.0
+"""Bytes per clock that a multiprocessor gets from L2."""
+LATENCY = 900.0
+"""Clocks from asking for a tile to having it."""
+
+_PATTERNS = {
+    "m": r"B(LOCK)?_?(SIZE)?_?M|TILE_?M",
+    "n": r"B(LOCK)?_?(SIZE)?_?N|TILE_?N",
+    "k": r"B(LOCK)?_?(SIZE)?_?K|TILE_?K",
+    "warps": r"(NUM_?)?WARPS",
+    "threads": r"(NUM_?)?THREADS",
+    "stages": r"(NUM_?)?STAGES",
+    "group": r"GROUP_?(SIZE)?_?M?",
+    "split": r"(NUM_?)?K?_?SPLIT_?K?",
+}
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which parameter plays which role; None where none does."""
+
+    m: str | None = None
+    n: str | None = None
+    k: str | None = None
+    warps: str | None = None
+    threads: str | None = None
+    stages: str | None = None
+    group: str | None = None
+    split: str | None = None
+
+    @classmethod
+    def of(cls, names: tuple[str, ...]) -> Roles:
+        """Read the names; of several that fit one role, the first."""
+        found: dict[str, str] = {}
+        for name in names:
+            for role, pattern in _PATTERNS.items():
+                if role not in found and re.fullmatch(pattern, name.upper()):
+                    found[role] = name
+        return cls(**found)
+
+    @property
+    def tiled(self) -> bool:
+        """Whether the tile of a matrix product is known."""
+        return bool(self.m and self.n and self.k)
+
+    @property
+    def thread_count(self) -> str | None:
+        """Threads of a block, as an expression."""
+        return f"{self.warps} * 32" if self.warps else self.threads
+
+
+def multiplies(kernel: Kernel) -> bool:
+    """Whether a kernel multiplies tiles: it calls `dot` or `gemm`."""
+    calls = (node.func for node in ast.walk(ast.parse(kernel.source)) if isinstance(node, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr in ("dot", "dot_scaled", "gemm") for call in calls)
+
+
+def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> list[str]:
+    """Expressions that every config must satisfy on the device; none for a CPU."""
+    limits, product, roles = profile.limits, profile.product, Roles.of(names)
+    if limits is None:
+        return []
+    threads = roles.thread_count
+    found = [f"{threads} <= {MAX_THREADS}"] if threads else []
+    if not roles.tiled or not multiplies(kernel):
+        return found
+    if threads:
+        found.append(f"{roles.m} * {roles.n} <= {threads} * {ACCUMULATORS}")
+    if product is not None:
+        buffers = _buffers(kernel, roles)
+        size = f"({roles.m} + {roles.n}) * {roles.k} * {product.element_bytes}"
+        found.append(f"{size}{f' * {buffers}' if buffers else ''} <= {limits.shared_bytes}")
+    return found
+
+
+def _buffers(kernel: Kernel, roles: Roles) -> str:
+    """How many tiles of each operand are in shared memory at once, at least.
+
+    Triton keeps one per stage where it uses the asynchronous matrix units (64 rows and more, from Hopper on), and
+    one fewer elsewhere.
+    """
+    if roles.stages is None:
+        return ""
+    fewer = f"max({roles.stages} - 1, 1)"
+    if kernel.language is Language.TRITON:
+        return f"({roles.stages} if {roles.m} >= 64 else {fewer})"
+    return fewer
+
+
+def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchSpace, list[str]]:
+    """The space without what the device cannot run, and the constraints that say so.
+
+    Raises `SpaceError` when nothing is left.
+    """
+    added = [text for text in constraints(kernel, space.names, profile) if text not in space.constraints]
+    if not added:
+        return space, []
+    try:
+        return SearchSpace(space.parameters, [*space.constraints, *added]), added
+    except SpaceError:
+        raise SpaceError(
+            f"no config of the space fits the device: it must satisfy {' and '.join(added)}; add smaller tiles, "
+            "fewer stages or more warps"
+        ) from None
+
+
+class TileModel:
+    """Estimates for configs of a tiled matrix product on a GPU; see the methods.
+
+    `usable` tells whether names, product and limits are known; without them nothing else may be called.
+    """
+
+    def __init__(self, space: SearchSpace, profile: Profile | None) -> None:
+        self._lattice = space.lattice
+        self._roles = Roles.of(space.names)
+        self._limits = profile.limits if profile else None
+        self._product = profile.product if profile else None
+
+    @property
+    def usable(self) -> bool:
+        return self._roles.tiled and self._limits is not None and self._product is not None
+
+    def __call__(self, rows: Rows) -> Floats:
+        """Features, shape (rows, 8): logarithms of tile area, of operations per byte, of waves, of the last wave's
+        tail, of padding, of shared memory, of accumulators per thread, and of the estimated time."""
+        one = self._figures(rows)
+        names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
+        return np.column_stack([*(np.log2(one[name]) for name in names), self.estimate(rows)])
+
+    def estimate(self, rows: Rows) -> Floats:
+        """Logarithm of a relative time: good enough to choose first candidates.
+
+        Blocks that share a multiprocessor take a step of the loop over k together. A step takes as long as the
+        slowest of: multiplying, at the rate of the matrix units; fetching the tiles from L2; and the latency of a
+        fetch, spread over the stages in flight. Then come as many rounds as there are blocks to share out.
+        """
+        one, product = self._figures(rows), self._product
+        assert product is not None
+        steps = np.ceil(product.k / one["split"] / one["k"])
+        multiply = one["m"] * one["n"] * one["k"] * product.element_bytes / FMA_BYTES * _inefficiency(one)
+        fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
+        latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
+        shared_out = one["together"]
+        step = ((shared_out * multiply) ** 3 + (shared_out * fetch) ** 3 + latency**3) ** (1 / 3)
+        store = one["m"] * one["n"] * product.element_bytes / L2_BYTES * shared_out
+        return np.asarray(np.log(one["rounds"] * (steps * step + 2 * LATENCY + store)))
+
+    def candidates(self, count: int) -> Rows:
+        """The members that the estimate favours, one per tile shape and width of the block."""
+        members = self._lattice.sample(100_000, np.random.default_rng(0))
+        order = np.argsort(self.estimate(members), kind="stable")
+        shape = [self._column(members, name) for name in (self._roles.m, self._roles.n, self._roles.thread_count)]
+        chosen: dict[tuple[float, ...], int] = {}
+        for i in order.tolist():
+            chosen.setdefault(tuple(float(column[i]) for column in shape), i)
+            if len(chosen) == count:
+                break
+        return members[list(chosen.values())]
+
+    def _column(self, rows: Rows, name: str | None, default: float = 1.0) -> Floats:
+        if name is None:
+            return np.full(len(rows), default)
+        factor = 32.0 if name.endswith(" * 32") else 1.0
+        return np.asarray(self._lattice.columns(rows)[name.removesuffix(" * 32")], dtype=np.float64) * factor
+
+    def _figures(self, rows: Rows) -> dict[str, Floats]:
+        limits, product = self._limits, self._product
+        assert isinstance(limits, DeviceLimits) and isinstance(product, MatrixProduct)
+        roles = self._roles
+        m, n, k = (self._column(rows, name) for name in (roles.m, roles.n, roles.k))
+        threads = self._column(rows, roles.thread_count, 128.0)
+        stages = np.maximum(self._column(rows, roles.stages, 2.0), 1.0)
+        split = np.maximum(self._column(rows, roles.split), 1.0)
+        tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split
+        shared = (m + n) * k * product.element_bytes * stages
+        accumulators = m * n / threads
+        # What a block leaves to others on its multiprocessor: shared memory, registers (some beside the tile), threads.
+        by_shared = limits.shared_bytes / shared
+        by_registers = limits.registers / (threads * np.clip(1.3 * accumulators + 40, 32, 255))
+        by_threads = limits.threads / threads
+        resident = np.maximum(1.0, np.floor(np.minimum(np.minimum(by_shared, by_registers), by_threads)))
+        each = np.ceil(tiles / limits.multiprocessors)
+        together = np.minimum(resident, each)
+        return {
+            "m": m,
+            "n": n,
+            "k": k,
+            "stages": stages,
+            "split": split,
+            "threads": threads,
+            "area": m * n,
+            "intensity": m * n / (m + n),
+            "waves": tiles / limits.multiprocessors,
+            "together": together,
+            "rounds": np.ceil(each / together),
+            # How much longer the fullest multiprocessor works than it would if blocks could be divided.
+            "tail": each * limits.multiprocessors / tiles,
+            "padding": (np.ceil(product.m / m) * m / product.m) * (np.ceil(product.n / n) * n / product.n),
+            "shared": shared,
+            "accumulators": accumulators,
+        }
+
+
+def _inefficiency(one: dict[str, Floats]) -> Floats:
+    """How much longer the matrix units take than at their best."""
+    # Rows below 64 are multiplied by the older, synchronous instructions; narrow tiles reload their operands.
+    narrow = np.where(one["m"] < 64, 2.0, 1.0) * (1 + 24 / one["n"])
+    # More than one group of warps hides the issue of the other; accumulators beyond half the registers spill.
+    alone = np.where((one["threads"] <= 128) & (one["m"] > 64), 1.1, 1.0)
+    spilled = 1 + np.maximum(0.0, one["accumulators"] - 128) / 64
+    return np.asarray(narrow * alone * spilled)

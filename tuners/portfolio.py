@@ -1,0 +1,143 @@
+"""The default tuner: likely candidates first, then two models and the best config's neighbours in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..core import Config, SearchSpace
+from ..core.lattice import Rows
+from .catalogue import Warm, fastest
+from .cost_model import CostModel
+from .features import Features
+from .gaussian_process import GaussianProcess, log_expected_improvement
+from .hardware import TileModel
+from .observations import Floats, Row
+from .rounds import Rounds
+from .start import any_fresh, spread
+
+FIRST = 12
+"""Configs before the first model: the given ones, then random ones."""
+SPREAD = 6
+"""Random ones among them at least: given ones are alike, and teach a model little."""
+LIKELY = 10
+"""Configs that the model of tiles favours, where there is one."""
+WARM = 6
+"""So many configs that were the fastest elsewhere are tried first."""
+WARM_SPREAD = 1
+"""Random configs after those."""
+ROUND = ("improvement", "improvement", "neighbour", "trees")
+"""Who proposes, in this order, from one fit of the models."""
+WARM_ROUND = ("neighbour", "neighbour", "improvement", "trees")
+"""After a warm start, which is a good place to climb from."""
+CANDIDATES = 4000
+"""Members that the models are asked about each time; of larger spaces a fresh sample."""
+POINTS = 160
+"""Observations that the Gaussian process keeps: its cost grows with their cube."""
+GROWTH = 1.05
+"""Its length scales are fitted anew when so many times more is known."""
+LEADERS = 3
+"""Fast configs whose neighbours are always among the candidates."""
+NEAR, FARTHER = 0.7, 0.2
+"""What a candidate's score loses when one that differs in one or two parameters is being measured."""
+CHANCE = 0.06
+"""Share of configs drawn by chance: models can be sure and wrong."""
+
+
+class Portfolio(Rounds):
+    """Each round fits both models to what is known and proposes four configs.
+
+    Two are those of which a Gaussian process expects the most improvement, one is the neighbour of the best config
+    that both models together prefer, one is the favourite of the boosted trees (after a warm start: two neighbours,
+    one each of the others). The process knows what it does not know and needs few points; the trees find cliffs and
+    products of parameters; neighbours finish the work.
+
+    `start` are configs to try first, `tiles` estimates configs of a tiled matrix product: its favourites follow,
+    and its figures are features.
+
+    `warm` are times of the same parameters elsewhere: the fastest are tried first. Their times are taught to no
+    model: on the recorded products, where the best of one GPU reach 62 to 93 % on the other, that cost more trials
+    than it saved. Deterministic given `seed`.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        seed: int = 0,
+        start: Sequence[Config] = (),
+        warm: Warm = (),
+        tiles: TileModel | None = None,
+    ) -> None:
+        super().__init__(space, seed)
+        self._warm = bool(warm)
+        derived = [tiles] if tiles else []
+        self._smooth = Features(space, derived)
+        self._paired = Features(space, derived, paired=True)
+        self._scales: Floats | None = None
+        self._scaled_at = 0.0
+        given = dict.fromkeys(config for config in [*start, *fastest(warm, WARM)] if config in space)
+        first = space.lattice.rows(given)
+        if tiles:
+            first = space.lattice.unique(np.concatenate([first, tiles.candidates(LIKELY)]))
+        few = max(SPREAD, min(FIRST, 2 + space.cardinality // 8) - len(first))
+        self._queue.extend([*first, *spread(space, WARM_SPREAD if warm else few, self._rng)])
+
+    def _propose(self) -> list[Row]:
+        candidates = self._candidates()
+        if not len(candidates) or self._rng.random() < CHANCE or self._seen.best is None:
+            return list(any_fresh(self._space, self._seen, self._rng))
+        trees, mean, promise = self._predict(candidates)
+        for row in self._seen.pending:
+            promise -= _crowding(candidates, row)
+        near = np.flatnonzero((candidates != self._seen.best).sum(axis=1) == 1)
+        everywhere = np.arange(len(candidates))
+        chosen: list[int] = []
+        for who in WARM_ROUND if self._warm else ROUND:
+            if who == "improvement":
+                which, cost = everywhere, -promise
+            else:
+                which, cost = (near, mean + trees) if who == "neighbour" else (everywhere, trees)
+            left = which[~np.isin(which, chosen)]
+            if len(left):
+                best = int(left[np.argmin(cost[left])])
+                chosen.append(best)
+                promise -= _crowding(candidates, candidates[best]) if who == "improvement" else 0.0
+        return [candidates[i] for i in chosen]
+
+    def _predict(self, candidates: Rows) -> tuple[Floats, Floats, Floats]:
+        """What the trees predict of candidates; what the process does, and the improvement that it expects (log)."""
+        from threadpoolctl import threadpool_limits
+
+        targets = self._seen.targets()
+        seed = int(self._rng.integers(2**31 - 16))
+        # As for the trees, see THREADS there.
+        with threadpool_limits(1, "blas"):
+            trees = CostModel(self._paired(self._seen.rows), targets, seed)(self._paired(candidates))
+            return trees, *self._process(targets, candidates)
+
+    def _candidates(self) -> Rows:
+        lattice = self._space.lattice
+        leaders = [lattice.neighbours(row) for row in self._seen.leaders(LEADERS)]
+        rows = np.concatenate([lattice.sample(CANDIDATES, self._rng), *leaders])
+        return self._seen.fresh(lattice.unique(rows))
+
+    def _process(self, targets: Floats, candidates: Rows) -> tuple[Floats, Floats]:
+        """The Gaussian process's means of the candidates, and the logarithms of the improvement it expects."""
+        known, asked = self._smooth(self._seen.rows), self._smooth(candidates)
+        center, width = known.mean(axis=0), known.std(axis=0) + 1e-9
+        # The best half and the latest half of what it may keep.
+        keep = np.unique(np.concatenate([np.argsort(targets, kind="stable")[: POINTS // 2],
+                                         np.arange(len(targets))[-(POINTS // 2):]]))  # fmt: skip
+        known, kept = (known[keep] - center) / width, targets[keep]
+        if len(targets) >= self._scaled_at * GROWTH:
+            self._scales, self._scaled_at = None, float(len(targets))
+        process = GaussianProcess(known, kept, self._scales)
+        self._scales = process.scales
+        mean, deviation = process((asked - center) / width)
+        return mean, log_expected_improvement(mean, deviation, float(targets.min()))
+
+
+def _crowding(candidates: Rows, row: Row) -> Floats:
+    differing = (candidates != row).sum(axis=1)
+    return np.where(differing <= 1, NEAR, np.where(differing == 2, FARTHER, 0.0))

@@ -1,0 +1,221 @@
+"""The search: ask a tuner, evaluate, tell it, write everything down; in the end let the best run against each other."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from ..core import (
+    Budget,
+    Config,
+    Evaluation,
+    Evaluator,
+    Journal,
+    JournalError,
+    Kernel,
+    Problem,
+    SearchSpace,
+    Status,
+    Trial,
+    Tuner,
+)
+
+FINALISTS = 5
+"""At most so many are measured again."""
+CLOSE = 1.1
+"""A finalist is at most so many times slower than the best."""
+SEARCHED, FINAL = "search", "final"
+"""Origins of trials in the journal."""
+
+
+class Observer(Protocol):
+    """Sees what happens; the command line shows it."""
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None: ...
+    def finals(self, configs: Sequence[Config]) -> None: ...
+
+
+@dataclass
+class Progress:
+    """Where a search stands."""
+
+    trials: int = 0
+    recalled: int = 0
+    """Of the trials, those that an earlier run left in the journal."""
+    duplicates: int = 0
+    """Of the trials, those whose code had been measured under another config."""
+    statuses: Counter[Status] = field(default_factory=Counter)
+    best: Evaluation | None = None
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> int:
+        """Trials that ended otherwise than right."""
+        return self.trials - self.statuses[Status.OK]
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Count one more."""
+        self.trials += 1
+        self.statuses[evaluation.status] += 1
+        self.duplicates += evaluation.duplicate_of is not None
+        latency, best = evaluation.latency_ms, self.best.latency_ms if self.best else None
+        if latency is not None and (best is None or latency < best):
+            self.best = evaluation
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a search ended."""
+
+    evaluations: tuple[Evaluation, ...]
+    """All trials, in order, those of an earlier run first."""
+    finals: tuple[Evaluation, ...]
+    """The finalists and the kernel as it stands (an empty config), timed in turn with each other and with the
+    reference; the fastest first."""
+    progress: Progress
+    stopped: str
+    """Why it ended, in words."""
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The winner among the finalists; None when nothing was right."""
+        return next((final for final in self.finals if final.latency_ms is not None and final.config), None)
+
+    @property
+    def start(self) -> Evaluation | None:
+        """The kernel as it stands, timed in turn with the finalists."""
+        return next((final for final in self.finals if not final.config), None)
+
+
+class Search:
+    """Searches a kernel's space with a tuner.
+
+    Every trial is in the journal before the next begins. What the journal holds already is told to the tuner
+    first and never measured again. `patience` ends a search after so many trials in a row without a better one.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        kernel: Kernel,
+        space: SearchSpace,
+        tuner: Tuner,
+        evaluator: Evaluator,
+        journal: Journal,
+        budget: Budget,
+        observer: Observer,
+        patience: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.problem = problem
+        self.kernel = kernel
+        self.space = space
+        self.tuner = tuner
+        self.evaluator = evaluator
+        self.journal = journal
+        self.budget = budget
+        self.observer = observer
+        self.patience = patience
+        self.progress = Progress()
+        self._clock = clock
+        self._started = clock()
+        self._asked = 0
+        self._stale = 0
+        self._stopped: str | None = None
+        self._evaluations: list[Evaluation] = []
+
+    def run(self) -> Found:
+        """Search until the space or the budget is used up, then compare the finalists."""
+        finals = self._recall()
+        last = self._clock()
+        earlier = tuple(self._evaluations)
+        # Closed at once, whatever ends the search: what is under way must not outlive it.
+        with contextlib.closing(
+            self.evaluator.evaluate(self.problem, self.kernel, self._ask(), earlier)
+        ) as evaluations:
+            for evaluation in evaluations:
+                self._note(SEARCHED, evaluation, self._clock() - last)
+                self.tuner.tell(Config(evaluation.config), evaluation)
+                self._count(evaluation)
+                last = self._clock()
+                if late := Budget(seconds=self.budget.seconds).exhausted(Budget(seconds=last - self._started)):
+                    self._stopped = late
+                    break
+        stopped = self._stopped or "every config of the space was tried"
+        finalists = [Config(), *self._finalists()]
+        if not finals or {Config(final.config) for final in finals} != set(finalists):
+            self.observer.finals(finalists)
+            finals = self.evaluator.compare(self.problem, self.kernel, finalists)
+            for final in finals:
+                self._note(FINAL, final, 0.0)
+        finals.sort(key=lambda final: (final.latency_ms is None, final.latency_ms))
+        return Found(tuple(self._evaluations), tuple(finals), self.progress, stopped)
+
+    def so_far(self, stopped: str) -> Found:
+        """What was found when something ended the search: no comparison of finalists."""
+        return Found(tuple(self._evaluations), (), self.progress, stopped)
+
+    def _recall(self) -> list[Evaluation]:
+        """Tell the tuner what an earlier run measured; its finals, if it came so far."""
+        finals: dict[Config, Evaluation] = {}
+        for line, record in enumerate(self.journal.records, start=1):
+            if record.get("kind") != "trial":
+                continue
+            try:
+                trial = Trial.from_record(record)
+            except ValidationError:
+                raise JournalError(f"{self.journal.path}, line {line} is no valid trial; start anew") from None
+            evaluation = trial.evaluation
+            if evaluation.kernel_digest != self.kernel.digest:
+                continue
+            if trial.origin == FINAL:
+                if not evaluation.config:  # it begins every comparison, and only the latest counts
+                    finals.clear()
+                finals[Config(evaluation.config)] = evaluation
+            elif Config(evaluation.config) in self.space:
+                self.tuner.tell(Config(evaluation.config), evaluation)
+                self._asked += 1
+                self.progress.recalled += 1
+                self._count(evaluation)
+        return list(finals.values())
+
+    def _ask(self) -> Iterator[Config]:
+        """Configs for the evaluator, each chosen when it is drawn."""
+        while self._stopped is None:
+            spent = Budget(trials=self._asked, seconds=self._clock() - self._started)
+            self._stopped = self.budget.exhausted(spent)
+            if self.patience is not None and self._stale >= self.patience:
+                self._stopped = f"{self.patience} trials in a row were no better"
+            if self._stopped is not None or not (configs := self.tuner.ask(1)):
+                return
+            self._asked += 1
+            yield configs[0]
+
+    def _count(self, evaluation: Evaluation) -> None:
+        before = self.progress.best
+        self._evaluations.append(evaluation)
+        self.progress.add(evaluation)
+        self.progress.seconds = self._clock() - self._started
+        self._stale = 0 if self.progress.best is not before else self._stale + 1
+        self.observer.trial(evaluation, self.progress)
+
+    def _note(self, origin: str, evaluation: Evaluation, seconds: float) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.journal.append(Trial(origin=origin, evaluation=evaluation, seconds=max(0.0, seconds), at=at).record())
+
+    def _finalists(self) -> list[Config]:
+        """The fastest configs, of those with the same code one."""
+        timed = [e for e in self._evaluations if e.latency_ms is not None]
+        timed.sort(key=lambda e: (e.latency_ms, e.duplicate_of is not None))
+        same_code: dict[Config, Config] = {}
+        for e in timed:
+            if (e.latency_ms or 0.0) <= CLOSE * (timed[0].latency_ms or 0.0):
+                same_code.setdefault(Config(e.duplicate_of or e.config), Config(e.config))
+        return list(same_code.values())[:FINALISTS]

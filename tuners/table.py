@@ -1,0 +1,155 @@
+"""Recordings as CSV: the parameters, then time_ms, then what else is known of each config.
+
+A value is an integer, a number, true or false, else a text. An empty time is a failure. Behind `time_ms` may follow,
+in any order, `compile_s` (seconds), `status` (a word of `core.Status`), and `samples_ms` (single timings, separated by
+spaces).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+
+from ..core import Config, Evaluation, OptionError, SpaceError, Status, Value
+from .files import write_text
+from .recording import Recording, Result, Results, collect
+
+TIME = "time_ms"
+OPTIONAL = ("compile_s", "status", "samples_ms")
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+_TRUTH = {"true": True, "false": False}
+
+
+class _Values(dict[str, Value]):
+    """The value of each text, parsed once: a table repeats few of them very often."""
+
+    def __missing__(self, text: str) -> Value:
+        value = self[text] = _value(text)
+        return value
+
+
+def parse_csv(text: str, path: Path) -> Results:
+    """The results in a CSV. `OptionError` for what is no such table, `SpaceError` for a bad row; both name the line."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names, extra = _header(next(reader), path)
+        results: dict[Config, Result] = {}
+        lines: dict[Config, int] = {}
+        values = _Values()
+        width = len(names) + 1 + len(extra)
+        for cells in reader:
+            if not cells:
+                continue
+            where = f"{path}, line {reader.line_num}"
+            if len(cells) != width:
+                raise SpaceError(f"{where} has {len(cells)} cells instead of {width}; complete or remove that line")
+            chosen = [values[cell] for cell in cells[: len(names)]]
+            if "" in chosen:
+                raise SpaceError(f"{where} has no {names[chosen.index('')]}; fill the cell or remove that line")
+            config = Config(zip(names, chosen, strict=True))
+            if config in lines:
+                raise SpaceError(f"{where} repeats the config of line {lines[config]}; remove one of the two")
+            lines[config] = reader.line_num
+            results[config] = _result(cells[len(names)], dict(zip(extra, cells[len(names) + 1 :], strict=True)), where)
+    except csv.Error as error:
+        raise OptionError(f"{path}, line {reader.line_num} is no CSV: {error}; mend or remove that line") from None
+    return results
+
+
+def _header(cells: Sequence[str], path: Path) -> tuple[list[str], list[str]]:
+    header = [cell.strip() for cell in cells]
+    if TIME not in header:
+        raise OptionError(
+            f"{path} is no recording: its first line names no column {TIME}; give a CSV with that column, "
+            "a kernelwright journal, a Kernel Tuner cache or T4 results"
+        )
+    names, extra = header[: header.index(TIME)], header[header.index(TIME) + 1 :]
+    if not names:
+        raise SpaceError(f"{path}, line 1 names no parameters; put one column each before {TIME}")
+    if unknown := [name for name in extra if name not in OPTIONAL]:
+        raise SpaceError(
+            f"{path}, line 1: column {unknown[0]!r} stands behind {TIME}; put parameters before it, "
+            f"behind it only {', '.join(OPTIONAL)}"
+        )
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise SpaceError(f"{path}, line 1 names the column {twice[0]} twice; remove one")
+    return names, extra
+
+
+def _result(time: str, extra: Mapping[str, str], where: str) -> Result:
+    time_ms = _positive(time, TIME, where) if time.strip() else None
+    name = extra.get("status", "").strip() or (Status.OK if time_ms is not None else Status.RUNTIME_ERROR)
+    try:
+        status = Status(name)
+    except ValueError:
+        raise SpaceError(f"{where}: status {name!r} is unknown; use one of {', '.join(Status)}") from None
+    if (status is Status.OK) != (time_ms is not None):
+        raise SpaceError(
+            f"{where}: status {status} {'without' if time_ms is None else 'with'} a time; mend one of them"
+        )
+    compile_s = None
+    if text := extra.get("compile_s", "").strip():
+        compile_s = 0.0 if _number(text) == 0 else _positive(text, "compile_s", where)
+    samples = tuple(_positive(text, "samples_ms", where) for text in extra.get("samples_ms", "").split())
+    return Result(time_ms, status, compile_s, samples)
+
+
+def _positive(text: str, what: str, where: str) -> float:
+    number = _number(text.strip())
+    if number is None or not isfinite(number) or number <= 0:
+        hint = "; leave the cell of a failure empty" if what == TIME else ""
+        raise SpaceError(f"{where}: {what} is {text!r}, which is no number above 0{hint}")
+    return number
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.match(text) else None
+
+
+def _value(cell: str) -> Value:
+    text = cell.strip()
+    if _INTEGER.match(text):
+        return int(text)
+    if _NUMBER.match(text):
+        return float(text)
+    return _TRUTH.get(text.lower(), text)
+
+
+def write_csv(path: Path, source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> None:
+    """Write a recording, or the evaluations of a live search, as a CSV that `read_recording` reads back the same.
+
+    `names` are the parameters, by default all of the first config. Raises `SpaceError` for values that a CSV cannot
+    hold, and `ResultsError` for a file that cannot be written.
+    """
+    results = collect(source, names)
+    columns = list(names) or list(next(iter(results)))
+    if reserved := [name for name in columns if name == TIME or name in OPTIONAL]:
+        raise SpaceError(f"a CSV cannot hold a parameter of the name {reserved[0]}; write T4 instead")
+    sampled = any(result.samples_ms for result in results.values())
+    extra = OPTIONAL if sampled else OPTIONAL[:-1]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, TIME, *extra])
+    for config, result in results.items():
+        cells = [*(_cell(name, config[name]) for name in columns), *_figures(result)]
+        writer.writerow(cells if sampled else cells[:-1])
+    write_text(path, text.getvalue())
+
+
+def _cell(name: str, value: Value) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    back = _value(text)
+    if not text or set(text) & {"\r", "\0"} or type(back) is not type(value) or back != value:
+        raise SpaceError(f"a CSV cannot hold {name}={value!r}, it would read as {back!r}; write T4 instead")
+    return text
+
+
+def _figures(result: Result) -> list[str]:
+    time, compile_s = ("" if x is None else repr(float(x)) for x in (result.time_ms, result.compile_s))
+    return [time, compile_s, str(result.status), " ".join(repr(float(sample)) for sample in result.samples_ms)]

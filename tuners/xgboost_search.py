@@ -1,0 +1,87 @@
+"""Search guided by boosted trees, as in AutoTVM (Chen et al., Learning to optimize tensor programs, 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..core import Config, SearchSpace
+from ..core.lattice import Rows
+from .cost_model import CostModel
+from .features import Derived, Features
+from .model_annealing import anneal
+from .observations import Floats, Row
+from .rounds import Rounds
+from .start import any_fresh, spread
+
+FIRST = 8
+"""Random configs before the first model."""
+BATCH = 4
+"""Configs that one model proposes."""
+EXPLORED = 0.1
+"""Share of a batch that is drawn by chance."""
+WALKS = 128
+NEAR = 2
+"""Configs of a batch that differ from the best one in one parameter."""
+ALIKE = 2
+"""At most so many of the rest may differ from each other in one parameter only."""
+
+
+class XGBoostSearch(Rounds):
+    """A cost model is fitted to what is known; annealing over its predictions finds the next batch.
+
+    The first configs are `start`, then random ones. Deterministic given `seed`.
+    """
+
+    def __init__(
+        self, space: SearchSpace, seed: int = 0, start: Sequence[Config] = (), derived: Sequence[Derived] = ()
+    ) -> None:
+        super().__init__(space, seed)
+        self._features = Features(space, derived, paired=True)
+        first = space.lattice.rows(dict.fromkeys(config for config in start if config in space))
+        # A small space is not worth so many guesses.
+        few = min(FIRST, 2 + space.cardinality // 8)
+        self._queue.extend([*first, *spread(space, max(0, few - len(first)), self._rng)])
+
+    def _propose(self) -> list[Row]:
+        chosen: list[Row] = []
+        if len(self._seen) and self._space.cardinality > 1:  # a model needs something that varies
+            chosen = [row for row in self._favourites() if self._rng.random() >= EXPLORED]
+        while len(chosen) < BATCH:
+            row = any_fresh(self._space, self._seen, self._rng)
+            if not len(row):
+                break
+            chosen.append(row[0])
+        return chosen
+
+    def _favourites(self) -> list[Row]:
+        """What a model of all that is known takes for the fastest: around the best config, and anywhere."""
+        lattice = self._space.lattice
+        model = CostModel(self._features(self._seen.rows), self._seen.targets(), int(self._rng.integers(2**31 - 16)))
+
+        def predict(rows: Rows) -> Floats:
+            return model(self._features(rows))
+
+        near = self._seen.rows[:0]
+        if self._seen.best is not None:
+            around = self._seen.fresh(lattice.neighbours(self._seen.best))
+            near = around[np.argsort(predict(around), kind="stable")[:NEAR]] if len(around) else around
+        leaders = self._seen.leaders(WALKS // 4)
+        starts = np.concatenate([leaders, lattice.sample(WALKS - len(leaders), self._rng)])
+        rows, predicted = anneal(lattice, predict, starts, self._rng)
+        fresh = self._seen.is_fresh(rows)
+        fastest = rows[fresh][np.argsort(predicted[fresh], kind="stable")]
+        return [*near, *_diverse(fastest, near, BATCH - len(near))]
+
+
+def _diverse(rows: Rows, taken: Rows, count: int) -> list[Row]:
+    """The first rows that are not taken yet, less those that have many near ones among themselves."""
+    chosen = rows[:0]
+    for row in rows:
+        if len(chosen) == count:
+            break
+        near = ((chosen != row).sum(axis=1) <= 1).sum()
+        if near < ALIKE and not (taken == row).all(axis=1).any():
+            chosen = np.concatenate([chosen, row[None]])
+    return list(chosen)
