@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -37,7 +37,7 @@ class Recalling:
             line = journal.records.index(record) + 1
             raise JournalError(f"{journal.path}, line {line} is no valid {record['kind']}; start anew") from None
 
-    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+    def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Generator[Evaluation]:
         """See `core.Evaluator`."""
         for config in configs:
             known = self._known.get((kernel.digest, config))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..core import Evaluation, Kernel, Problem, ResultsError
+from ..core.evidence import with_evidence
+from ..core.files import write_whole
 from .turn import Turn
-
-HEADER = ("Problem Name:", "Evaluation Result:")
 
 
 class Results:
@@ -54,52 +51,4 @@ class Results:
         return self._write(path, json.dumps([turn.record() for turn in turns], indent=2) + "\n")
 
     def _write(self, path: Path, text: str) -> Path:
-        """Whole or not at all: a reader never sees half a file."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
-                file.write(text)
-            Path(file.name).chmod(0o644)
-            os.replace(file.name, path)
-        except OSError as error:
-            raise ResultsError(
-                f"cannot write {path}: {error.strerror}; choose another folder with --results and --resume"
-            ) from None
-        return path
-
-
-def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str, Any]:
-    """What the header of an optimized kernel says, with the words that KernelBench's users know."""
-    assert best.speedup is not None and best.correctness is not None and best.reference is not None
-    return {
-        "compiled": True,
-        "correctness": True,
-        "speedup_ratio": round(best.speedup.ratio, 4),
-        "interval": [round(best.speedup.low, 4), round(best.speedup.high, 4)],
-        "latency_ms": best.latency_ms,
-        "reference_ms": best.reference.median_ms,
-        "start_latency_ms": start.latency_ms,
-        "samples": len(best.measurement.samples_ms) if best.measurement else 0,
-        "seeds": list(best.correctness.seeds),
-        "max_abs_error": best.correctness.max_abs_error,
-        "tolerance": best.correctness.tolerance,
-        "workload": problem.workload,
-        "sizes": dict(problem.sizes),
-        **({} if best.contention is None else {"contention": best.contention}),
-        **best.environment,
-    }
-
-
-def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evaluation) -> str:
-    """The source with a docstring that opens with the problem's name and the evaluation's result."""
-    tree = ast.parse(source)
-    described = ast.get_docstring(tree) or ""
-    kept = "\n".join(line for line in described.splitlines() if not line.startswith(HEADER)).strip()
-    lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} {evidence(problem, best, start)!r}"]
-    text = "\n".join([*lines, *(["", kept] if kept else [])]).strip()
-    body = source
-    if described:
-        end = tree.body[0].end_lineno or 0
-        body = "\n".join(source.splitlines()[end:])
-    quoted = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    return f'"""\n{quoted}\n"""\n{body if body.startswith(chr(10)) else chr(10) + body}'.rstrip() + "\n"
+        return write_whole(path, text, "choose another folder with --results and --resume")

@@ -8,8 +8,11 @@ from typing import Annotated
 
 import typer
 
+from .guard import guarded
+from .options import WHERE, BackendOption, DatasetOption, ProblemOption, WorkloadOption
+from .tune import tune_app
+
 SEARCH = "Optimization"
-WHERE = "Where it runs"
 OUTPUT = "Output"
 MODEL = "Language model"
 
@@ -20,12 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-class Backend(StrEnum):
-    TILELANG_CPU = "tilelang_cpu"
-    TILELANG = "tilelang"
-    TRITON = "triton"
+app.add_typer(tune_app, name="tune")
 
 
 class Format(StrEnum):
@@ -62,22 +60,10 @@ def optimize(
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)
     ] = "auto",
-    backend: Annotated[
-        Backend | None,
-        typer.Option(help="Which shipped kernels; by default those of the device.", rich_help_panel=WHERE),
-    ] = None,
-    problem: Annotated[
-        str | None,
-        typer.Option(help="The problem a kernel file solves, if its name does not say.", rich_help_panel=WHERE),
-    ] = None,
-    dataset: Annotated[
-        Path | None,
-        typer.Option(help="A KernelBench checkout to take the problems from.", rich_help_panel=WHERE),
-    ] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.", rich_help_panel=WHERE),
-    ] = None,
+    backend: BackendOption = None,
+    problem: ProblemOption = None,
+    dataset: DatasetOption = None,
+    workload: WorkloadOption = None,
     gpu: Annotated[str | None, typer.Option(help="A remote GPU, such as H100.", rich_help_panel=WHERE)] = None,
     model: Annotated[
         str | None, typer.Option(help="Who proposes: 'rules', the built-in rewriter.", rich_help_panel=MODEL)
@@ -143,15 +129,13 @@ def evaluate(
         str,
         typer.Option("--kernel", "-k", help="Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"),
     ],
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.")] = "auto",
-    backend: Annotated[
-        Backend | None, typer.Option(help="Which shipped kernels; by default those of the device.")
-    ] = None,
-    problem: Annotated[
-        str | None, typer.Option(help="The problem a kernel file solves, if its name does not say.")
-    ] = None,
-    dataset: Annotated[Path | None, typer.Option(help="A KernelBench checkout to take the problems from.")] = None,
-    workload: Annotated[str | None, typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.")] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)
+    ] = "auto",
+    backend: BackendOption = None,
+    problem: ProblemOption = None,
+    dataset: DatasetOption = None,
+    workload: WorkloadOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check one kernel against its reference and time it, once.
@@ -169,19 +153,12 @@ def evaluate(
 
 def _run(request: object) -> int:
     """Dispatch, and turn a user's mistake into one line and exit code 2."""
-    from ..core.errors import KernelwrightError
     from . import dispatch
 
-    try:
-        return dispatch.run(request)  # type: ignore[arg-type]
-    except KernelwrightError as error:
-        typer.echo(f"error: {error}", err=True)
-        return 2
-    except KeyboardInterrupt:
-        typer.echo("\ninterrupted; the same command with --resume goes on from here", err=True)
-        return 130
-    except BrokenPipeError:
-        return 1
+    return guarded(
+        lambda: dispatch.run(request),  # type: ignore[arg-type]
+        "interrupted; the same command with --resume goes on from here",
+    )
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def run_optimize(request: Request) -> int:
     device = wiring.choose_device(request)
     assert request.kernel is not None
     job = wiring.job(request, request.kernel, device)
-    _must_be_timed(job)
+    must_be_timed(job)
     results = Results(request.results)
     with wiring.evaluator(device) as evaluator:
         finished = optimize_one(request, job, evaluator, results, screen)
@@ -86,7 +86,7 @@ def optimize_one(
     request: Request, job: wiring.Job, evaluator: LocalEvaluator, results: Results, screen: Screen
 ) -> Finished:
     """Run the loop on one job and write its files."""
-    _must_be_timed(job)
+    must_be_timed(job)
     path = results.journal_path(job.problem, job.backend)
     if not request.resume:
         set_aside(path)
@@ -106,7 +106,8 @@ def optimize_one(
         return finished
 
 
-def _must_be_timed(job: wiring.Job) -> None:
+def must_be_timed(job: wiring.Job) -> None:
+    """Raise `OptionError` for a kernel that the device can check but not time."""
     if job.kernel.language is Language.TRITON and job.device == wiring.CPU:
         raise OptionError(
             f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize "

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
@@ -15,7 +15,8 @@ from ..agent.rule_proposer import RuleProposer
 from ..agent.rules import Machine
 from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, Problem, ProblemError, Target
 from ..corpus import find_kernel, find_problem, list_problems
-from ..evaluators.limits import Settings
+from ..evaluators.fleet import Fleet
+from ..evaluators.limits import Limits, Search, Settings
 from ..evaluators.local import LocalEvaluator
 from .request import Request
 
@@ -86,6 +87,16 @@ def choose_device(request: Request) -> str:
     return wanted
 
 
+def choose_devices(request: Request) -> list[str]:
+    """The devices of a list such as 'cuda:0,cuda:1'."""
+    chosen = [choose_device(replace(request, device=name.strip())) for name in request.device.split(",")]
+    if len(set(chosen)) != len(chosen):
+        raise DeviceError(f"--device {request.device} names a device twice")
+    if len(chosen) > 1 and CPU in chosen:
+        raise DeviceError(f"--device {request.device}: several devices must all be GPUs")
+    return chosen
+
+
 def choose_backend(request: Request, device: str) -> str:
     """The backend that is asked for, or the device's own."""
     return request.backend or ("tilelang_cpu" if device == CPU else "tilelang")
@@ -127,6 +138,27 @@ def evaluator(device: str, settings: Settings | None = None) -> LocalEvaluator:
     return LocalEvaluator(device, settings, memory=memory_folder())
 
 
+def search_evaluator(devices: list[str], compilers: int, adaptive: bool, compile_s: float) -> LocalEvaluator | Fleet:
+    """An evaluator for many configs: `compilers` processes per device work ahead of it.
+
+    Where the next choice depends on what is known, fewer configs are under way at once.
+    """
+    if devices == [CPU]:
+        window = compilers
+    elif adaptive:
+        window = compilers = max(1, compilers // 2)
+    else:
+        window = 4 * compilers
+    settings = Settings(limits=Limits(compile_s=compile_s), search=Search(compilers, window))
+    members = [evaluator(device, settings) for device in devices]
+    return members[0] if len(members) == 1 else Fleet(members)
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def proposer(request: Request, device: str) -> RuleProposer:
     """The built-in proposer."""
     return RuleProposer(machine(device))
@@ -136,4 +168,4 @@ def machine(device: str) -> Machine:
     """What the rules may know of the device."""
     if device != CPU:
         return Machine(cores=1)
-    return Machine(cores=len(os.sched_getaffinity(0)))
+    return Machine(cores=cores())

@@ -58,7 +58,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
         return available[identity]
     known = [*available, *(problem.name for problem in list_problems() if problem.id in available)]
     raise KernelError(
-        f"no {backend} kernel {reference!r}{nearest(reference, known)}; --list-slow shows all that there are"
+        f"no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all that there are"
     )
 
 

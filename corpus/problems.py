@@ -65,7 +65,9 @@ def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile:
             return problem
     known = [problem.id for problem in problems] + [problem.name for problem in problems]
     where = f" in {dataset}" if dataset else ""
-    raise ProblemError(f"no problem {reference!r}{where}{nearest(reference, known)}")
+    raise ProblemError(
+        f"no problem {reference!r}{where}{nearest(reference, known)}; --problem 1_19, or a path, names the one to solve"
+    )
 
 
 def _levels_of(dataset: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -55,7 +55,7 @@ class Scripted:
         self.after = after
         self.change = change
 
-    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+    def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Iterator[Evaluation]:
         for config in configs:
             if self.after is not None and len(self.calls) >= self.after:
                 raise KeyboardInterrupt
@@ -225,7 +225,7 @@ def test_resume_goes_on_without_measuring_anything_twice(tmp_path: Path, after: 
 
 def test_a_speedup_measured_beside_others_is_no_reason_to_stop(tmp_path: Path) -> None:
     class Busy(Scripted):
-        def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+        def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Iterator[Evaluation]:
             for found in super().evaluate(problem, kernel, configs):
                 yield found.model_copy(update={"contention": 0.9})
 

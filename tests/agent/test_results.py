@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.results import Results, with_evidence
+from kernelwright.agent.results import Results
 from kernelwright.core import Config, Kernel, Problem, ResultsError
+from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
 
 from .test_loop import PROBLEM, evaluation, kernel

@@ -1,0 +1,140 @@
+"""A search as the user sees it: a live table on a terminal, lines in a pipe, nothing when quiet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..core import Budget, Config, Evaluation, SearchSpace
+from ..tuners import search
+from ..tuners.discovery import FoundSpace
+from .progress import first_line
+from .render import Screen, describe_config
+
+ROWS = 8
+"""Of the latest trials, in the live table."""
+
+
+class SearchObserver(search.Observer, Protocol):
+    """An observer that lets go of the terminal in the end."""
+
+    def close(self) -> None: ...
+
+
+def observer_for(
+    screen: Screen, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
+) -> SearchObserver:
+    """How a search is shown: live, in lines, or not at all."""
+    if screen.request.quiet:
+        return Silent()
+    members = space.lattice.members
+    size = str(len(members)) if members is not None else f"some of {space.cardinality}"
+    before = found.space.lattice.members
+    pruned = len(before) - len(members) if before is not None and members is not None else 0
+    screen.note(f"tuning {name}: {size} configs ({found.origin} space), {pruned} ruled out by the device")
+    for rule in rules:
+        screen.note(f"  device: {rule}")
+    total = min([n for n in (budget.trials, len(members) if members is not None else None) if n], default=None)
+    return LiveTable(screen, total, pruned, budget) if screen.live else Lines(screen, total)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def trial(self, evaluation: Evaluation, progress: search.Progress) -> None: ...
+    def finals(self, configs: Sequence[Config]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Lines:
+    """One line per trial."""
+
+    def __init__(self, screen: Screen, total: int | None) -> None:
+        self._screen = screen
+        self._of = f"/{total}" if total else ""
+
+    def trial(self, evaluation: Evaluation, progress: search.Progress) -> None:
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
+        mark = "  best" if progress.best is evaluation else ""
+        config = describe_config(evaluation.config)
+        self._screen.note(
+            f"[{progress.trials}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}"
+        )
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        self._screen.note(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
+
+    def close(self) -> None: ...
+
+
+class LiveTable:
+    """The latest trials, the counts, the best so far, and how much is left."""
+
+    def __init__(self, screen: Screen, total: int | None, pruned: int, budget: Budget) -> None:
+        self._pruned = pruned
+        self._seconds = budget.seconds
+        self._total = total
+        self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+        self._bar = Progress(*columns)
+        self._task = self._bar.add_task("trial 0", total=total, left="")
+        self._live = Live(console=screen.console, refresh_per_second=8)
+        self._live.start()
+
+    def trial(self, evaluation: Evaluation, progress: search.Progress) -> None:
+        color = "green" if evaluation.ok else "red"
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
+        mark = "[bold]best[/]" if progress.best is evaluation else f"[dim]{escape(remark(evaluation).strip())}[/]"
+        config = escape(describe_config(evaluation.config))
+        self._latest.append((str(progress.trials), config, f"[{color}]{evaluation.status}[/]", latency, mark))
+        of = f"/{self._total}" if self._total else ""
+        self._bar.update(
+            self._task, completed=progress.trials, description=f"trial {progress.trials}{of}", left=self._left(progress)
+        )
+        self._live.update(self._view(progress))
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        self._live.console.print(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _left(self, progress: search.Progress) -> str:
+        """An estimate: whichever of trials and time ends first."""
+        measured = progress.trials - progress.recalled
+        each = progress.seconds / measured if measured else 0.0
+        by_trials = (self._total - progress.trials) * each if self._total else None
+        by_time = self._seconds - progress.seconds if self._seconds else None
+        left = min((max(0.0, x) for x in (by_trials, by_time) if x is not None), default=None)
+        return f"{progress.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{progress.seconds:.0f} s"
+
+    def _view(self, progress: search.Progress) -> RenderableType:
+        table = Table(box=None, pad_edge=False)
+        for column in ("#", "config", "status", "latency", ""):
+            table.add_column(column, justify="right" if column in ("#", "latency") else "left")
+        for row in self._latest:
+            table.add_row(*row)
+        best = progress.best
+        so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing right so far"
+        counts = (
+            f"{progress.trials - progress.failed} right, {progress.failed} failed, {self._pruned} ruled out, "
+            f"{progress.duplicates} duplicates"
+        )
+        return Group(table, Text(so_far, style="bold"), Text(counts), self._bar)
+
+
+def remark(evaluation: Evaluation) -> str:
+    """What is to be said of a trial beside its time."""
+    if evaluation.duplicate_of is not None:
+        return f"  (the code of {describe_config(evaluation.duplicate_of)})"
+    if evaluation.contention is not None:
+        return f"  (others used {evaluation.contention:.1f} cores)"
+    return f"  {first_line(evaluation.message)}" if evaluation.message else ""

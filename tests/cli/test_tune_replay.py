@@ -1,0 +1,143 @@
+"""`kernelwright tune replay` and `tune export`, as a user calls them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROWS = [(a, b, 1.0 + abs(a - 5) + abs(b - 3)) for a in range(8) for b in range(8)]
+CSV = "A,B,time_ms\n" + "".join(f"{a},{b},{time_ms}\n" for a, b, time_ms in ROWS)
+SUMMARY_KEYS = 12
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    path = tmp_path / "bowl.csv.gz"
+    path.write_bytes(gzip.compress(CSV.encode()))
+    return path
+
+
+def tune(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernelwright", "tune", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def refused(run: subprocess.CompletedProcess[str]) -> str:
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert run.stdout == ""
+    lines = run.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), run.stderr
+    return lines[0]
+
+
+def test_one_json_object_the_same_every_time(recording: Path, tmp_path: Path) -> None:
+    def figures() -> dict[str, Any]:
+        run = tune("replay", recording, "--tuner", "hill_climb", "--seeds", 5, "--budget", 60, "--json", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        assert len(run.stdout.splitlines()) == 1
+        summary: dict[str, Any] = json.loads(run.stdout)
+        assert set(summary) == {"hill_climb"}
+        assert summary["hill_climb"].pop("overhead_ms_per_trial") >= 0
+        return summary
+
+    first = figures()
+    assert first == figures()
+    assert len(first["hill_climb"]) == SUMMARY_KEYS - 1
+    assert first["hill_climb"]["seeds"] == 5 and first["hill_climb"]["evaluations"] == 64
+    assert first["hill_climb"]["best_ms"] == 1.0
+
+
+def test_a_table(recording: Path, tmp_path: Path) -> None:
+    run = tune("replay", recording, "--tuner", "hill_climb", "--seeds", 2, "--batch", 4, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "64 configs, best 1 ms (A=5, B=3)" in run.stdout
+    assert "hill_climb" in run.stdout and "to 95 %" in run.stdout
+    assert run.stderr == ""
+
+
+def test_a_budget_that_is_too_small_gives_null(recording: Path, tmp_path: Path) -> None:
+    run = tune("replay", recording, "--tuner", "hill_climb", "--seeds", 3, "--budget", 1, "--json", cwd=tmp_path)
+    assert json.loads(run.stdout)["hill_climb"]["median_evaluations_to_95"] is None
+
+
+def test_warm_from_another_recording(recording: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("B,A,time_ms\n3,5,2.0\n99,5,1.0\n")
+    run = tune(
+        "replay", recording, "--tuner", "hill_climb", "--seeds", 2, "--warm", "other.csv", "--json", cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.csv"], "cannot read nowhere.csv: No such file or directory"),
+        (["bowl.csv.gz", "--tuner", "hill_clmb"], "hill_climb"),
+        (["bowl.csv.gz", "--seeds", "0"], "--seeds must be at least 1, not 0"),
+        (["bowl.csv.gz", "--budget", "-3"], "--budget must be at least 1"),
+        (["bowl.csv.gz", "--batch", "0"], "--batch must be at least 1"),
+        (["bowl.csv.gz", "--warm", "nowhere.csv"], "cannot read nowhere.csv"),
+        (["bowl.csv.gz", "--warm", "names.csv"], "names.csv records the parameters A, C, but the space has A, B"),
+        (["bowl.csv.gz", "--warm", "far.csv"], "no config of far.csv lies in the space"),
+        (["failed.csv"], "every config of failed.csv failed"),
+        (["torn.csv"], "torn.csv, line 2 has 1 cells instead of 3"),
+    ],
+)
+def test_impossible_replays(recording: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "names.csv").write_text("A,C,time_ms\n1,1,1\n")
+    (tmp_path / "far.csv").write_text("A,B,time_ms\n100,1,1\n")
+    (tmp_path / "failed.csv").write_text("A,B,time_ms\n100,1,\n")
+    (tmp_path / "torn.csv").write_text("A,B,time_ms\n100\n")
+    assert says in refused(tune("replay", *arguments, cwd=tmp_path))
+
+
+def test_export(recording: Path, tmp_path: Path) -> None:
+    run = tune("export", recording, "--csv", "out.csv", "--t4", "out.json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [f"wrote out.{end}: 64 configs, best 1 ms" for end in ("csv", "json")]
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 65
+    again = tune("export", "out.json", "--csv", "again.csv", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "out.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--csv FILE, --t4 FILE, or both"),
+        (["--csv", "same", "--t4", "same"], "with different files"),
+        (["--csv", "bowl.csv.gz"], "would be overwritten"),
+        (["--csv", "bowl.csv.gz/out.csv"], "cannot write bowl.csv.gz/out.csv"),
+        (["--csv", "out.csv", "--kernel", "abc"], "is no journal"),
+    ],
+)
+def test_impossible_exports(recording: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
+    assert says in refused(tune("export", "bowl.csv.gz", *arguments, cwd=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["bowl.csv.gz"]
+
+
+def test_ctrl_c_ends_it_at_once(recording: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kernelwright", "tune", "replay", str(recording)]
+    command += ["--tuner", "hill_climb", "--seeds", "20000"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        time.sleep(3)
+        assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert errors.strip() == "interrupted"
+
+
+@pytest.mark.parametrize("command", [[], ["replay"], ["export"]])
+def test_help(tmp_path: Path, command: list[str]) -> None:
+    assert "Usage" in tune(*command, "--help", cwd=tmp_path).stdout
