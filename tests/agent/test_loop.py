@@ -11,38 +11,18 @@ from kernelwright.agent.loop import Goal, Optimization, Outcome
 from kernelwright.agent.turn import Turn
 from kernelwright.core import (
     Budget,
-    Ceilings,
     Config,
-    Correctness,
     Evaluation,
     Journal,
     Kernel,
-    Language,
-    Measurement,
     Problem,
     Profile,
     Proposal,
     SearchSpace,
     Status,
-    Target,
 )
 
-PROBLEM = Problem("level1/1_1", "1_P", "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...")
-PROFILE = Profile(
-    flops=1e6,
-    matrix_flops=0,
-    min_bytes=1e6,
-    eager_bytes=2e6,
-    ceilings=Ceilings(copy_gb_s=10, matrix_gflop_s=100, cores=2),
-    device="test",
-)
-REFERENCE_MS = 10.0
-
-
-def kernel(latency: float | str, **constants: int) -> Kernel:
-    """A kernel whose source says how it will fare."""
-    lines = [f"RESULT = {latency!r}", *(f"{name} = {value}" for name, value in constants.items())]
-    return Kernel(Language.TILELANG, Target.CPU, "\n".join(lines), "k")
+from ..fakes import PROBLEM, PROFILE, evaluation, kernel
 
 
 class Scripted:
@@ -67,21 +47,6 @@ class Scripted:
 
     def profile(self, problem: Problem) -> Profile:
         return PROFILE
-
-
-def evaluation(kernel: Kernel, config: Config, result: float | str, contention: float | None = None) -> Evaluation:
-    if isinstance(result, str):
-        return Evaluation(status=Status(result), kernel_digest=kernel.digest, config=dict(config), message="as told")
-    return Evaluation(
-        status=Status.OK,
-        kernel_digest=kernel.digest,
-        config=dict(config),
-        correctness=Correctness(seeds=(1,), max_abs_error=0, max_rel_error=0, tolerance=1e-4, passed=True),
-        measurement=Measurement(samples_ms=(float(result),) * 3),
-        reference=Measurement(samples_ms=(REFERENCE_MS,) * 3),
-        cores_used=1.0,
-        contention=contention,
-    )
 
 
 class Listed:

@@ -11,7 +11,7 @@ from kernelwright.core import Config, Kernel, Problem, ResultsError
 from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
 
-from .test_loop import PROBLEM, evaluation, kernel
+from ..fakes import PROBLEM, evaluation, kernel
 
 BEST = evaluation(kernel(4.0), Config(), 4.0)
 START = evaluation(kernel(20.0), Config(), 20.0)

@@ -15,12 +15,7 @@ from pathlib import Path
 import pytest
 from kernelwright.core import read_journal
 
-SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu")
-
-
-def kernelwright(*arguments: str, cwd: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernelwright", *arguments]
-    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=280, check=False)
+from .commands import SCALE, kernelwright
 
 
 def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None:

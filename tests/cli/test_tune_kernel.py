@@ -9,78 +9,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kernelwright.cli.main import app
-from kernelwright.cli.tune_kernel import parse_params
 from kernelwright.cli.tuned import Tuned
 from kernelwright.cli.wiring import Job
-from kernelwright.core import Config, Kernel, Problem, SearchSpace, SpaceError, read_journal
+from kernelwright.core import Config, Kernel, Problem, SearchSpace
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.search import Found, Progress
-from typer.testing import CliRunner
 
-from ..agent.test_loop import evaluation
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM, TORCH_KERNEL
-
-SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu")
-SPACE = ("--param", "BLOCK=0,4,16")
-"""The compiler refuses a block of 0 rows."""
-
-
-def kernelwright(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernelwright", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
-
-
-def tune(*arguments: object, cwd: Path, kernel: str = "1_999.py") -> subprocess.CompletedProcess[str]:
-    return kernelwright("tune", "kernel", kernel, *SCALE, *arguments, cwd=cwd)
-
-
-def refused(run: subprocess.CompletedProcess[str]) -> str:
-    assert run.returncode == 2, run.stdout + run.stderr
-    assert run.stdout == ""
-    lines = run.stderr.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: "), run.stderr
-    return lines[0]
-
-
-def workplace(folder: Path) -> Path:
-    """The scale kernel and its problem, as a user would have them."""
-    (folder / "level1").mkdir(parents=True, exist_ok=True)
-    (folder / "level1" / "999_Scale.py").write_text(SCALE_PROBLEM)
-    (folder / "1_999.py").write_text(SCALE_KERNEL)
-    return folder
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return workplace(tmp_path)
-
-
-def journal_in(folder: Path) -> Path:
-    (path,) = (folder / "results" / "tuning").rglob("journal.jsonl")
-    return path
-
-
-def trials_in(journal: Path, origin: str) -> list[dict[str, Any]]:
-    records = read_journal(journal)
-    return [r["evaluation"] for r in records if r["kind"] == "trial" and r["origin"] == origin]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A search over three configs, one of which fails, that came to its end."""
-    folder = workplace(tmp_path_factory.mktemp("finished"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        run = tune(*SPACE, "--tuner", "grid", "--plot", "--json", cwd=folder)
-    return folder, run
-
-
-Finished = tuple[Path, subprocess.CompletedProcess[str]]
+from ..fakes import evaluation
+from .commands import SCALE, kernelwright, refused
+from .tuning import SPACE, Finished, journal_in, trials_in, tune
 
 
 def test_json_is_exactly_one_object(finished: Finished) -> None:
@@ -234,91 +175,6 @@ def test_texts_that_a_csv_cannot_hold(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["best"]["config"] == {"MODE": ""}
 
 
-REFUSED: list[tuple[list[str], str]] = [
-    (["--param", "BLOCK"], "--param 'BLOCK' names no values; write it as BLOCK_M=32,64,128"),
-    (["--param", "=1,2"], "names no values"),
-    (["--param", "BLOCK="], "names no values"),
-    (["--param", "BLOCK=4,,8"], "has an empty value"),
-    (["--param", "BLOCK=4,4"], "parameter BLOCK names a value twice"),
-    (["--param", "BLOCK=4", "--param", "BLOCK=8"], "--param BLOCK is given twice"),
-    (["--param", "BLOCK=4,1e999"], "inf is none; give whole numbers"),
-    (["--param", "WARPS=4,8"], "has no parameter WARPS; its constants are BLOCK"),
-    (["--constraint", "BLOCK > 100"], "no config satisfies 'BLOCK > 100'; loosen it"),
-    (["--constraint", "BLOCK > 8", "--constraint", "BLOCK < 8"], "'BLOCK < 8' together with 'BLOCK > 8'"),
-    (["--constraint", "WARPS * BLOCK < 64"], "uses WARPS; the parameters are BLOCK"),
-    (["--constraint", "open('x') or BLOCK"], "Call is not allowed"),
-    (["--constraint", "BLOCK.real > 1"], "Attribute is not allowed"),
-    (["--constraint", "BLOCK >"], "is no expression"),
-    (["--constraint", "BLOCK + 'x' > 1"], "does not fit its parameters"),
-    (["--tuner", "genetic"], "there is no tuner 'genetic'; use one of portfolio, xgboost, hill_climb, annealing"),
-    (["--trials", "0"], "--trials must be at least 1, not 0"),
-    (["--patience", "-1"], "--patience must be at least 1"),
-    (["--compilers", "0"], "--compilers must be at least 1"),
-    (["--seconds", "0"], "--seconds must be above 0"),
-    (["--seconds", "nan"], "--seconds must be above 0"),
-    (["--compile-limit", "inf"], "--compile-limit must be above 0"),
-    (["--device", "cuda:99"], "no device cuda:99"),
-    (["--device", "cpu,cpu"], "names a device twice"),
-    (["--device", "tpu"], "use cpu, cuda, cuda:N or auto"),
-    (["--warm", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
-    (["--warm", "other.jsonl"], "other.jsonl records the parameters SIZE, but the space has BLOCK"),
-    (["--results", "1_999.py"], "choose another"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "says"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
-def test_bad_input_is_one_line(
-    folder: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
-) -> None:
-    """Within this process, since they are many; the next test starts one for some of them."""
-    other = journal_in(finished[0]).read_text().replace('"BLOCK"', '"SIZE"')
-    (folder / "other.jsonl").write_text(other)
-    monkeypatch.chdir(folder)
-    found = CliRunner().invoke(app, ["tune", "kernel", "1_999.py", *SCALE, *arguments])
-    assert isinstance(found.exception, SystemExit), found.exception
-    run = subprocess.CompletedProcess(arguments, found.exit_code, found.stdout, found.stderr)
-    assert says in refused(run)
-    assert not (folder / "results").exists()
-
-
-@pytest.mark.parametrize(("arguments", "says"), [REFUSED[3], REFUSED[11], REFUSED[22]])
-def test_a_process_ends_so_too(folder: Path, arguments: list[str], says: str) -> None:
-    assert says in refused(tune(*arguments, cwd=folder))
-
-
-@pytest.mark.parametrize("arguments", [["--trials", "many"], ["--no-such-option"], ["--seconds", "1s"]])
-def test_options_that_do_not_parse(folder: Path, arguments: list[str]) -> None:
-    run = tune(*arguments, cwd=folder)
-    assert run.returncode == 2
-    assert "Traceback" not in run.stderr
-
-
-def test_a_kernel_without_parameters(folder: Path) -> None:
-    (folder / "1_999.py").write_text(TORCH_KERNEL.format(top="EPS = 1e-5", body="return x * self.weight"))
-    assert "declares no SEARCH_SPACE" in refused(tune(cwd=folder))
-    assert "the nearest are" in refused(tune(cwd=folder, kernel="level2/2_11.py"))
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (lambda lines: [lines[0], lines[1][:60], *lines[2:]], "journal.jsonl, line 2 is corrupt"),
-        (
-            lambda lines: [lines[0].replace('"kernel":"', '"kernel":"0'), *lines[1:]],
-            "of another search: kernel changed",
-        ),
-    ],
-)
-def test_a_journal_that_cannot_be_resumed(finished: Finished, tmp_path: Path, damage: Any, says: str) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(finished[0], folder)
-    journal = journal_in(folder)
-    journal.write_text("\n".join(damage(journal.read_text().splitlines())) + "\n")
-    before = journal.read_bytes()
-    assert says in refused(tune("--resume", cwd=folder))
-    assert journal.read_bytes() == before
-
-
 def test_without_resume_the_earlier_journal_is_set_aside(finished: Finished, tmp_path: Path) -> None:
     """Even when it cannot be read; and a second run at the same time is refused."""
     folder = tmp_path / "copy"
@@ -339,26 +195,3 @@ def test_without_resume_the_earlier_journal_is_set_aside(finished: Finished, tmp
     assert run.returncode == 130, errors
     assert errors.strip().endswith("interrupted; the same command with --resume goes on from here")
     assert aside.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("texts", "values"),
-    [
-        (["BLOCK_M=32,64"], {"BLOCK_M": [32, 64]}),
-        ([" A = 1 , 2 ", "B=x"], {"A": [1, 2], "B": ["x"]}),
-        (["A=True,False"], {"A": [True, False]}),
-        (["A=0.5,-1,'7',None,row-major"], {"A": [0.5, -1, "7", "None", "row-major"]}),
-        (["A=x=y"], {"A": ["x=y"]}),
-        ([], {}),
-    ],
-)
-def test_values_of_parameters(texts: list[str], values: dict[str, list[object]]) -> None:
-    found = parse_params(texts)
-    assert found == values
-    assert [[type(v) for v in found[name]] for name in found] == [[type(v) for v in values[name]] for name in values]
-
-
-@pytest.mark.parametrize("text", ["", "A", "1A=2", "A-B=1", "A=", "A= ,1", "A=1,", "=1"])
-def test_texts_that_are_no_parameter(text: str) -> None:
-    with pytest.raises(SpaceError, match="write it as BLOCK_M=32,64,128"):
-        parse_params([text])

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from .commands import kernelwright, refused
+
 ROWS = [(a, b, 1.0 + abs(a - 5) + abs(b - 3)) for a in range(8) for b in range(8)]
 CSV = "A,B,time_ms\n" + "".join(f"{a},{b},{time_ms}\n" for a, b, time_ms in ROWS)
 SUMMARY_KEYS = 12
@@ -25,22 +27,11 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
-def tune(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernelwright", "tune", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
-
-
-def refused(run: subprocess.CompletedProcess[str]) -> str:
-    assert run.returncode == 2, run.stdout + run.stderr
-    assert run.stdout == ""
-    lines = run.stderr.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: "), run.stderr
-    return lines[0]
-
-
 def test_one_json_object_the_same_every_time(recording: Path, tmp_path: Path) -> None:
     def figures() -> dict[str, Any]:
-        run = tune("replay", recording, "--tuner", "hill_climb", "--seeds", 5, "--budget", 60, "--json", cwd=tmp_path)
+        run = kernelwright(
+            "tune", "replay", recording, "--tuner", "hill_climb", "--seeds", 5, "--budget", 60, "--json", cwd=tmp_path
+        )
         assert run.returncode == 0, run.stderr
         assert len(run.stdout.splitlines()) == 1
         summary: dict[str, Any] = json.loads(run.stdout)
@@ -56,7 +47,7 @@ def test_one_json_object_the_same_every_time(recording: Path, tmp_path: Path) ->
 
 
 def test_a_table(recording: Path, tmp_path: Path) -> None:
-    run = tune("replay", recording, "--tuner", "hill_climb", "--seeds", 2, "--batch", 4, cwd=tmp_path)
+    run = kernelwright("tune", "replay", recording, "--tuner", "hill_climb", "--seeds", 2, "--batch", 4, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert "64 configs, best 1 ms (A=5, B=3)" in run.stdout
     assert "hill_climb" in run.stdout and "to 95 %" in run.stdout
@@ -64,14 +55,26 @@ def test_a_table(recording: Path, tmp_path: Path) -> None:
 
 
 def test_a_budget_that_is_too_small_gives_null(recording: Path, tmp_path: Path) -> None:
-    run = tune("replay", recording, "--tuner", "hill_climb", "--seeds", 3, "--budget", 1, "--json", cwd=tmp_path)
+    run = kernelwright(
+        "tune", "replay", recording, "--tuner", "hill_climb", "--seeds", 3, "--budget", 1, "--json", cwd=tmp_path
+    )
     assert json.loads(run.stdout)["hill_climb"]["median_evaluations_to_95"] is None
 
 
 def test_warm_from_another_recording(recording: Path, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("B,A,time_ms\n3,5,2.0\n99,5,1.0\n")
-    run = tune(
-        "replay", recording, "--tuner", "hill_climb", "--seeds", 2, "--warm", "other.csv", "--json", cwd=tmp_path
+    run = kernelwright(
+        "tune",
+        "replay",
+        recording,
+        "--tuner",
+        "hill_climb",
+        "--seeds",
+        2,
+        "--warm",
+        "other.csv",
+        "--json",
+        cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
 
@@ -96,15 +99,15 @@ def test_impossible_replays(recording: Path, tmp_path: Path, arguments: list[str
     (tmp_path / "far.csv").write_text("A,B,time_ms\n100,1,1\n")
     (tmp_path / "failed.csv").write_text("A,B,time_ms\n100,1,\n")
     (tmp_path / "torn.csv").write_text("A,B,time_ms\n100\n")
-    assert says in refused(tune("replay", *arguments, cwd=tmp_path))
+    assert says in refused(kernelwright("tune", "replay", *arguments, cwd=tmp_path))
 
 
 def test_export(recording: Path, tmp_path: Path) -> None:
-    run = tune("export", recording, "--csv", "out.csv", "--t4", "out.json", cwd=tmp_path)
+    run = kernelwright("tune", "export", recording, "--csv", "out.csv", "--t4", "out.json", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [f"wrote out.{end}: 64 configs, best 1 ms" for end in ("csv", "json")]
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 65
-    again = tune("export", "out.json", "--csv", "again.csv", cwd=tmp_path)
+    again = kernelwright("tune", "export", "out.json", "--csv", "again.csv", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "out.csv").read_text()
 
@@ -120,7 +123,7 @@ def test_export(recording: Path, tmp_path: Path) -> None:
     ],
 )
 def test_impossible_exports(recording: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
-    assert says in refused(tune("export", "bowl.csv.gz", *arguments, cwd=tmp_path))
+    assert says in refused(kernelwright("tune", "export", "bowl.csv.gz", *arguments, cwd=tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["bowl.csv.gz"]
 
 
@@ -140,4 +143,4 @@ def test_ctrl_c_ends_it_at_once(recording: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [[], ["replay"], ["export"]])
 def test_help(tmp_path: Path, command: list[str]) -> None:
-    assert "Usage" in tune(*command, "--help", cwd=tmp_path).stdout
+    assert "Usage" in kernelwright("tune", *command, "--help", cwd=tmp_path).stdout

@@ -9,19 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
-
-
-def optimize(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernelwright", "optimize", *arguments]
-    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120, check=False)
-
-
-def refused(run: subprocess.CompletedProcess[str]) -> str:
-    assert run.returncode == 2, run.stdout + run.stderr
-    assert "Traceback" not in run.stderr
-    lines = run.stderr.strip().splitlines()
-    assert len(lines) == 1, run.stderr
-    return lines[0]
+from .commands import kernelwright, refused
 
 
 @pytest.mark.parametrize(
@@ -57,13 +45,13 @@ def refused(run: subprocess.CompletedProcess[str]) -> str:
     ],
 )
 def test_impossible_options(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
-    assert says in refused(optimize(*arguments, cwd=tmp_path))
+    assert says in refused(kernelwright("optimize", *arguments, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("value", ["--max-iterations=many", "--backend=cobol", "--no-such-option"])
 def test_options_that_do_not_parse(tmp_path: Path, value: str) -> None:
-    run = optimize("--kernel", "2_10", value, cwd=tmp_path)
+    run = kernelwright("optimize", "--kernel", "2_10", value, cwd=tmp_path)
     assert run.returncode == 2
     assert "Traceback" not in run.stderr
 
@@ -78,28 +66,32 @@ def test_options_that_do_not_parse(tmp_path: Path, value: str) -> None:
 )
 def test_a_file_that_is_no_kernel(tmp_path: Path, source: str, says: str) -> None:
     (tmp_path / "1_19.py").write_text(source)
-    assert says in refused(optimize("--kernel", "1_19.py", "--device", "cpu", cwd=tmp_path))
+    assert says in refused(kernelwright("optimize", "--kernel", "1_19.py", "--device", "cpu", cwd=tmp_path))
 
 
 @pytest.mark.parametrize("lacking", ["def get_inputs", "def get_init_inputs", "class Model"])
 def test_a_problem_that_lacks_something(kernel_file: Path, lacking: str) -> None:
     problem = kernel_file.parent / "broken.py"
     problem.write_text(SCALE_PROBLEM.replace(lacking, lacking + "_gone"))
-    run = optimize("--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent)
+    run = kernelwright(
+        "optimize", "--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent
+    )
     assert "lacks" in refused(run)
 
 
 def test_a_problem_whose_reference_fails(kernel_file: Path) -> None:
     problem = kernel_file.parent / "broken.py"
     problem.write_text(SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('broken')"))
-    run = optimize("--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent)
+    run = kernelwright(
+        "optimize", "--kernel", str(kernel_file), "--problem", str(problem), "--device", "cpu", cwd=kernel_file.parent
+    )
     assert run.returncode == 2
     assert "error: the reference of broken fails: ValueError: broken" in run.stderr
 
 
 def test_a_results_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file is in the way")
-    run = optimize("--kernel", "1_19", "--device", "cpu", cwd=tmp_path)
+    run = kernelwright("optimize", "--kernel", "1_19", "--device", "cpu", cwd=tmp_path)
     assert "choose another one with --results" in refused(run)
 
 

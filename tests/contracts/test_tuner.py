@@ -10,7 +10,7 @@ import pytest
 from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner
 from kernelwright.tuners import catalogue
 
-from ..agent.test_loop import evaluation, kernel
+from ..fakes import evaluation, kernel
 
 SPACE = SearchSpace.of({"A": [1, 2, 4, 8], "B": [1, 2, 4, 8], "C": ["x", "y"]}, ["A * B <= 32"], A=4)
 MIXED = SearchSpace.of({"A": [1, 2, 3], "ONLY": [7], "MODE": ["", "row", "column"], "FLAG": [False, True]})

@@ -7,7 +7,7 @@ from kernelwright.core import Config, DeviceLimits, MatrixProduct, OptionError, 
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.hardware import TileModel
 
-from ..agent.test_loop import PROFILE
+from ..fakes import PROFILE
 
 SPACE = SearchSpace.of({"A": list(range(10)), "B": list(range(10))})
 TILES = SearchSpace.of({"BLOCK_M": [16, 32, 64, 128], "BLOCK_N": [16, 32, 64, 128], "BLOCK_K": [32, 64]})

@@ -6,7 +6,7 @@ import pytest
 from kernelwright.core import Config, SearchSpace, Tuner
 from kernelwright.tuners.grid import Grid
 
-from ..agent.test_loop import evaluation, kernel
+from ..fakes import evaluation, kernel
 
 SPACE = SearchSpace.of({"A": [1, 2, 3, 4], "B": [1, 2, 3]}, ["A + B != 5"])
 

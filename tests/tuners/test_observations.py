@@ -10,7 +10,7 @@ from kernelwright.core import Config, SearchSpace
 from kernelwright.core.lattice import require_members
 from kernelwright.tuners.observations import FAILURE, Observations
 
-from ..agent.test_loop import evaluation, kernel
+from ..fakes import evaluation, kernel
 
 SPACE = SearchSpace.of({"A": [1, 2, 4], "B": ["x", "y"]}, ["A < 4 or B == 'x'"])
 ROWS = require_members(SPACE)

@@ -1,0 +1,125 @@
+"""Bad input of `kernelwright tune kernel` gets one line that says what to do, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.cli.main import app
+from kernelwright.cli.tune_kernel import parse_params
+from kernelwright.core import SpaceError
+from typer.testing import CliRunner
+
+from ..conftest import TORCH_KERNEL
+from .commands import SCALE, refused
+from .tuning import Finished, journal_in, tune
+
+REFUSED: list[tuple[list[str], str]] = [
+    (["--param", "BLOCK"], "--param 'BLOCK' names no values; write it as BLOCK_M=32,64,128"),
+    (["--param", "=1,2"], "names no values"),
+    (["--param", "BLOCK="], "names no values"),
+    (["--param", "BLOCK=4,,8"], "has an empty value"),
+    (["--param", "BLOCK=4,4"], "parameter BLOCK names a value twice"),
+    (["--param", "BLOCK=4", "--param", "BLOCK=8"], "--param BLOCK is given twice"),
+    (["--param", "BLOCK=4,1e999"], "inf is none; give whole numbers"),
+    (["--param", "WARPS=4,8"], "has no parameter WARPS; its constants are BLOCK"),
+    (["--constraint", "BLOCK > 100"], "no config satisfies 'BLOCK > 100'; loosen it"),
+    (["--constraint", "BLOCK > 8", "--constraint", "BLOCK < 8"], "'BLOCK < 8' together with 'BLOCK > 8'"),
+    (["--constraint", "WARPS * BLOCK < 64"], "uses WARPS; the parameters are BLOCK"),
+    (["--constraint", "open('x') or BLOCK"], "Call is not allowed"),
+    (["--constraint", "BLOCK.real > 1"], "Attribute is not allowed"),
+    (["--constraint", "BLOCK >"], "is no expression"),
+    (["--constraint", "BLOCK + 'x' > 1"], "does not fit its parameters"),
+    (["--tuner", "genetic"], "there is no tuner 'genetic'; use one of portfolio, xgboost, hill_climb, annealing"),
+    (["--trials", "0"], "--trials must be at least 1, not 0"),
+    (["--patience", "-1"], "--patience must be at least 1"),
+    (["--compilers", "0"], "--compilers must be at least 1"),
+    (["--seconds", "0"], "--seconds must be above 0"),
+    (["--seconds", "nan"], "--seconds must be above 0"),
+    (["--compile-limit", "inf"], "--compile-limit must be above 0"),
+    (["--device", "cuda:99"], "no device cuda:99"),
+    (["--device", "cpu,cpu"], "names a device twice"),
+    (["--device", "tpu"], "use cpu, cuda, cuda:N or auto"),
+    (["--warm", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
+    (["--warm", "other.jsonl"], "other.jsonl records the parameters SIZE, but the space has BLOCK"),
+    (["--results", "1_999.py"], "choose another"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
+def test_bad_input_is_one_line(
+    folder: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    """Within this process, since they are many; the next test starts one for some of them."""
+    other = journal_in(finished[0]).read_text().replace('"BLOCK"', '"SIZE"')
+    (folder / "other.jsonl").write_text(other)
+    monkeypatch.chdir(folder)
+    found = CliRunner().invoke(app, ["tune", "kernel", "1_999.py", *SCALE, *arguments])
+    assert isinstance(found.exception, SystemExit), found.exception
+    run = subprocess.CompletedProcess(arguments, found.exit_code, found.stdout, found.stderr)
+    assert says in refused(run)
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize(("arguments", "says"), [REFUSED[3], REFUSED[11], REFUSED[22]])
+def test_a_process_ends_so_too(folder: Path, arguments: list[str], says: str) -> None:
+    assert says in refused(tune(*arguments, cwd=folder))
+
+
+@pytest.mark.parametrize("arguments", [["--trials", "many"], ["--no-such-option"], ["--seconds", "1s"]])
+def test_options_that_do_not_parse(folder: Path, arguments: list[str]) -> None:
+    run = tune(*arguments, cwd=folder)
+    assert run.returncode == 2
+    assert "Traceback" not in run.stderr
+
+
+def test_a_kernel_without_parameters(folder: Path) -> None:
+    (folder / "1_999.py").write_text(TORCH_KERNEL.format(top="EPS = 1e-5", body="return x * self.weight"))
+    assert "declares no SEARCH_SPACE" in refused(tune(cwd=folder))
+    assert "the nearest are" in refused(tune(cwd=folder, kernel="level2/2_11.py"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda lines: [lines[0], lines[1][:60], *lines[2:]], "journal.jsonl, line 2 is corrupt"),
+        (
+            lambda lines: [lines[0].replace('"kernel":"', '"kernel":"0'), *lines[1:]],
+            "of another search: kernel changed",
+        ),
+    ],
+)
+def test_a_journal_that_cannot_be_resumed(finished: Finished, tmp_path: Path, damage: Any, says: str) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished[0], folder)
+    journal = journal_in(folder)
+    journal.write_text("\n".join(damage(journal.read_text().splitlines())) + "\n")
+    before = journal.read_bytes()
+    assert says in refused(tune("--resume", cwd=folder))
+    assert journal.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["BLOCK_M=32,64"], {"BLOCK_M": [32, 64]}),
+        ([" A = 1 , 2 ", "B=x"], {"A": [1, 2], "B": ["x"]}),
+        (["A=True,False"], {"A": [True, False]}),
+        (["A=0.5,-1,'7',None,row-major"], {"A": [0.5, -1, "7", "None", "row-major"]}),
+        (["A=x=y"], {"A": ["x=y"]}),
+        ([], {}),
+    ],
+)
+def test_values_of_parameters(texts: list[str], values: dict[str, list[object]]) -> None:
+    found = parse_params(texts)
+    assert found == values
+    assert [[type(v) for v in found[name]] for name in found] == [[type(v) for v in values[name]] for name in values]
+
+
+@pytest.mark.parametrize("text", ["", "A", "1A=2", "A-B=1", "A=", "A= ,1", "A=1,", "=1"])
+def test_texts_that_are_no_parameter(text: str) -> None:
+    with pytest.raises(SpaceError, match="write it as BLOCK_M=32,64,128"):
+        parse_params([text])

@@ -1,0 +1,42 @@
+"""Workers of any role, and the folder in which they keep what they compile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.core import Problem
+from kernelwright.evaluators.judging import problem_options
+from kernelwright.evaluators.processes import ENVIRONMENT
+from kernelwright.evaluators.worker import ForkServer, Worker
+
+NewWorker = Callable[..., Worker]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer(["torch", "triton", "tilelang"], ENVIRONMENT)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "shared-cache"
+
+
+@pytest.fixture
+def new_worker(server: ForkServer, tmp_path: Path, cache: Path) -> NewWorker:
+    serial = itertools.count()
+
+    def start(problem: Problem, role: str = "compiler", device: str = "cpu", **options: Any) -> Worker:
+        folder = tmp_path / f"{role}-{next(serial)}"
+        folder.mkdir()
+        return server.fork(
+            role, folder, device=device, cache=str(cache), **problem_options(problem, tmp_path), **options
+        )
+
+    return start
