@@ -23,6 +23,7 @@ from ..core import (
     Value,
     set_aside,
 )
+from ..evaluators.processes import cores
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
@@ -101,7 +102,7 @@ def run_tune(request: TuneRequest) -> int:
     folder = results_folder(request.results, job)
     if not request.resume:
         set_aside(folder / "journal.jsonl")
-    compilers = request.compilers or max(1, wiring.cores() // len(devices))
+    compilers = request.compilers or max(1, cores() // len(devices))
     adaptive = catalogue.adaptive(request.tuner)
     with (
         Journal(folder / "journal.jsonl") as journal,

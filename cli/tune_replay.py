@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import multiprocessing
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..core import Config, OptionError, SearchSpace, Tuner
+from ..evaluators.processes import cores
 from ..tuners import catalogue
 from ..tuners.formats import read_recording, write_csv, write_t4
 from ..tuners.recording import Recording
@@ -82,7 +82,7 @@ def _replay_all(request: ReplayRequest, names: Sequence[str]) -> dict[str, list[
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     screen = Console(stderr=True)
     with (
-        _pool(min(os.cpu_count() or 1, len(tasks))) as pool,
+        _pool(min(cores(), len(tasks))) as pool,
         Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars,
     ):
         rows = {name: bars.add_task(name, total=request.seeds) for name in names}

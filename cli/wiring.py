@@ -16,8 +16,9 @@ from ..agent.rules import Machine
 from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, Problem, ProblemError, Target
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.fleet import Fleet
-from ..evaluators.limits import Limits, Search, Settings
+from ..evaluators.limits import Limits, SearchSettings, Settings
 from ..evaluators.local import LocalEvaluator
+from ..evaluators.processes import cores
 from .request import Request
 
 CPU, CUDA = "cpu", "cuda"
@@ -62,7 +63,7 @@ def device_label(device: str) -> str:
     if device == CPU:
         lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+        return f"{names[0] if names else platform.machine()}, {cores()} cores"
     driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
     handle = ctypes.c_int(0)
     driver.cuInit(0)
@@ -149,14 +150,9 @@ def search_evaluator(devices: list[str], compilers: int, adaptive: bool, compile
         window = compilers = max(1, compilers // 2)
     else:
         window = 4 * compilers
-    settings = Settings(limits=Limits(compile_s=compile_s), search=Search(compilers, window))
+    settings = Settings(limits=Limits(compile_s=compile_s), search=SearchSettings(compilers, window))
     members = [evaluator(device, settings) for device in devices]
     return members[0] if len(members) == 1 else Fleet(members)
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def proposer(request: Request, device: str) -> RuleProposer:

@@ -63,8 +63,8 @@ class Expression:
             with np.errstate(divide="ignore", invalid="ignore"):
                 result = _over(self._tree, columns)
             return np.broadcast_to(np.asarray(result, dtype=bool), (length,))
-        except (TypeError, ZeroDivisionError, FloatingPointError, ValueError):
-            # Mixed types, a zero that Python would refuse: one row at a time decides as ever.
+        except (TypeError, ArithmeticError, ValueError):
+            # Mixed types, a zero, integers beyond 64 bits: Python decides, one row at a time.
             plain = {name: column.tolist() for name, column in columns.items()}
             rows = ({name: values[i] for name, values in plain.items()} for i in range(length))
             return np.fromiter((bool(self(row)) for row in rows), dtype=bool, count=length)
@@ -108,13 +108,15 @@ def _over(node: ast.expr, columns: Mapping[str, Any]) -> Any:
             first, second = _number(_over(left, columns)), _number(_over(right, columns))
             if isinstance(sign, ast.Div | ast.FloorDiv | ast.Mod) and not np.all(second):
                 raise ZeroDivisionError
+            if _overflows(sign, first, second):
+                raise OverflowError
             return _ARITHMETIC[type(sign)](first, second)
         case ast.BoolOp(op=joint, values=parts):
             result = _over(parts[0], columns)
             for part in parts[1:]:
                 later = _over(part, columns)
                 chosen = (later, result) if isinstance(joint, ast.And) else (result, later)
-                result = np.where(_truth(result), *chosen)
+                result = _choose(result, *chosen)
             return result
         case ast.Compare(left=left, ops=signs, comparators=others):
             result, before = True, _over(left, columns)
@@ -124,7 +126,7 @@ def _over(node: ast.expr, columns: Mapping[str, Any]) -> Any:
                 before = after
             return result
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return np.where(_truth(_over(test, columns)), _over(body, columns), _over(orelse, columns))
+            return _choose(_over(test, columns), _over(body, columns), _over(orelse, columns))
         case ast.Call(func=ast.Name(id=name), args=arguments):
             values = [_over(argument, columns) for argument in arguments]
             if len(values) == 1 and isinstance(values[0], list):
@@ -164,6 +166,24 @@ def _compare(comparison: ast.cmpop, left: Any, right: Any) -> Any:
         found = functools.reduce(np.logical_or, (np.equal(left, value) for value in right), False)
         return found if isinstance(comparison, ast.In) else np.logical_not(found)
     return _COMPARISONS[type(comparison)](left, right)
+
+
+def _choose(test: Any, body: Any, orelse: Any) -> Any:
+    """One of two values per row; numpy would turn numbers beside texts into texts."""
+    import numpy as np
+
+    if len({np.asarray(value).dtype.kind in "US" for value in (body, orelse)}) > 1:
+        raise TypeError("numbers and texts")
+    return np.where(_truth(test), body, orelse)
+
+
+def _overflows(sign: ast.operator, first: Any, second: Any) -> bool:
+    """Whether a result might need more than 64 bits."""
+    if first.dtype.kind != "i" or second.dtype.kind != "i" or not first.size or not second.size:
+        return False
+    most = [max(abs(int(values.min())), abs(int(values.max()))) for values in (first, second)]
+    largest = most[0] * most[1] if isinstance(sign, ast.Mult) else most[0] + most[1]
+    return isinstance(sign, ast.Mult | ast.Add | ast.Sub) and largest >= 2**63
 
 
 def _truth(value: Any) -> Any:

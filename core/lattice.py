@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .errors import SpaceError
-
 if TYPE_CHECKING:
     from .space import Config, SearchSpace, Value
 
-Rows = npt.NDArray[np.int16]
+Rows = npt.NDArray[np.int32]
 """Shape (configs, parameters): positions of the values."""
 Keys = npt.NDArray[np.uint64]
 
@@ -44,9 +42,9 @@ class Lattice:
         """The rows of configs whose values are all values of their parameters."""
         names = self._space.names
         found = [[at[config[n]] for n, at in zip(names, self._positions, strict=True)] for config in configs]
-        return np.array(found, dtype=np.int16).reshape(-1, len(names))
+        return np.array(found, dtype=np.int32).reshape(-1, len(names))
 
-    def config(self, row: npt.NDArray[np.int16]) -> Config:
+    def config(self, row: npt.NDArray[np.int32]) -> Config:
         """The config that a row stands for."""
         from .space import Config
 
@@ -89,11 +87,11 @@ class Lattice:
         """All members, in the order of iteration; None when there are too many to list."""
         if self._space.listed is not None:
             return self.rows(self._space.listed)
-        rows = np.zeros((1, 0), dtype=np.int16)
+        rows = np.zeros((1, 0), dtype=np.int32)
         for i, size in enumerate(self._sizes.tolist()):
             if len(rows) * size > ENUMERATED:
                 return None
-            rows = np.column_stack([np.repeat(rows, size, axis=0), np.tile(np.arange(size, dtype=np.int16), len(rows))])
+            rows = np.column_stack([np.repeat(rows, size, axis=0), np.tile(np.arange(size, dtype=np.int32), len(rows))])
             rows = rows[self._satisfied(rows, i + 1, i)]
         return rows
 
@@ -101,14 +99,14 @@ class Lattice:
         """Up to `count` different members, drawn uniformly; all of them when there are no more."""
         if (members := self.members) is not None:
             return members if len(members) <= count else members[rng.choice(len(members), count, replace=False)]
-        found = np.zeros((0, len(self._sizes)), dtype=np.int16)
+        found = np.zeros((0, len(self._sizes)), dtype=np.int32)
         for _ in range(50):
-            drawn = (rng.random((4 * count, len(self._sizes))) * self._sizes).astype(np.int16)
+            drawn = (rng.random((4 * count, len(self._sizes))) * self._sizes).astype(np.int32)
             found = self.unique(np.concatenate([found, drawn[self.allowed(drawn)]]))
             if len(found) >= count:
                 break
         if not len(found):
-            # Constraints this tight are met by walking, not by chance.
+            # Constraints this tight are not met by chance.
             source = random.Random(int(rng.integers(2**32)))
             found = self.unique(self.rows(self._space.sample(source) for _ in range(min(count, 100))))
         return found[:count]
@@ -118,7 +116,7 @@ class Lattice:
         _, first = np.unique(self.keys(rows), return_index=True)
         return rows[np.sort(first)]
 
-    def neighbours(self, row: npt.NDArray[np.int16]) -> Rows:
+    def neighbours(self, row: npt.NDArray[np.int32]) -> Rows:
         """The members that differ from a row in the value of exactly one parameter."""
         found = []
         for i, size in enumerate(self._sizes.tolist()):
@@ -142,11 +140,3 @@ def _column(values: Sequence[Value]) -> npt.NDArray[np.generic]:
     if any(isinstance(value, str) for value in values) or len({type(value) for value in values}) > 1:
         return np.array(values, dtype=object)
     return np.array(values)
-
-
-def require_members(space: SearchSpace) -> Rows:
-    """All members of a space, or a `SpaceError` that says why they cannot be listed."""
-    members = space.lattice.members
-    if members is None:
-        raise SpaceError(f"the space has {space.cardinality} configs before constraints: too many to list them all")
-    return members

@@ -26,6 +26,8 @@ class DeviceLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    capability: int = Field(gt=0)
+    """Compute capability: 80 is Ampere, 90 is Hopper."""
     multiprocessors: int = Field(gt=0)
     shared_bytes: int = Field(gt=0)
     """Shared memory that one block may take."""
@@ -33,7 +35,6 @@ class DeviceLimits(BaseModel):
     """32-bit registers of a multiprocessor."""
     threads: int = Field(gt=0)
     """Threads that a multiprocessor keeps at once."""
-    warp: int = Field(default=32, gt=0)
 
 
 class MatrixProduct(BaseModel):

@@ -22,9 +22,9 @@ class Evaluator(Protocol):
 
         `configs` is drawn from while evaluations are handed out, no further ahead than it takes to keep compilers
         busy: what it yields may depend on the evaluations so far. `known` are evaluations of this kernel from an
-        earlier run: what has their code is not measured again. Closing the generator gives up what is under way.
-        A kernel that fails is an evaluation with another status; only a problem that cannot be
-        evaluated at all (its reference fails) raises, a `ProblemError`.
+        earlier run: in a search, what has their code is not measured again. Closing the generator gives up what is
+        under way. A kernel that fails is an evaluation with another status; only a problem that cannot be evaluated
+        at all (its reference fails) raises, a `ProblemError`.
         """
         ...
 

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .errors import SpaceError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from .lattice import Lattice
 
 Value = int | float | str | bool
+
+_NOTHING: Mapping[str, Value] = MappingProxyType({})
 
 
 class Config(Mapping[str, Value]):
@@ -57,7 +60,7 @@ class Config(Mapping[str, Value]):
 
 
 class Parameter:
-    """A name and its values, in an order in which neighbours behave alike."""
+    """A name and its values, in an order in which those next to each other behave alike."""
 
     def __init__(self, name: str, values: Sequence[Value], default: Value | None = None) -> None:
         if not name.strip():
@@ -83,13 +86,6 @@ class Parameter:
             sorted(numbers, reverse=True),
         )
 
-    def neighbours(self, value: Value) -> tuple[Value, ...]:
-        """The values one step away; of unordered values, all others."""
-        position = self.values.index(value)
-        if not self.ordered:
-            return tuple(other for other in self.values if other != value)
-        return self.values[max(0, position - 1) : position] + self.values[position + 1 : position + 2]
-
     def encode(self, value: Value) -> float:
         """A number for a cost model: log2 of positive numbers, else the position."""
         if self.ordered and all(float(v) > 0 for v in self.values):
@@ -111,8 +107,8 @@ class Parameter:
 class SearchSpace:
     """All configs of some parameters that satisfy every constraint, or those of a list.
 
-    Neighbours, samples and the iteration never leave the space. An empty space, or a
-    constraint over unknown names, raises `SpaceError`.
+    Samples and the iteration never leave the space. An empty space, or a constraint over unknown names, raises
+    `SpaceError`.
     """
 
     def __init__(
@@ -134,19 +130,22 @@ class SearchSpace:
                 raise SpaceError(
                     f"constraint {check.text!r} uses {', '.join(unknown)}; the parameters are {', '.join(self.names)}"
                 )
-        if next(iter(self), None) is None:
-            if self.listed is not None:
-                raise SpaceError("the space lists no config; give at least one")
-            raise SpaceError(f"no config satisfies {self._contradiction()}; loosen it, or add values")
+        if self.listed is not None and not self.listed:
+            raise SpaceError("the space lists no config; give at least one")
+        self._require_a_member()
 
-    def _contradiction(self) -> str:
-        """The first constraint that leaves nothing, and those before it if it takes them to do so."""
-        for count in range(1, len(self.checks) + 1):
-            last = self.checks[count - 1 : count]
-            for checks in (last, self.checks[:count]):
-                if next(self._from({}, checks), None) is None:
-                    return " together with ".join(repr(check.text) for check in reversed(checks))
-        return "the constraints"
+    def _require_a_member(self) -> None:
+        """Raise `SpaceError` with the first constraint that leaves nothing, and those that it takes to do so."""
+        for number, check in enumerate(self.checks, start=1):
+            related = next(group for group in _related(self.checks[:number]) if check in group)
+            for checks in ([check], related):
+                if next(self._walk(self._named_by(checks), checks), None) is None:
+                    why = " together with ".join(repr(one.text) for one in reversed(checks))
+                    raise SpaceError(f"no config satisfies {why}; loosen it, or add values")
+
+    def _named_by(self, checks: Iterable[Expression]) -> list[Parameter]:
+        names = frozenset[str]().union(*(check.names for check in checks))
+        return [parameter for parameter in self.parameters if parameter.name in names]
 
     @classmethod
     def of(
@@ -197,20 +196,30 @@ class SearchSpace:
         if self.listed is not None:
             yield from self.listed
             return
-        yield from self._from({}, self.checks)
+        yield from map(Config, self._walk(self.parameters, self.checks))
 
-    def _from(self, chosen: dict[str, Value], checks: Sequence[Expression]) -> Iterator[Config]:
-        """The members that begin so. A constraint is decided as soon as all its names have values."""
-        last = next(reversed(chosen), None)
+    def _walk(
+        self,
+        parameters: Sequence[Parameter],
+        checks: Sequence[Expression],
+        rng: random.Random | None = None,
+        chosen: Mapping[str, Value] = _NOTHING,
+    ) -> Iterator[Mapping[str, Value]]:
+        """The choices of values that begin with those `chosen`; `rng` shuffles the order.
+
+        A constraint is decided as soon as all its names have values.
+        """
+        last = next(reversed(list(chosen)), None)
         due = [check for check in checks if check.names <= chosen.keys() and (last in check.names or not chosen)]
         if not all(check(chosen) for check in due):
             return
-        if len(chosen) == len(self.parameters):
-            yield Config(chosen)
+        if len(chosen) == len(parameters):
+            yield chosen
             return
-        parameter = self.parameters[len(chosen)]
-        for value in parameter.values:
-            yield from self._from({**chosen, parameter.name: value}, checks)
+        parameter = parameters[len(chosen)]
+        values = rng.sample(parameter.values, len(parameter.values)) if rng else parameter.values
+        for value in values:
+            yield from self._walk(parameters, checks, rng, {**chosen, parameter.name: value})
 
     def __contains__(self, config: object) -> bool:
         if not isinstance(config, Mapping) or set(config) != set(self.names):
@@ -220,30 +229,36 @@ class SearchSpace:
 
     def _allowed(self, config: Mapping[str, Value]) -> bool:
         if self._listed is not None:
-            return config in self._listed
+            return Config(config) in self._listed
         return all(check(config) for check in self.checks)
 
-    def neighbours(self, config: Config) -> list[Config]:
-        """Members that differ from a member in one parameter by one step."""
-        found = []
-        for parameter in self.parameters:
-            for value in parameter.neighbours(config[parameter.name]):
-                candidate = config.but(**{parameter.name: value})
-                if self._allowed(candidate):
-                    found.append(candidate)
-        return found
-
     def sample(self, rng: random.Random) -> Config:
-        """A member drawn uniformly."""
-        for _ in range(200 if self.listed is None else 0):
+        """A member drawn by chance; uniformly, unless the constraints leave so few that only a search finds one."""
+        if self.listed is not None:
+            return rng.choice(self.listed)
+        for _ in range(200):
             config = Config((parameter.name, rng.choice(parameter.values)) for parameter in self.parameters)
             if self._allowed(config):
                 return config
-        return rng.choice(self.listed or list(self))
-
-    def encode(self, config: Mapping[str, Value]) -> tuple[float, ...]:
-        """One number per parameter, for a cost model."""
-        return tuple(parameter.encode(config[parameter.name]) for parameter in self.parameters)
+        found = {parameter.name: rng.choice(parameter.values) for parameter in self.parameters}
+        for checks in _related(self.checks):
+            found |= next(self._walk(self._named_by(checks), checks, rng))
+        return Config(found)
 
     def __repr__(self) -> str:
         return f"SearchSpace({list(self.parameters)}, constraints={list(self.constraints)})"
+
+
+def _related(checks: Sequence[Expression]) -> list[list[Expression]]:
+    """Constraints in groups that share no parameter, so that each group can be satisfied by itself."""
+    groups: list[tuple[frozenset[str], list[Expression]]] = []
+    for check in checks:
+        names, related = check.names, [check]
+        apart = []
+        for other, members in groups:
+            if other & names:
+                names, related = names | other, members + related
+            else:
+                apart.append((other, members))
+        groups = [*apart, (names, related)]
+    return [members for _, members in groups]

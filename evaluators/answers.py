@@ -1,4 +1,4 @@
-"""What a candidate's worker may answer. It runs code that is not trusted, so its answers are checked."""
+"""What a worker that runs a kernel's source may answer: that code is not trusted, so its answers are checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Output(BaseModel):
 
 
 class Ran(BaseModel):
-    """One call, its outputs written to a file."""
+    """One call, and where its outputs are: in a file, or in memory that is shared."""
 
     seconds: Seconds
     outputs: list[Output]
@@ -51,6 +51,3 @@ class Lowered(BaseModel):
 
     seconds: Seconds
     digest: str = Field(pattern="^[0-9a-f]{64}$")
-    launches: int = Field(ge=0)
-    shared_bytes: int | None = Field(ge=0)
-    registers: int | None = Field(ge=0)

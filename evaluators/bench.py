@@ -40,7 +40,7 @@ class Checked:
 
     correctness: Correctness
     compile_s: float
-    """Seconds that loading and compiling took in this worker."""
+    """Seconds that loading and compiling took."""
     time: Timer
     """Times its calls; raises `Failure`."""
 
@@ -81,10 +81,13 @@ class Bench:
         """What the kernel and its compiler printed last."""
         return self._worker.log if self._worker else ""
 
-    def check(self, judge: Judge, config: Config, seeds: Sequence[int], keep: bool = False) -> Checked:
+    def check(
+        self, judge: Judge, config: Config, seeds: Sequence[int], keep: bool = False, ahead_s: float | None = None
+    ) -> Checked:
         """Compile the kernel at a config and compare it with the reference for every seed. Raises `Failure`.
 
-        `keep` leaves the configs that were checked before loaded, to be timed in turn with this one.
+        `keep` leaves the configs that were checked before loaded, to be timed in turn with this one. `ahead_s` is
+        what compiling took already; without it, it is what the first call takes beyond a later one.
         """
         start = time.perf_counter()
         self._serial += 1
@@ -100,10 +103,11 @@ class Bench:
             ran, verdict = self._run(judge, serial, seed, allowed)
             if trial == 0:
                 first_call_s, load_s = ran.seconds, spent
-            later_call_s = ran.seconds
+            else:
+                later_call_s = ran.seconds
             self._require_ok(verdict, seeds[: trial + 1], compared)
             compared.append(verdict)
-        compile_s = load_s + max(0.0, first_call_s - later_call_s)
+        compile_s = load_s + (max(0.0, first_call_s - later_call_s) if ahead_s is None else ahead_s)
         return Checked(_summary(compared, seeds, passed=True), compile_s, partial(self._time, serial, config))
 
     def close(self) -> None:

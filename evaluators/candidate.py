@@ -82,10 +82,7 @@ class Candidate:
         if self.device.startswith("cuda"):
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start
-        if share:
-            described, self._shared = handoff.share(outputs_of(result))
-        else:
-            described = handoff.write(outputs_of(result), Path(outputs))
+        described, self._shared = handoff.hand_over(outputs_of(result), Path(outputs), share)
         return {"seconds": seconds, "outputs": described}
 
     def time(self, serial: int, samples: int) -> Message:

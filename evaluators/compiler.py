@@ -50,7 +50,6 @@ class Compiler:
         # An index spares torch from asking which GPU is the current one.
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
-        self._launches: list[Launch] = []
         self._trace = Trace()
 
     @cached_property
@@ -82,35 +81,33 @@ class Compiler:
 
         problem, originals = self._problem
         start = time.perf_counter()
-        self._trace, self._launches = Trace(), []
+        self._trace = Trace()
         with self._fake, recording(self._trace):
             torch.manual_seed(0)
             module = load(f"kernelwright_candidate_{serial}", Path(source))
             model = module.ModelNew(*problem.init_inputs())
             move(model, self._device)
             inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in originals]
-            flags = (torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, torch.get_num_threads())
-            self._trace.add("forward", flags, inputs)
+            self._trace.add("forward", _flags(), inputs)
             result = model(*inputs)
-        self._trace.add("returned", outputs_of(result))
+        self._trace.add("returned", _flags(), outputs_of(result))
         return {
             "seconds": time.perf_counter() - start,
             "digest": self._trace.digest,
-            "launches": len(self._launches),
-            "shared_bytes": _largest(launch.shared_bytes for launch in self._launches),
-            "registers": _largest(launch.registers for launch in self._launches),
         }
 
     def _launched(self, launch: Launch) -> None:
         limit = (self._properties or {}).get("shared_memory_per_block_optin")
         if limit is not None and (launch.shared_bytes or 0) > limit:
             raise TooMuchShared(f"{launch.shared_bytes} bytes of shared memory, a block may have {limit}")
-        self._launches.append(launch)
         self._trace.add("launch", launch.code, launch.settings, launch.grid, launch.arguments)
 
 
-def _largest(values: Iterator[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
+def _flags() -> tuple[Any, ...]:
+    """Settings of torch that change what its operators do."""
+    import torch
+
+    return torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, torch.get_num_threads()
 
 
 def _stage_of(error: BaseException) -> str:

@@ -41,11 +41,6 @@ class Compiled:
     digest: str | None = None
     """Equal for kernels whose calls do the same work."""
     seconds: float | None = None
-    launches: int | None = None
-    shared_bytes: int | None = None
-    """Of the launch that takes most, per block; None where it is not known."""
-    registers: int | None = None
-    """Of the launch that takes most, per thread; None where it is not known."""
 
     @property
     def ok(self) -> bool:

@@ -30,10 +30,12 @@ class Fleet:
     ) -> Generator[Evaluation]:
         """See `core.Evaluator`; `configs` is drawn from by the calling thread."""
         source = iter(configs)
-        members = [_Member(evaluator, problem, kernel, known) for evaluator in self._evaluators]
+        members: list[_Member] = []
         order: deque[_Member] = deque()
         ended = False
         try:
+            for evaluator in self._evaluators:
+                members.append(_Member(evaluator, problem, kernel, known))
             while True:
                 while not ended and (member := min(members, key=lambda one: one.busy)).busy < member.room:
                     config = next(source, None)

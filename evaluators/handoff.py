@@ -7,6 +7,7 @@ the candidate's failure, not the judge's.
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ def describe(output: Any) -> Message:
         return {"type": type(output).__name__, "shape": None, "dtype": None}
     dtype = str(output.dtype).removeprefix("torch.")
     return {"type": type(output).__name__, "shape": list(output.shape), "dtype": dtype}
+
+
+def hand_over(outputs: Sequence[Any], path: Path, shared: bool) -> tuple[list[Message], list[Any]]:
+    """Descriptions of the outputs, and the tensors that must live until the judge has read them.
+
+    Where memory cannot be shared (not every system has what CUDA needs for it), they go through the file.
+    """
+    if shared:
+        with contextlib.suppress(RuntimeError):
+            return share(outputs)
+    return write(outputs, path), []
 
 
 def write(outputs: Sequence[Any], path: Path) -> list[Message]:

@@ -18,7 +18,7 @@ def problem_options(problem: Problem, folder: Path) -> dict[str, Any]:
     """What a worker must know to load a problem; its source is written to `folder`."""
     path = folder / f"{problem.name}.py"
     # Replaced whole: a worker that was started a moment ago may be reading it.
-    write_whole(path, problem.source)
+    write_whole(path, problem.source, "make room there, or set TMPDIR to another folder")
     return {"problem": str(path), "sizes": dict(problem.sizes)}
 
 

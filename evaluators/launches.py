@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ class Launch:
     grid: list[int]
     arguments: list[Any]
     shared_bytes: int | None = None
-    registers: int | None = None
 
 
 Launched = Callable[[Launch], None]
@@ -53,7 +51,6 @@ def watch_triton(launched: Launched) -> None:
                     grid=[int(extent) for extent in size],
                     arguments=[value for name, value in bound.items() if name not in constants],
                     shared_bytes=kernel.metadata.shared,
-                    registers=registers_of(kernel.asm["cubin"]),
                 )
             )
         return kernel
@@ -69,14 +66,6 @@ def ptx_code(ptx: str, name: str) -> str:
     code = re.sub(r"^\s*\$L__(tmp|func_|info_|debug_)\w*:", "", code, flags=re.MULTILINE)
     code = re.sub(rf"\b{re.escape(name)}(?=\b|_param)", "kernel", code)
     return "\n".join(line.strip() for line in code.splitlines() if line.strip())
-
-
-def registers_of(cubin: bytes) -> int | None:
-    """Registers per thread, from the attribute EIATTR_REGCOUNT in the section .nv.info of a cubin."""
-    # Format 4 (a sized value), attribute 0x2f, 8 bytes: the function's symbol, then the count.
-    found = [match.start() for match in re.finditer(rb"\x04\x2f\x08\x00", cubin)]
-    counts = [struct.unpack_from("<I", cubin, at + 8)[0] for at in found if at + 12 <= len(cubin)]
-    return max((count for count in counts if count <= 255), default=None)
 
 
 def watch_tilelang(launched: Launched, device: str) -> None:

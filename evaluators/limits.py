@@ -37,7 +37,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSettings:
     """How one of many configs is judged in a search: quickly, since finalists are judged again."""
 
     compilers: int = 1
@@ -61,5 +61,5 @@ class Settings:
     """Comparisons with the reference, each with new weights and new inputs."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
-    search: Search | None = None
+    search: SearchSettings | None = None
     """Judge configs as a search needs it, without timing the reference; None judges each one fully."""

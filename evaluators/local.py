@@ -31,9 +31,9 @@ from .compiling import Compiled
 from .contention import LoadMeter, tolerated_cores
 from .device_lock import DeviceLock
 from .judging import Judge
-from .limits import Sampling, Search, Settings
+from .limits import Sampling, SearchSettings, Settings
 from .pipeline import compiled_ahead
-from .processes import Processes
+from .processes import Processes, cores
 from .profiling import profile
 from .sampling import Timer, Timing, take_turns
 from .verdicts import failed_evaluation, refused, twin, verdict
@@ -88,12 +88,12 @@ class LocalEvaluator:
         """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
         judge = self._judge_for(problem, kernel)
         self.forget_bench()
-        cache = self.processes.cache()
+        cache = self.processes.cache(kernel)
         bench = self._new_bench(problem, kernel, cache)
-        bench.start()
         try:
+            bench.start()
             if self._timed(kernel):
-                with self.processes.compilers(problem, cache, min(len(configs), self.processes.cores)) as pool:
+                with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
             with self._exclusive(judge):
@@ -147,20 +147,20 @@ class LocalEvaluator:
 
     def _search(
         self,
-        search: Search,
+        search: SearchSettings,
         judge: Judge,
         kernel: Kernel,
         configs: Iterable[Config],
         earlier: Sequence[Evaluation],
     ) -> Generator[Evaluation]:
         """Compile ahead in parallel; measure one at a time what compiled, and equal code once."""
-        cache = self.processes.cache()
+        cache = self.processes.cache(kernel)
         bench = self._new_bench(judge.problem, kernel, cache)
-        bench.start()
         known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None}
         best_ms = min((e.latency_ms for e in earlier if e.latency_ms is not None), default=math.inf)
-        with self.processes.compilers(judge.problem, cache, search.compilers) as pool:
-            try:
+        with contextlib.closing(bench):
+            bench.start()
+            with self.processes.compilers(judge.problem, cache, search.compilers) as pool:
                 ahead = compiled_ahead(
                     configs,
                     submit=lambda config: pool.submit(kernel.bind(config).source),
@@ -180,8 +180,6 @@ class LocalEvaluator:
                     if compiled.digest is not None:
                         known[compiled.digest] = evaluation
                     yield evaluation
-            finally:
-                bench.close()
 
     def _evaluate(
         self,
@@ -196,9 +194,9 @@ class LocalEvaluator:
         found = verdict(judge, bench.kernel, config)
         found["code_digest"] = compiled.digest if compiled else None
         try:
-            checked = bench.check(judge, config, self._seeds(settings.trials))
-            ahead_s = compiled.seconds if compiled and compiled.seconds else 0.0
-            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s + ahead_s}
+            ahead_s = compiled.seconds if compiled else None
+            checked = bench.check(judge, config, self._seeds(settings.trials), ahead_s=ahead_s)
+            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             if not self._timed(bench.kernel):
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             timers = [checked.time] if compiled else [checked.time, judge.time]
@@ -231,7 +229,7 @@ class LocalEvaluator:
                     timings, contention = self._time([*timers, judge.time], self.settings.sampling, pids)
                 break
             except Failure as failure:
-                guilty = failure.config or current
+                guilty = failure.config if failure.config is not None else current
                 assert guilty is not None
                 failed[guilty] = failed_evaluation(judge, bench, guilty, failure)
                 bench.close()

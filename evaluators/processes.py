@@ -7,11 +7,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core import DeviceError, Problem
+from ..core import DeviceError, Kernel, Problem
 from .compiling import CompilePool
 from .judging import Judge, problem_options
 from .limits import Limits
@@ -76,9 +76,11 @@ class Processes:
             self._judge.close()
             self._judge = None
 
-    def cache(self) -> Path:
-        """A new folder for compiled kernels."""
-        return self._new_folder("cache")
+    def cache(self, kernel: Kernel) -> Path:
+        """The folder for what compiling a kernel leaves: finalists are not compiled a second time."""
+        folder = self.folder / f"cache-{kernel.digest}"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def candidate(self, problem: Problem, cache: Path | None = None) -> Callable[[], Worker]:
         """What starts workers for candidates; they share `cache`, or have one each."""
@@ -107,11 +109,6 @@ class Processes:
         folder.mkdir()
         return folder
 
-    @cached_property
-    def cores(self) -> int:
-        """Processor cores that this process may use."""
-        return len(os.sched_getaffinity(0))
-
     def close(self) -> None:
         """End all processes and remove their folders."""
         self._closed = True
@@ -120,6 +117,11 @@ class Processes:
             self._server.close()
             self._server = None
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _visible_gpu(number: int) -> str:

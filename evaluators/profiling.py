@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..core import Ceilings, DeviceLimits, MatrixProduct, Profile
+from ..core import Ceilings, DeviceLimits, MatrixProduct, Profile, ResultsError
+from ..core.files import write_whole
 from .contention import LoadMeter, tolerated_cores
 from .judging import Judge
 
@@ -35,11 +36,11 @@ def profile(judge: Judge, device: str, memory: Path | None, ours: tuple[int, ...
 
 def _limits(properties: dict[str, Any]) -> DeviceLimits:
     return DeviceLimits(
+        capability=10 * properties["major"] + properties["minor"],
         multiprocessors=properties["multi_processor_count"],
         shared_bytes=properties.get("shared_memory_per_block_optin", properties["shared_memory_per_block"]),
         registers=properties["regs_per_multiprocessor"],
         threads=properties["max_threads_per_multi_processor"],
-        warp=properties.get("warp_size", 32),
     )
 
 
@@ -57,7 +58,6 @@ def _ceilings(judge: Judge, device: str, memory: Path | None, ours: tuple[int, .
         known[key] = {name: answer[name] for name in Ceilings.model_fields}
         quiet = device != "cpu" or (meter.foreign_cores() or 0.0) < tolerated_cores()
         if path is not None and quiet:
-            with contextlib.suppress(OSError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(known, indent=1))
+            with contextlib.suppress(ResultsError):  # it only saves the next run some time
+                write_whole(path, json.dumps(known, indent=1))
     return Ceilings(**known[key])

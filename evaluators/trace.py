@@ -17,7 +17,8 @@ class Trace:
     """A sequence of operations, digested as it grows.
 
     Two traces are equal when the operations are, and when each works on the same storages in the same
-    layout. Storages are numbered in the order in which they appear, so that no address enters.
+    layout. Storages are numbered in the order in which they appear, so that no address enters; tensors that hold
+    values, as constants of the source do, are told apart by these.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class Trace:
             self._numbers[storage._cdata] = len(self._kept)
             self._kept.append(storage)
         return {
+            "values": _values(tensor),
             "storage": self._numbers[storage._cdata],
             "offset": tensor.storage_offset(),
             "shape": list(tensor.shape),
@@ -72,6 +74,19 @@ class Trace:
             "dtype": str(tensor.dtype),
             "device": tensor.device.type,
         }
+
+
+def _values(tensor: Any) -> str | None:
+    """What a tensor with memory holds, such as a table that the kernel's source writes out; None for a fake one."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    if isinstance(tensor, FakeTensor):
+        return None
+    with _disable_current_modes():
+        plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
 
 
 def recording(trace: Trace) -> Any:

@@ -40,6 +40,4 @@ def refused(judge: Judge, kernel: Kernel, config: Config, compiled: Compiled) ->
 
 def twin(evaluation: Evaluation, config: Config) -> Evaluation:
     """A config whose code is that of one measured before: the same verdict."""
-    return evaluation.model_copy(
-        update={"config": dict(config), "duplicate_of": evaluation.duplicate_of or evaluation.config}
-    )
+    return evaluation.model_copy(update={"config": dict(config), "duplicate_of": evaluation.config})

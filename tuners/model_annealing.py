@@ -27,7 +27,7 @@ def anneal(
     for step in range(STEPS):
         there = here.copy()
         which = rng.integers(len(sizes), size=len(here))
-        there[np.arange(len(here)), which] = (rng.random(len(here)) * sizes[which]).astype(np.int16)
+        there[np.arange(len(here)), which] = (rng.random(len(here)) * sizes[which]).astype(np.int32)
         allowed = lattice.allowed(there)
         there[~allowed] = here[~allowed]
         found = predict(there)

@@ -11,7 +11,7 @@ from ..core import Config, Evaluation, SearchSpace
 from ..core.lattice import Rows
 
 Floats = npt.NDArray[np.float64]
-Row = npt.NDArray[np.int16]
+Row = npt.NDArray[np.int32]
 """One config as positions of its values."""
 
 FAILURE = 0.2
@@ -44,12 +44,12 @@ class Observations:
     @property
     def rows(self) -> Rows:
         """What was told, in order."""
-        return np.array(self._rows, dtype=np.int16).reshape(-1, len(self._space.parameters))
+        return np.array(self._rows, dtype=np.int32).reshape(-1, len(self._space.parameters))
 
     @property
     def pending(self) -> Rows:
         """What was asked for and not told yet."""
-        return np.array(list(self._pending.values()), dtype=np.int16).reshape(-1, len(self._space.parameters))
+        return np.array(list(self._pending.values()), dtype=np.int32).reshape(-1, len(self._space.parameters))
 
     def ask(self, row: Row) -> Config:
         """Note that a row is asked for; the config that it stands for."""

@@ -38,7 +38,7 @@ def any_fresh(space: SearchSpace, seen: Observations, rng: np.random.Generator) 
             return rows[:1]
     members = space.lattice.members
     if members is None:
-        return np.zeros((0, len(space.parameters)), dtype=np.int16)
+        return np.zeros((0, len(space.parameters)), dtype=np.int32)
     left = seen.fresh(members)
     return left[rng.integers(len(left))][None] if len(left) else left
 

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.core import Config, SearchSpace, SpaceError
-from kernelwright.core.lattice import require_members
 
 SPACE = SearchSpace.of({"A": [1, 2, 4, 8], "B": [0, 1, 2, 3], "C": ["x", "y"], "D": [True, False]}, ["A * B <= 12"])
 CONSTRAINTS = [
+    "A * 4611686018427387904 > 0 and A * 4611686018427387904 <= 9223372036854775808",
+    "(A if C == 'x' else 'none') == 4",
+    "(D and C) == 'x'",
     "A * B <= 8",
     "A % B == 0",
     "B != 0 and A % B == 0",
@@ -40,23 +42,29 @@ def test_constraints_over_columns_decide_as_over_single_configs(constraints: lis
         space = SearchSpace.of(values, constraints)
     except SpaceError:
         return
-    members = require_members(space)
+    members = space.lattice.members
+    assert members is not None
     assert [space.lattice.config(row) for row in members] == list(space)
-    everything = require_members(SearchSpace.of(values))
+    everything = SearchSpace.of(values).lattice.members
+    assert everything is not None
     allowed = space.lattice.allowed(everything)
     assert [space.lattice.config(row) in space for row in everything] == allowed.tolist()
 
 
 def test_rows_and_configs_are_each_others_inverse() -> None:
     lattice = SPACE.lattice
-    rows = require_members(SPACE)
+    rows = SPACE.lattice.members
+    assert rows is not None
     assert (lattice.rows(lattice.config(row) for row in rows) == rows).all()
     assert len(np.unique(lattice.keys(rows))) == SPACE.size
 
 
-def test_encoding_is_that_of_the_space() -> None:
-    rows = require_members(SPACE)
-    assert [tuple(row) for row in SPACE.lattice.encode(rows)] == [SPACE.encode(config) for config in SPACE]
+def test_encoding_is_that_of_the_parameters() -> None:
+    rows = SPACE.lattice.members
+    assert rows is not None
+    assert [tuple(row) for row in SPACE.lattice.encode(rows)] == [
+        tuple(parameter.encode(config[parameter.name]) for parameter in SPACE.parameters) for config in SPACE
+    ]
 
 
 def test_neighbours_differ_in_one_parameter() -> None:
@@ -71,8 +79,26 @@ def test_a_space_too_large_to_list_is_sampled() -> None:
     assert space.lattice.members is None
     rows = space.lattice.sample(500, np.random.default_rng(1))
     assert len(rows) == 500 and all(space.lattice.config(row) in space for row in rows[:20])
-    with pytest.raises(SpaceError, match="too many"):
-        require_members(space)
+
+
+@pytest.mark.parametrize("constraint", ["P18 + P19 > 100", "P0 * P19 < 0"])
+def test_a_contradiction_is_found_however_large_the_space(constraint: str) -> None:
+    with pytest.raises(SpaceError, match="no config satisfies 'P"):
+        SearchSpace.of({f"P{i}": [1, 2, 4, 8, 16] for i in range(20)}, ["P0 > 1", constraint, "P3 > 2"])
+
+
+def test_a_space_too_tight_for_chance_is_sampled_too() -> None:
+    pairs = [f"P{i} == P{i + 10}" for i in range(10)]
+    space = SearchSpace.of({f"P{i}": list(range(1, 9)) for i in range(20)}, pairs)
+    assert space.lattice.members is None
+    rows = space.lattice.sample(30, np.random.default_rng(1))
+    assert len(rows) > 20 and all(space.lattice.config(row) in space for row in rows)
+
+
+def test_many_values() -> None:
+    space = SearchSpace.of({"A": list(range(40_000))})
+    assert space.lattice.members is not None
+    assert space.lattice.config(space.lattice.members[-1]) == {"A": 39_999}
 
 
 def test_a_listed_space_has_its_members_and_no_others() -> None:
@@ -80,6 +106,7 @@ def test_a_listed_space_has_its_members_and_no_others() -> None:
     space = SearchSpace.listing(configs)
     assert list(space) == configs and space.size == 3
     assert Config({"B": 64, "S": "b"}) not in space
+    assert {"B": 64, "S": "a"} in space
     assert space.parameters[0].values == (16, 64)
     assert space.sample(random.Random(1)) in configs
     neighbours = space.lattice.neighbours(space.lattice.rows([configs[2]])[0])

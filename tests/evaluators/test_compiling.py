@@ -43,7 +43,6 @@ def test_the_measuring_worker_finds_what_was_compiled(
 ) -> None:
     compiled = result(pool, SCALE_KERNEL)
     assert compiled.ok, compiled.message
-    assert compiled.launches == 1
     before = files_in(cache)
     assert any(name.endswith("kernel_lib.so") for name in before)
 

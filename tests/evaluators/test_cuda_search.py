@@ -10,7 +10,7 @@ from kernelwright.cli.wiring import cuda_devices
 from kernelwright.core import Config, Kernel, Problem, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.fleet import Fleet
-from kernelwright.evaluators.limits import Limits, Search, Settings
+from kernelwright.evaluators.limits import Limits, SearchSettings, Settings
 from kernelwright.evaluators.local import LocalEvaluator
 
 from .test_cuda import KERNEL
@@ -22,7 +22,7 @@ WIDE = "rows=4096,columns=4096"
 
 @pytest.fixture(scope="module")
 def cuda() -> Iterator[LocalEvaluator]:
-    settings = Settings(trials=2, limits=Limits(compile_s=60, call_s=10), search=Search(compilers=4, window=4))
+    settings = Settings(trials=2, limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=4, window=4))
     with LocalEvaluator("cuda", settings) as evaluator:
         yield evaluator
 
@@ -98,7 +98,7 @@ def test_finalists_are_timed_in_turn(cuda: LocalEvaluator, scale_problem: Proble
 
 @pytest.mark.skipif(cuda_devices() < 2, reason="needs two CUDA GPUs")
 def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
-    settings = Settings(limits=Limits(compile_s=60, call_s=10), search=Search(compilers=2, window=2))
+    settings = Settings(limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=2, window=2))
     configs = [Config({"BLOCK": b}) for b in (64, 128, 256, 512, 1024, 2048)]
     with Fleet([LocalEvaluator(f"cuda:{i}", settings) for i in range(2)]) as fleet:
         found = list(fleet.evaluate(scale_problem.at(WIDE), Kernel.parse(KERNEL), configs))

@@ -78,8 +78,6 @@ def test_triton_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, cach
     assert one.ok and other.ok and same.ok, (one, other, same)
     assert one.digest != other.digest
     assert one.digest == same.digest
-    assert one.registers is not None and 16 <= one.registers <= 255
-    assert one.shared_bytes is not None and 0 < one.shared_bytes < (other.shared_bytes or 0)
     files = files_in(cache)
     assert sum(name.endswith("matmul_kernel.ptx") for name in files) == 3
     assert sum(name.endswith("matmul_kernel.cubin") for name in files) == 3
@@ -109,7 +107,6 @@ def test_tilelang_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, ca
     with on_h200(new_worker, find_problem("level1/1_19").read().at("tiny")) as pool:
         compiled = result(pool, path.read_text())
     assert compiled.ok, compiled.message
-    assert compiled.launches == 1
     sources = [path.read_text() for path in cache.rglob("device_kernel.cu")]
     assert len(sources) == 1
     assert "__global__" in sources[0]

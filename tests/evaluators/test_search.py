@@ -16,16 +16,16 @@ import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, Status
 from kernelwright.evaluators.device_lock import DeviceLock
 from kernelwright.evaluators.fleet import AHEAD, Fleet
-from kernelwright.evaluators.limits import Sampling, Search
+from kernelwright.evaluators.limits import Sampling, SearchSettings
 from kernelwright.evaluators.local import LocalEvaluator
 
 from ..conftest import FAST, SCALE_KERNEL, SCALE_PROBLEM, torch_kernel
 
 WINDOW = 4
 QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, patience_s=0.0)
-SEARCHING = replace(FAST, search=Search(compilers=2, window=WINDOW, sampling=QUICK))
+SEARCHING = replace(FAST, search=SearchSettings(compilers=2, window=WINDOW, sampling=QUICK))
 IN_FLEET_WINDOW = 2
-IN_FLEET = replace(FAST, trials=1, search=Search(compilers=1, window=IN_FLEET_WINDOW, sampling=QUICK))
+IN_FLEET = replace(FAST, trials=1, search=SearchSettings(compilers=1, window=IN_FLEET_WINDOW, sampling=QUICK))
 
 # Each value of CASE fares in its own way; 5 crashes on real tensors only, so the compilers see nothing of it.
 CASES = torch_kernel(

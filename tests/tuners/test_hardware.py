@@ -32,7 +32,7 @@ CPU = Profile(
     device="test",
     product=MatrixProduct(m=1000, n=512, k=256, element_bytes=2),
 )
-LIMITS = DeviceLimits(multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
+LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
 GPU = CPU.model_copy(update={"limits": LIMITS})
 NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", "NUM_STAGES", "GROUP_M", "SPLIT_K")
 TILES = SearchSpace.of(
@@ -212,7 +212,7 @@ def test_the_first_candidates_are_good_ones(extents: tuple[int, int, int]) -> No
     """The best of ten is close to the best of all that were recorded on an H200; ten by chance reach 76 to 89 %."""
     m, n, k = extents
     recording = read_recording(RECORDED / f"gemm_{m}_{n}_{k}.csv.gz")
-    limits = DeviceLimits(multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
+    limits = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
     product = MatrixProduct(m=m, n=n, k=k, element_bytes=2)
     ceilings = Ceilings(copy_gb_s=1, matrix_gflop_s=1, cores=132)
     profile = Profile(

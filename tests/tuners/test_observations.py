@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 from kernelwright.core import Config, SearchSpace
-from kernelwright.core.lattice import require_members
 from kernelwright.tuners.observations import FAILURE, Observations
 
 from ..fakes import evaluation, kernel
 
 SPACE = SearchSpace.of({"A": [1, 2, 4], "B": ["x", "y"]}, ["A < 4 or B == 'x'"])
-ROWS = require_members(SPACE)
+ROWS = SPACE.lattice.rows(SPACE)
 KERNEL = kernel(1.0)
 
 
