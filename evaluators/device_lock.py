@@ -14,6 +14,8 @@ from pathlib import Path
 
 from ..core import DeviceError
 
+FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
+"""One for all users of the machine."""
 TOLD_AFTER_S = 20.0
 """How long waiting is nothing to speak of."""
 
@@ -23,13 +25,11 @@ _log = logging.getLogger(__name__)
 class DeviceLock:
     """Held while a kernel is checked and timed. It is gone with the process that holds it.
 
-    `name` stands for the device: 'cpu', or a GPU's UUID, since its number depends on who counts. `folder` is one
-    for all users of the machine.
+    `name` stands for the device: 'cpu', or a GPU's UUID, since its number depends on who counts.
     """
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
-        folder = folder or Path(tempfile.gettempdir()) / "kernelwright-locks"
-        self.path = folder / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
+        self.path = (folder or FOLDER) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -14,6 +15,8 @@ from .limits import Sampling
 
 FEWEST = 6
 """Fewer samples bound no median with 95 % confidence, however slow the kernel is."""
+TURNS = 8
+"""Of the most samples that are taken, each kernel's share comes in so many turns at least."""
 GLANCE = 3
 """Samples after which a hopeless kernel is given up."""
 Timer = Callable[[int], Message]
@@ -34,23 +37,25 @@ class Timing:
 def take_turns(timers: Sequence[Timer], sampling: Sampling, hopeless_ms: float = math.inf) -> list[Timing]:
     """Samples of all in alternating chunks.
 
-    Taking turns lets all see the same drift of clocks and of the machine's other load. The order
-    within a round changes every round. A kernel timed alone whose first samples are slower than
-    `hopeless_ms` is not timed any further.
+    Taking turns lets all see the same drift of clocks and of the machine's other load: however fast the kernels
+    are, there are half of `TURNS` at least. The order within a round changes every round. A kernel timed
+    alone whose first samples are slower than `hopeless_ms` is not timed any further.
     """
     start = time.perf_counter()
     everyone = [_Series(timer, sampling) for timer in timers]
     if len(everyone) == 1 and everyone[0].slower_than(hopeless_ms):
         return [everyone[0].timing(hopeless=True)]
     order = list(everyone)
-    while True:
+    least = TURNS // 2 if len(everyone) > 1 else 1
+    for turn in itertools.count(1):
         for series in order:
             series.extend()
         order.reverse()
-        enough = all(series.precise for series in order)
+        enough = turn >= least and all(series.precise for series in order)
         late = time.perf_counter() - start >= sampling.seconds * max(1, len(everyone) / 2)
         if enough or (late and all(len(series.samples) >= FEWEST for series in order)):
-            return [series.timing() for series in everyone]
+            break
+    return [series.timing() for series in everyone]
 
 
 class _Series:
@@ -79,7 +84,7 @@ class _Series:
         room = self.sampling.max_samples - len(self.samples)
         count = int(self.sampling.chunk_s * 1e3 / max(self.estimate_ms, 1e-3))
         if room > 0:
-            self._take(max(1, min(count, room, 500)))
+            self._take(max(1, min(count, room, self.sampling.max_samples // TURNS)))
 
     def _take(self, count: int) -> None:
         message = self.timer(count)

@@ -75,6 +75,21 @@ def test_the_digest_covers_what_torch_does(pool: CompilePool) -> None:
     assert len(set(digests)) == 4
 
 
+@pytest.mark.parametrize(
+    ("body", "top"),
+    [
+        ("return x * self.weight * torch.tensor([FACTOR])", "FACTOR = {}"),
+        ("return x * self.weight * TABLE", "TABLE = torch.tensor([{}])"),
+        ("import numpy; return x * torch.from_numpy(numpy.full((1,), FACTOR, 'float32'))", "FACTOR = {}"),
+        ("torch.set_num_threads(int(FACTOR)); return x * self.weight", "FACTOR = {}"),
+    ],
+    ids=["tensor", "table", "numpy", "threads"],
+)
+def test_the_digest_covers_what_the_source_holds(pool: CompilePool, body: str, top: str) -> None:
+    one, same, other = (result(pool, torch_text(body, top.format(value))) for value in ("1.0", "1.00", "2.0"))
+    assert one.ok and one.digest == same.digest != other.digest
+
+
 def test_the_same_text_is_compiled_once(pool: CompilePool) -> None:
     assert pool.submit(SCALE_KERNEL) is pool.submit(SCALE_KERNEL)
 

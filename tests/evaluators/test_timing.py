@@ -37,6 +37,14 @@ def test_sides_take_turns_and_swap_the_first_place() -> None:
     assert one.cores == 1.5
 
 
+def test_fast_kernels_take_turns_too() -> None:
+    """However many calls fit into a chunk, and however precise the first chunk is."""
+    for noise in (0.5, 1e-6):
+        calls: list[str] = []
+        take_turns([Clockwork("a", calls, 0.01, noise, 1), Clockwork("b", calls, 0.02, noise, 2)], Sampling())
+        assert calls[4:12] == ["a", "b", "b", "a", "a", "b", "b", "a"]
+
+
 def test_stops_when_both_medians_are_precise() -> None:
     calls: list[str] = []
     sampling = Sampling(precision=0.01, seconds=60, min_samples=20)
