@@ -150,7 +150,7 @@ class Optimization:
     def _search(self, proposal: Proposal, origin: str, trials: int) -> list[Evaluation]:
         if proposal.space is None:
             return list(self._evaluate(proposal.kernel, [Config()], origin))
-        tuner = HillClimb(proposal.space, [proposal.space.default, *proposal.first])
+        tuner = HillClimb(proposal.space, start=[proposal.space.default, *proposal.first])
         evaluations: list[Evaluation] = []
         while len(evaluations) < trials and (configs := tuner.ask(1)):
             source = proposal.kernel.bind(configs[0]).digest

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from ..core import Config, Evaluation, Evaluator, Journal, JournalError, Kernel, Problem, Profile, Trial
+from ..core.trial import read_trials
 
 
 class Recalling:
@@ -24,18 +25,11 @@ class Recalling:
         self._evaluator = evaluator
         self._journal = journal
         self._known: dict[tuple[str, Config], list[Evaluation]] = {}
-        self._profile: Profile | None = None
+        self._profile = _profile(journal)
         self.origin = ""
         self.recalled = 0
-        try:
-            for record in journal.of_kind("trial"):
-                evaluation = Trial.from_record(record).evaluation
-                self._known.setdefault(_key(evaluation), []).append(evaluation)
-            for record in journal.of_kind("profile"):
-                self._profile = Profile.model_validate(record["profile"])
-        except (ValidationError, KeyError):
-            line = journal.records.index(record) + 1
-            raise JournalError(f"{journal.path}, line {line} is no valid {record['kind']}; start anew") from None
+        for trial in read_trials(journal.records, journal.path):
+            self._known.setdefault(_key(trial.evaluation), []).append(trial.evaluation)
 
     def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Generator[Evaluation]:
         """See `core.Evaluator`."""
@@ -67,6 +61,20 @@ class Recalling:
     def _remember_source(self, kernel: Kernel) -> None:
         if all(record["digest"] != kernel.digest for record in self._journal.of_kind("kernel")):
             self._journal.append({"kind": "kernel", "digest": kernel.digest, "source": kernel.source})
+
+
+def _profile(journal: Journal) -> Profile | None:
+    """The profile that an earlier run wrote down, the latest of several."""
+    found = None
+    for line, record in enumerate(journal.records, start=1):
+        if record.get("kind") == "profile":
+            try:
+                found = Profile.model_validate(record.get("profile"))
+            except ValidationError:
+                raise JournalError(
+                    f"{journal.path}, line {line} is no valid profile; mend or remove that line"
+                ) from None
+    return found
 
 
 def _key(evaluation: Evaluation) -> tuple[str, Config]:

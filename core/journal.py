@@ -19,11 +19,14 @@ Record = dict[str, Any]
 
 def read_journal(path: Path) -> list[Record]:
     """The whole records of a journal. A torn last line is left out; any other damage is an error."""
-    return _split(path.read_bytes(), path)[0]
+    return split_records(path.read_bytes(), path)[0]
 
 
-def _split(data: bytes, path: Path) -> tuple[list[Record], int]:
-    """Records and how many bytes hold them: what lies behind is a write that was cut off."""
+def split_records(data: bytes, path: Path) -> tuple[list[Record], int]:
+    """The records in what a journal holds, one a line, and how many bytes they take.
+
+    What lies behind them is a write that was cut off. `JournalError` names `path` and the line that is corrupt.
+    """
     records: list[Record] = []
     end = 0
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
@@ -32,7 +35,7 @@ def _split(data: bytes, path: Path) -> tuple[list[Record], int]:
             record = json.loads(line)
             if not isinstance(record, dict):
                 raise ValueError("no object")
-        except ValueError:
+        except (ValueError, RecursionError):
             if not whole:
                 break
             raise JournalError(f"{path}, line {number} is corrupt; mend or remove that line, or start anew") from None
@@ -84,7 +87,7 @@ class Journal:
             self._file.close()
             raise
         self._file.seek(0)
-        self.records, end = _split(self._file.read(), path)
+        self.records, end = split_records(self._file.read(), path)
         self._file.truncate(end)
 
     def append(self, record: Record) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from .errors import KernelError, SpaceError
-from .space import Config, Parameter, SearchSpace, Value
+from .space import Config, SearchSpace, Value
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
 
@@ -77,7 +77,7 @@ class Kernel:
         for name, node in self._assignments():
             try:
                 found[name] = ast.literal_eval(node)
-            except ValueError:
+            except (ValueError, TypeError):
                 continue
         return {name: value for name, value in found.items() if name not in _RESERVED}
 
@@ -87,26 +87,38 @@ class Kernel:
         return Config({n: v for n, v in self.constants.items() if isinstance(v, int | float | str | bool)})
 
     @property
-    def declared_space(self) -> SearchSpace | None:
-        """The space that SEARCH_SPACE and CONSTRAINTS declare, the present values as defaults; else None."""
-        declared = {name: node for name, node in self._assignments() if name in _RESERVED}
-        if "SEARCH_SPACE" not in declared:
-            return None
-        try:
-            values: Mapping[str, list[Value]] = ast.literal_eval(declared["SEARCH_SPACE"])
-            constraints = ast.literal_eval(declared["CONSTRAINTS"]) if "CONSTRAINTS" in declared else []
-        except ValueError:
-            raise SpaceError(f"{self.name}: SEARCH_SPACE and CONSTRAINTS must be literals") from None
-        lists = values.values() if isinstance(values, dict) else [None]
-        plain = all(isinstance(v, list | tuple) and all(isinstance(x, int | float | str) for x in v) for v in lists)
-        if not plain or not isinstance(constraints, list | tuple) or not all(isinstance(c, str) for c in constraints):
+    def declared_values(self) -> dict[str, Sequence[Value]]:
+        """The values to try that SEARCH_SPACE declares, by constant; empty where it declares none."""
+        values = self._declared("SEARCH_SPACE", {})
+        if not isinstance(values, dict) or not all(_is_list_of(v, int | float | str) for v in values.values()):
+            raise SpaceError(f"{self.name}: SEARCH_SPACE must be a dict of lists of numbers or texts")
+        present = self.config
+        if unknown := [str(name) for name in values if name not in present]:
             raise SpaceError(
-                f"{self.name}: SEARCH_SPACE must be a dict of lists of numbers or texts, CONSTRAINTS a list of texts"
+                f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it that can be set; "
+                f"these are {', '.join(present) or 'none'}"
             )
-        constants = self.constants
-        if unknown := sorted(set(values) - set(constants)):
-            raise SpaceError(f"{self.name}: SEARCH_SPACE names {', '.join(unknown)}, which are no constants of it")
-        return SearchSpace([Parameter(n, v, constants[n]) for n, v in values.items()], constraints)
+        return values
+
+    @property
+    def declared_constraints(self) -> Sequence[str]:
+        """The expressions of CONSTRAINTS; empty where there are none."""
+        constraints = self._declared("CONSTRAINTS", [])
+        if not _is_list_of(constraints, str):
+            raise SpaceError(f"{self.name}: CONSTRAINTS must be a list of texts")
+        return tuple(constraints)
+
+    @property
+    def declared_space(self) -> SearchSpace | None:
+        """The space that SEARCH_SPACE and CONSTRAINTS declare; None where there are no parameters."""
+        values = self.declared_values
+        return self.space(values, self.declared_constraints) if values else None
+
+    def space(self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> SearchSpace:
+        """A space of these constants: the present values are the defaults, or the first where they are not listed."""
+        present = self.config
+        defaults = {name: present[name] for name, choices in values.items() if present[name] in choices}
+        return SearchSpace.of(values, constraints, **defaults)
 
     def bind(self, config: Mapping[str, Value]) -> Kernel:
         """The kernel with these constants set; names that it does not have raise `KernelError`."""
@@ -119,6 +131,14 @@ class Kernel:
             _replace(lines, spans[name], repr(config[name]))
         return replace(self, source="".join(lines))
 
+    def _declared(self, name: str, absent: Any) -> Any:
+        """The literal that a reserved name stands for."""
+        node = dict(self._assignments()).get(name)
+        try:
+            return absent if node is None else ast.literal_eval(node)
+        except (ValueError, TypeError):
+            raise SpaceError(f"{self.name}: {name} must be a literal, without calls and names") from None
+
     def _assignments(self) -> list[tuple[str, ast.expr]]:
         found = []
         for node in self._tree.body:
@@ -127,6 +147,10 @@ class Kernel:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 found.append((node.target.id, node.value))
         return [(name, value) for name, value in found if name.isupper()]
+
+
+def _is_list_of(values: object, kinds: Any) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, kinds) for value in values)
 
 
 def _replace(lines: list[str], node: ast.expr, text: str) -> None:

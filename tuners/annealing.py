@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from ..core import Config, Evaluation, SearchSpace
 from ..core.lattice import Rows
 from .observations import Observations, Row
-from .start import any_fresh
+from .start import any_fresh, within
 
 HOT, COLD = 0.3, 0.01
 """Temperatures in units of the logarithm of time: at first a config 30 % slower is often accepted, at last 1 %."""
+MILD = 0.05
+"""The first temperature where there are configs to start with: a good place is not to be left for any other."""
 COOLING = 0.97
 """Per step. At the cold end the walk heats up again from where it is."""
 
@@ -20,16 +23,17 @@ COOLING = 0.97
 class Annealing:
     """A walk from neighbour to neighbour that accepts a worse one by chance, less and less often.
 
-    Deterministic given `seed`.
+    The first configs are `start`, or a random one. Deterministic given `seed`.
     """
 
-    def __init__(self, space: SearchSpace, seed: int = 0) -> None:
+    def __init__(self, space: SearchSpace, seed: int = 0, start: Iterable[Config] = ()) -> None:
         self._space = space
         self._rng = np.random.default_rng(seed)
         self._seen = Observations(space)
+        self._starts = within(space, start)
         self._here: Row | None = None
         self._height = math.inf
-        self._temperature = HOT
+        self._temperature = MILD if len(self._starts) else HOT
 
     def ask(self, n: int = 1) -> list[Config]:
         """Up to n configs not asked for before; empty when the space is exhausted."""
@@ -52,6 +56,9 @@ class Annealing:
             self._temperature = HOT
 
     def _step(self) -> Rows:
+        starts = self._seen.fresh(self._starts)
+        if len(starts):
+            return starts[:1]
         if self._here is not None:
             fresh = self._seen.fresh(self._space.lattice.neighbours(self._here))
             if len(fresh):

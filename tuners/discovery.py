@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core import Kernel, Parameter, SearchSpace, SpaceError, Value
+from ..core import Kernel, SearchSpace, SpaceError, Value
 from .hardware import Roles
 
 _SIZE = re.compile(r"BLOCK|TILE|UNROLL|THREADS|SPLIT|VEC|CHUNK|ROWS|COLS|GROUP|^B[MNK]$")
@@ -27,8 +27,9 @@ class FoundSpace:
 def space_of(kernel: Kernel, given: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> FoundSpace:
     """The space to search: what the user gives, over what the kernel declares, else what its constants suggest.
 
-    A given parameter replaces the declared one of that name and leaves the others as they are. Raises `SpaceError`
-    for a parameter that the kernel does not have, and for a kernel that has none.
+    A given parameter replaces the declared one of that name and leaves the others as they are; the constraints that
+    the kernel declares hold wherever the values come from. Raises `SpaceError` for a parameter that the kernel does
+    not have, and for a kernel that has none.
     """
     constants = kernel.config
     if unknown := [name for name in given if name not in constants]:
@@ -41,20 +42,15 @@ def space_of(kernel: Kernel, given: Mapping[str, Sequence[Value]], constraints: 
             raise SpaceError(
                 f"{name} is a whole number in {kernel.name}, and {', '.join(others)} is none; give whole numbers"
             )
-    declared = kernel.declared_space
-    if declared is not None:
-        kept = {parameter.name: parameter.values for parameter in declared.parameters}
-        values: dict[str, Sequence[Value]] = {**kept, **given}
-        rules = [*declared.constraints, *constraints]
-        return FoundSpace(_space(values, rules, constants), "given" if given else "declared")
-    if given:
-        return FoundSpace(_space(given, constraints, constants), "given")
-    if not (found := suggest(constants)):
+    declared = kernel.declared_values
+    values = {**declared, **given} or suggest(constants)
+    if not values:
         raise SpaceError(
             f"{kernel.name} declares no SEARCH_SPACE and has no constant that looks like a tile, warps or stages; "
             "name parameters with --param BLOCK_M=32,64,128, or make them constants with upper-case names"
         )
-    return FoundSpace(_space(found, constraints, constants), "discovered")
+    origin = "given" if given else "declared" if declared else "discovered"
+    return FoundSpace(kernel.space(values, [*kernel.declared_constraints, *constraints]), origin)
 
 
 def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
@@ -74,14 +70,3 @@ def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
             around = [value << step if step >= 0 else value >> -step for step in range(-3, 4)]
             found[name] = [size for size in around if 1 <= size <= LARGEST]
     return found
-
-
-def _space(
-    values: Mapping[str, Sequence[Value]], constraints: Sequence[str], present: Mapping[str, Value]
-) -> SearchSpace:
-    """The present values are the defaults, where they are among the values."""
-    parameters = [
-        Parameter(name, choices, present[name] if present[name] in choices else None)
-        for name, choices in values.items()
-    ]
-    return SearchSpace(parameters, constraints)

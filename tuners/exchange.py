@@ -1,21 +1,23 @@
 """The JSON files of other tuners: Kernel Tuner's cache, and T4 results, the Auto-Tuning Association's format.
 
 Kernel Tuner writes times in milliseconds. T4 states the unit of each measurement with it, and the unit of
-compilation and run times once, as `metadata.timeunit`; where that is lacking they are seconds.
+compilation and run times once, as `metadata.timeunit`; where that is lacking they are seconds. The T4 files that
+Kernel Tuner itself writes (`store_output_file`) lack it and have milliseconds there, too; they are known by the word
+`compilation` where the schema says `compilation_time`.
 """
 
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..core import Config, Evaluation, SpaceError, Status
 from .files import write_text
-from .recording import Recording, Result, Results, collect
+from .recording import Recording, Result, Results, collect, finite, integer
 
 Json = dict[str, Any]
 
@@ -52,23 +54,25 @@ def load_json(text: str) -> Any:
     """
     whole = text.strip()
     try:
-        return json.loads(whole)
+        return json.loads(whole, parse_int=integer)
     except ValueError:
         if '"tune_params_keys"' not in whole:
             raise
     try:
-        return json.loads(whole.removesuffix(",") + "}}")
+        return json.loads(whole.removesuffix(",") + "}}", parse_int=integer)
     except ValueError:
         # One entry a line: without the last one, which a killed search was writing.
-        return json.loads(whole.rpartition("\n")[0].removesuffix(",") + "}}")
+        return json.loads(whole.rpartition("\n")[0].removesuffix(",") + "}}", parse_int=integer)
 
 
 def parse_cache(cache: Json, path: Path) -> Results:
     """The results in a Kernel Tuner cache file; `SpaceError` names the entry that cannot be used."""
     names = cache["tune_params_keys"]
     results: dict[Config, Result] = {}
-    if not isinstance(names, list) or not isinstance(cache["cache"], dict):
-        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is no list or cache no object")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is no list of names; mend it")
+    if not isinstance(cache["cache"], dict):
+        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: cache is no object; mend it")
     for key, entry in cache["cache"].items():
         where = f"{path}, cache entry {key!r}"
         if not isinstance(entry, dict):
@@ -79,7 +83,7 @@ def parse_cache(cache: Json, path: Path) -> Results:
 
 def _cached(entry: Json, where: str) -> Result:
     compile_ms = entry.get("compile_time")
-    compile_s = None if compile_ms is None else _figure(compile_ms, "compile_time", where, 0.0) / 1e3
+    compile_s = None if compile_ms is None else _figure(compile_ms, "compile_time", where, least=0.0) / 1e3
     errors = [value for value in entry.values() if isinstance(value, str) and value in _CACHED_ERRORS]
     if errors:
         return Result(None, _CACHED_ERRORS[errors[0]], compile_s)
@@ -93,7 +97,7 @@ def _cached(entry: Json, where: str) -> Result:
 def parse_t4(document: Json, path: Path) -> Results:
     """The results in a T4 file; `SpaceError` names the one that cannot be used."""
     metadata = document.get("metadata")
-    unit = metadata.get("timeunit", "seconds") if isinstance(metadata, dict) else "seconds"
+    unit = metadata.get("timeunit") if isinstance(metadata, dict) else None
     results: dict[Config, Result] = {}
     names: Sequence[str] = ()
     for number, entry in enumerate(document["results"], start=1):
@@ -106,29 +110,35 @@ def parse_t4(document: Json, path: Path) -> Results:
         config = _config(entry["configuration"], names, where)
         if config in results:
             raise SpaceError(f"{where} repeats the configuration of an earlier one; remove one of the two")
-        results[config] = _measured(entry, _factor(unit, where), where)
+        results[config] = _measured(entry, unit, where)
     return results
 
 
-def _measured(entry: Json, factor: float, where: str) -> Result:
-    if (invalidity := entry.get("invalidity")) not in _STATUS:
-        raise SpaceError(f"{where}: invalidity is {invalidity!r}; use one of {', '.join(sorted(_STATUS))}")
+def _measured(entry: Json, unit: object, where: str) -> Result:
+    invalidity = entry.get("invalidity")
+    if not isinstance(invalidity, str) or invalidity not in _STATUS:
+        raise SpaceError(f"{where}: invalidity is {reprlib.repr(invalidity)}; use one of {', '.join(sorted(_STATUS))}")
     times = entry.get("times")
     if not isinstance(times, dict):
         raise SpaceError(f"{where} has no times; complete it as the T4 schema says")
+    by_kernel_tuner = "compilation" in times and "compilation_time" not in times
+    factor = _factor(("ms" if by_kernel_tuner else "s") if unit is None else unit, where)
     compiled = times.get("compilation_time", times.get("compilation"))
-    compile_s = None if compiled is None else _figure(compiled, "compilation_time", where, 0.0) * factor / 1e3
+    compile_s = None if compiled is None else _figure(compiled, "compilation_time", where, factor, 0.0) / 1e3
     measurements = list(_measurements(entry))
     status = _STATUS[invalidity]
     if status is not Status.OK:
-        precise = next((m["value"] for m in measurements if m["name"] == "status"), status)
-        return Result(None, Status(precise) if _INVALIDITY.get(precise) == invalidity else status, compile_s)
-    samples = tuple(sample * factor for sample in _figures(times.get("runtimes"), "runtimes", where))
-    objectives = entry.get("objectives") or []
+        words = [m["value"] for m in measurements if m["name"] == "status"]
+        precise = (one for one in Status if one in words and _INVALIDITY[one] == invalidity)
+        return Result(None, next(precise, status), compile_s)
+    samples = _figures(times.get("runtimes"), "runtimes", where, factor)
+    objectives = entry.get("objectives")
+    if not isinstance(objectives, list | None):
+        raise SpaceError(f"{where}: objectives is {reprlib.repr(objectives)}, which is no list; mend or remove it")
     for m in measurements:
-        if m["name"] == "time" or (m["name"] in objectives and m.get("unit") in _MILLISECONDS):
+        if m["name"] == "time" or (m["name"] in (objectives or ()) and _is_unit(m.get("unit"))):
             scale = _factor(m["unit"], where) if m.get("unit") else factor
-            return Result(_figure(m["value"], m["name"], where) * scale, status, compile_s, samples)
+            return Result(_figure(m["value"], m["name"], where, scale), status, compile_s, samples)
     if not samples:
         raise SpaceError(f"{where} is correct but has neither a measurement named time nor runtimes; add one")
     return Result(median(samples), status, compile_s, samples)
@@ -141,35 +151,41 @@ def _measurements(entry: Json) -> Iterator[Json]:
             yield measurement
 
 
+def _is_unit(unit: object) -> TypeGuard[str]:
+    return isinstance(unit, str) and unit.lower() in _MILLISECONDS
+
+
 def _factor(unit: object, where: str) -> float:
-    if not isinstance(unit, str) or unit.lower() not in _MILLISECONDS:
+    """Milliseconds in a unit of time."""
+    if not _is_unit(unit):
         raise SpaceError(
-            f"{where}: time unit {unit!r} is unknown; use seconds, milliseconds, microseconds, nanoseconds"
+            f"{where}: time unit {reprlib.repr(unit)} is unknown; use seconds, milliseconds, microseconds, nanoseconds"
         )
     return _MILLISECONDS[unit.lower()]
 
 
 def _config(entry: Mapping[str, Any], names: Sequence[str], where: str) -> Config:
     for name in names:
-        if not isinstance(entry.get(name), int | float | str):
-            problem = f"is {entry[name]!r}" if name in entry else "is missing"
-            raise SpaceError(f"{where}: parameter {name} {problem}; give a number, a truth value or a text")
+        value = entry.get(name)
+        if not isinstance(value, int | float | str) or not finite(value):
+            problem = f"is {reprlib.repr(value)}" if name in entry else "is missing"
+            raise SpaceError(f"{where}: parameter {name} {problem}; give a finite number, a truth value or a text")
     return Config((name, entry[name]) for name in names)
 
 
-def _figures(values: object, what: str, where: str) -> tuple[float, ...]:
-    return tuple(_figure(value, what, where) for value in values) if isinstance(values, list) else ()
+def _figures(values: object, what: str, where: str, factor: float = 1.0) -> tuple[float, ...]:
+    return tuple(_figure(value, what, where, factor) for value in values) if isinstance(values, list) else ()
 
 
-def _figure(value: object, what: str, where: str, least: float | None = None) -> float:
-    """A finite number above 0, or of at least `least`."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-        number = float(value)
-        if number > 0 if least is None else number >= least:
+def _figure(value: object, what: str, where: str, factor: float = 1.0, least: float | None = None) -> float:
+    """A number times a factor; together they must be finite and above 0, or at least `least`."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and finite(value):
+        number = float(value) * factor
+        if finite(number) and (number > 0 if least is None else number >= least):
             return number
     raise SpaceError(
-        f"{where}: {what} is {value!r}, which is no number {'above 0' if least is None else 'of at least 0'}; "
-        "mend or remove it"
+        f"{where}: {what} is {reprlib.repr(value)}, which is no finite number "
+        f"{'above 0' if least is None else 'of at least 0'}; mend or remove it"
     )
 
 
@@ -177,7 +193,7 @@ def write_t4(path: Path, source: Recording | Iterable[Evaluation], names: Sequen
     """Write a recording, or the evaluations of a live search, as T4 results, schema 1.0.0, times in milliseconds.
 
     T4 has fewer words for failures than `core.Status`; the exact one stands among the measurements. Raises
-    `SpaceError` when there is nothing to write, and `ResultsError` for a file that cannot be written.
+    `SpaceError` for what `collect` refuses, and `ResultsError` for a file that cannot be written.
     """
     # One result a line, as one may want to look at some of thousands.
     results = ",\n".join(json.dumps(_entry(*pair), allow_nan=False) for pair in collect(source, names).items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -24,9 +24,9 @@ class Features:
     as the product of its sides, and a thread as much work as a ratio, and trees cannot multiply.
     """
 
-    def __init__(self, space: SearchSpace, derived: Sequence[Derived] = (), paired: bool = False) -> None:
+    def __init__(self, space: SearchSpace, derived: Derived | None = None, paired: bool = False) -> None:
         self._lattice = space.lattice
-        self._derived = tuple(derived)
+        self._derived = derived
         self._varying = [i for i, parameter in enumerate(space.parameters) if len(parameter.values) > 1]
         ordered = [i for i in self._varying if space.parameters[i].ordered]
         pairs = [(a, b) for at, a in enumerate(ordered) for b in ordered[:at]] if paired else []
@@ -37,4 +37,5 @@ class Features:
         encoded = self._lattice.encode(rows)
         left, right = encoded[:, self._pairs[:, 0]], encoded[:, self._pairs[:, 1]]
         own = encoded[:, self._varying]
-        return np.hstack([own, left + right, left - right, *(one(rows) for one in self._derived)])
+        further = [] if self._derived is None else [self._derived(rows)]
+        return np.hstack([own, left + right, left - right, *further])

@@ -12,16 +12,16 @@ from ..core.files import write_whole
 _GZIP = b"\x1f\x8b"
 
 
-def read_bytes(path: Path) -> tuple[bytes, bool]:
-    """What a file holds, unpacked, and whether it was packed; `OptionError` when it cannot be read."""
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, unpacked if it is gzipped; `OptionError` when it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise OptionError(f"cannot read {path}: {error.strerror}; give the path of a recording") from None
     if not data.startswith(_GZIP):
-        return data, False
+        return data
     try:
-        return gzip.decompress(data), True
+        return gzip.decompress(data)
     except (OSError, EOFError, zlib.error):
         raise OptionError(f"{path} is a damaged gzip file; copy it anew") from None
 

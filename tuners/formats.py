@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ..core import Config, JournalError, OptionError, Trial, read_journal
+from ..core import Config, JournalError, OptionError
+from ..core.journal import Record, split_records
+from ..core.trial import read_trials
 from .exchange import load_json, parse_cache, parse_t4, write_t4
 from .files import read_bytes
 from .recording import Recording, Result, Results
+from .search import FINAL
 from .table import parse_csv, write_csv
 
 __all__ = ["read_recording", "write_csv", "write_t4"]
@@ -25,24 +25,25 @@ def read_recording(path: Path, kernel: str | None = None) -> Recording:
     `OptionError` for a file that cannot be read or has none of the forms, `JournalError` for a damaged journal, and
     `SpaceError` for entries that make no recording; the message names the file and the line.
     """
-    data, packed = read_bytes(path)
+    data = read_bytes(path)
     if not data.strip():
         raise OptionError(f"{path} is empty; give a recording: CSV, journal, Kernel Tuner cache or T4 results")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OptionError(f"{path} is no text (byte {error.start}); give a CSV, a journal or a JSON file") from None
-    recording = Recording(_parse(text, data, path, packed, kernel), str(path))
+    if _is_journal(text):
+        recording = _journal(split_records(data, path)[0], path, kernel)
+    elif kernel is not None:
+        raise OptionError(f"{path} is no journal, so it holds one kernel only; leave out the digest")
+    else:
+        recording = Recording(_parse(text, path), str(path))
     # Whether its configs make a space is better known now than in the middle of a search.
     _ = recording.space
     return recording
 
 
-def _parse(text: str, data: bytes, path: Path, packed: bool, kernel: str | None) -> Results:
-    if _is_journal(text):
-        return _journal(_records(path, data, packed), path, kernel)
-    if kernel is not None:
-        raise OptionError(f"{path} is no journal, so it holds one kernel only; leave out the digest")
+def _parse(text: str, path: Path) -> Results:
     if text.lstrip()[0] not in "{[":
         return parse_csv(text, path)
     try:
@@ -64,38 +65,21 @@ def _is_journal(text: str) -> bool:
     first = text.lstrip().partition("\n")[0]
     try:
         record = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         # Cut off while the first record was written.
         return first.startswith('{"kind":')
     return isinstance(record, dict) and "kind" in record
 
 
-def _records(path: Path, data: bytes, packed: bool) -> list[dict[str, object]]:
-    if not packed:
-        return read_journal(path)
-    with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / "journal.jsonl"
-        plain.write_bytes(data)
-        try:
-            return read_journal(plain)
-        except JournalError as error:
-            raise JournalError(str(error).replace(str(plain), str(path))) from None
-
-
-def _journal(records: list[dict[str, object]], path: Path, kernel: str | None) -> Results:
-    """The timed or failed trials of one kernel. Of two trials of a config the later one counts."""
+def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording:
+    """The timed or failed trials of one kernel's search. Of two trials of a config the later one counts."""
     found: Counter[str] = Counter()
     results: dict[Config, Result] = {}
-    for number, record in enumerate(records, start=1):
-        if record.get("kind") != "trial":
+    for trial in read_trials(records, path):
+        # Timed in turn with each other, finalists fare otherwise than one by one: no time to set beside the rest.
+        if trial.origin == FINAL:
             continue
-        try:
-            evaluation = Trial.from_record(record).evaluation
-        except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "its whole"
-            raise JournalError(
-                f"{path}, line {number} is no trial: {where}: {error.errors()[0]['msg']}; mend or remove that line"
-            ) from None
+        evaluation = trial.evaluation
         # A kernel as it stands has no place in a space; one that was checked only says nothing of its speed.
         if not evaluation.config or (evaluation.ok and evaluation.measurement is None):
             continue
@@ -111,4 +95,4 @@ def _journal(records: list[dict[str, object]], path: Path, kernel: str | None) -
     if not found:
         of = f" of kernel {kernel}" if kernel else ""
         raise JournalError(f"{path} holds no measured config{of}; record a search over parameters first")
-    return results
+    return Recording(results, str(path), next(iter(found)))

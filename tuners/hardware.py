@@ -13,12 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import DeviceLimits, Kernel, Language, MatrixProduct, Profile, SearchSpace, SpaceError
-from ..core.lattice import Rows
+from ..core.lattice import Lattice, Rows
 from .observations import Floats
 
 ACCUMULATORS = 192
 """fp32 registers of a thread that a tile of the result may take; beyond it compilers spill, for minutes."""
 MAX_THREADS = 1024
+WARP = 32
+"""Threads of a warp."""
+ASYNCHRONOUS = range(90, 120)
+"""Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
 FMA_BYTES = 4096.0
 """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. Like the next two a round figure
 of recent GPUs: only ratios matter, and only for an order of candidates."""
@@ -70,7 +74,7 @@ class Roles:
     @property
     def thread_count(self) -> str | None:
         """Threads of a block, as an expression."""
-        return f"{self.warps} * 32" if self.warps else self.threads
+        return f"{self.warps} * {WARP}" if self.warps else self.threads
 
 
 def multiplies(kernel: Kernel) -> bool:
@@ -91,23 +95,25 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
     if threads:
         found.append(f"{roles.m} * {roles.n} <= {threads} * {ACCUMULATORS}")
     if product is not None:
-        buffers = _buffers(kernel, roles)
+        buffers = _buffers(kernel, roles, limits, product)
         size = f"({roles.m} + {roles.n}) * {roles.k} * {product.element_bytes}"
         found.append(f"{size}{f' * {buffers}' if buffers else ''} <= {limits.shared_bytes}")
     return found
 
 
-def _buffers(kernel: Kernel, roles: Roles) -> str:
-    """How many tiles of each operand are in shared memory at once, at least.
+def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> str:
+    """How many tiles of each operand are in shared memory at once, at least; empty where stages are unknown.
 
-    Triton keeps one per stage where it uses the asynchronous matrix units (64 rows and more, from Hopper on), and
-    one fewer elsewhere.
+    Triton keeps one per stage where it uses the asynchronous matrix units, and one fewer elsewhere. Only Hopper and
+    the Blackwell of data centres have those units. They take 64 rows and four warps at least, and wide operands only
+    at reduced precision, which names and sizes do not tell.
     """
     if roles.stages is None:
         return ""
     fewer = f"max({roles.stages} - 1, 1)"
-    if kernel.language is Language.TRITON:
-        return f"({roles.stages} if {roles.m} >= 64 else {fewer})"
+    may_be_asynchronous = limits.capability in ASYNCHRONOUS and product.element_bytes <= 2
+    if kernel.language is Language.TRITON and roles.warps and may_be_asynchronous:
+        return f"({roles.stages} if {roles.m} >= 64 and {roles.warps} >= 4 else {fewer})"
     return fewer
 
 
@@ -129,20 +135,18 @@ def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchS
 
 
 class TileModel:
-    """Estimates for configs of a tiled matrix product on a GPU; see the methods.
+    """Estimates for configs of a tiled matrix product on a GPU; see the methods."""
 
-    `usable` tells whether names, product and limits are known; without them nothing else may be called.
-    """
+    def __init__(self, lattice: Lattice, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> None:
+        self._lattice, self._roles, self._limits, self._product = lattice, roles, limits, product
 
-    def __init__(self, space: SearchSpace, profile: Profile | None) -> None:
-        self._lattice = space.lattice
-        self._roles = Roles.of(space.names)
-        self._limits = profile.limits if profile else None
-        self._product = profile.product if profile else None
-
-    @property
-    def usable(self) -> bool:
-        return self._roles.tiled and self._limits is not None and self._product is not None
+    @classmethod
+    def of(cls, space: SearchSpace, profile: Profile | None) -> TileModel | None:
+        """The model of a space; None where the names of its tile, the product or the limits are not known."""
+        roles = Roles.of(space.names)
+        if profile is None or profile.limits is None or profile.product is None or not roles.tiled:
+            return None
+        return cls(space.lattice, roles, profile.limits, profile.product)
 
     def __call__(self, rows: Rows) -> Floats:
         """Features, shape (rows, 8): logarithms of tile area, of operations per byte, of waves, of the last wave's
@@ -159,7 +163,6 @@ class TileModel:
         fetch, spread over the stages in flight. Then come as many rounds as there are blocks to share out.
         """
         one, product = self._figures(rows), self._product
-        assert product is not None
         steps = np.ceil(product.k / one["split"] / one["k"])
         multiply = one["m"] * one["n"] * one["k"] * product.element_bytes / FMA_BYTES * _inefficiency(one)
         fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
@@ -173,7 +176,7 @@ class TileModel:
         """The members that the estimate favours, one per tile shape and width of the block."""
         members = self._lattice.sample(100_000, np.random.default_rng(0))
         order = np.argsort(self.estimate(members), kind="stable")
-        shape = [self._column(members, name) for name in (self._roles.m, self._roles.n, self._roles.thread_count)]
+        shape = [*(self._column(members, name) for name in (self._roles.m, self._roles.n)), self._threads(members)]
         chosen: dict[tuple[float, ...], int] = {}
         for i in order.tolist():
             chosen.setdefault(tuple(float(column[i]) for column in shape), i)
@@ -184,15 +187,17 @@ class TileModel:
     def _column(self, rows: Rows, name: str | None, default: float = 1.0) -> Floats:
         if name is None:
             return np.full(len(rows), default)
-        factor = 32.0 if name.endswith(" * 32") else 1.0
-        return np.asarray(self._lattice.columns(rows)[name.removesuffix(" * 32")], dtype=np.float64) * factor
+        return np.asarray(self._lattice.columns(rows)[name], dtype=np.float64)
+
+    def _threads(self, rows: Rows) -> Floats:
+        if self._roles.warps:
+            return self._column(rows, self._roles.warps) * WARP
+        return self._column(rows, self._roles.threads, 128.0)
 
     def _figures(self, rows: Rows) -> dict[str, Floats]:
-        limits, product = self._limits, self._product
-        assert isinstance(limits, DeviceLimits) and isinstance(product, MatrixProduct)
-        roles = self._roles
+        limits, product, roles = self._limits, self._product, self._roles
         m, n, k = (self._column(rows, name) for name in (roles.m, roles.n, roles.k))
-        threads = self._column(rows, roles.thread_count, 128.0)
+        threads = self._threads(rows)
         stages = np.maximum(self._column(rows, roles.stages, 2.0), 1.0)
         split = np.maximum(self._column(rows, roles.split), 1.0)
         tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split

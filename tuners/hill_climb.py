@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import Config, Evaluation, SearchSpace
 from .observations import Observations, Row
-from .start import any_fresh
+from .start import any_fresh, within
 
 
 class HillClimb:
@@ -20,12 +20,11 @@ class HillClimb:
     a random member. Deterministic given `seed`.
     """
 
-    def __init__(self, space: SearchSpace, start: Iterable[Config] = (), seed: int = 0) -> None:
+    def __init__(self, space: SearchSpace, seed: int = 0, start: Iterable[Config] = ()) -> None:
         self._space = space
         self._rng = np.random.default_rng(seed)
         self._seen = Observations(space)
-        first = dict.fromkeys(config for config in start if config in space)
-        self._starts: deque[Row] = deque(space.lattice.rows(first))
+        self._starts: deque[Row] = deque(within(space, start))
         self._around: deque[Row] = deque()
         self._summit = math.inf
         self._waiting: set[Config] = set()

@@ -15,7 +15,8 @@ Row = npt.NDArray[np.int32]
 """One config as positions of its values."""
 
 FAILURE = 0.2
-"""How much worse than the slowest success a failure counts, in units of the logarithm of time."""
+"""How much worse than the slowest success a failure counts, in units of the logarithm of time, before slow times are
+drawn in: then it mostly counts like the slowest successes."""
 LEAST = 0.01
 """How far above the median times count at least, where most of them are as good as the best."""
 

@@ -5,33 +5,35 @@ from __future__ import annotations
 import numpy as np
 
 from ..core import Config, Evaluation, SearchSpace
+from ..core.lattice import Rows
 from .observations import Observations
+from .start import any_fresh
 
 
 class RandomSearch:
     """Uniform, without repetition. Deterministic given `seed`."""
 
     def __init__(self, space: SearchSpace, seed: int = 0) -> None:
-        self._lattice = space.lattice
+        self._space = space
         self._rng = np.random.default_rng(seed)
         self._seen = Observations(space)
-        members = self._lattice.members
+        members = space.lattice.members
         self._order = None if members is None else iter(members[self._rng.permutation(len(members))])
 
     def ask(self, n: int = 1) -> list[Config]:
         """Up to n configs not asked for before; empty when the space is exhausted."""
         asked: list[Config] = []
-        while len(asked) < n:
-            if self._order is not None:
-                row = next(self._order, None)
-                if row is None:
-                    break
-                rows = row[None]
-            else:
-                rows = self._lattice.sample(n, self._rng)
-            asked += [self._seen.ask(row) for row in self._seen.fresh(rows)[: n - len(asked)]]
+        while len(asked) < n and len(row := self._next()):
+            asked.append(self._seen.ask(row[0]))
         return asked
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
         """Chance learns nothing, but does not ask again for what an earlier run has measured."""
         self._seen.tell(config, evaluation)
+
+    def _next(self) -> Rows:
+        """One row that was not asked for yet; none when there is none left."""
+        if self._order is None:
+            return any_fresh(self._space, self._seen, self._rng)
+        left = (row[None] for row in self._order if self._seen.is_fresh(row[None])[0])
+        return next(left, self._seen.rows[:0])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
+from sys import float_info
 
-from ..core import Config, Correctness, Evaluation, Measurement, SearchSpace, SpaceError, Status
+from ..core import Config, Correctness, Evaluation, Measurement, SearchSpace, SpaceError, Status, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Recording:
 
     results: Results
     name: str = "recording"
+    kernel: str | None = None
+    """The digest of the kernel that was searched, where the record has it: only a journal does."""
     _told: dict[Config, Evaluation] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,16 +68,23 @@ class Recording:
         return min(timed, key=lambda pair: pair[1])
 
     def within(self, space: SearchSpace) -> list[tuple[Config, float | None]]:
-        """The recorded configs that lie in another space, with their times, to warm a tuner up for it.
+        """The recorded configs that lie in another space, and how they fared, to warm a tuner up for it.
 
-        `SpaceError` when the parameters have other names, or no config lies in that space.
+        A time is told as a multiple of this recording's best one, so at least 1.0, and a failure as None:
+        milliseconds of other shapes and devices could not be set side by side. `SpaceError` when the parameters have
+        other names, or no config lies in that space.
         """
         if set(self.space.names) != set(space.names):
             raise SpaceError(
                 f"{self.name} records the parameters {', '.join(self.space.names)}, but the space has "
                 f"{', '.join(space.names)}; give a recording of the same parameters"
             )
-        pairs = [(config, result.time_ms) for config, result in self.results.items() if config in space]
+        best_ms = self.best[1]
+        pairs = [
+            (config, None if result.time_ms is None else result.time_ms / best_ms)
+            for config, result in self.results.items()
+            if config in space
+        ]
         if not pairs:
             raise SpaceError(f"no config of {self.name} lies in the space; give a recording that overlaps with it")
         return pairs
@@ -106,8 +117,10 @@ _PASSED = Correctness(seeds=(0,), max_abs_error=0, max_rel_error=0, tolerance=0,
 def collect(source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> Results:
     """The results of a recording or of a live search, for writing.
 
-    `names` are the parameters to keep, by default all. Of two evaluations of a config the later one counts; those
-    that were checked but not timed are left out.
+    `names` are the parameters to keep, by default all; those left out are to be constants. Of two evaluations of a
+    config the later one counts; those that were checked but not timed are left out. `SpaceError` when there is
+    nothing to write, a config lacks a name, a value is no finite number, or configs with different results would
+    become one.
     """
     if isinstance(source, Recording):
         results: dict[Config, Result] = dict(source.results)
@@ -118,10 +131,28 @@ def collect(source: Recording | Iterable[Evaluation], names: Sequence[str] = ())
     names = names or tuple(next(iter(results)))
     if not names:
         raise SpaceError("there is nothing to write: the kernel has no parameters")
-    return {_pick(config, names): result for config, result in results.items()}
+    picked: dict[Config, Result] = {}
+    for config, result in results.items():
+        if picked.setdefault(kept := _pick(config, names), result) != result:
+            others = ", ".join(name for name in config if name not in names)
+            raise SpaceError(f"configs with {kept} differ in {others}, and in their results; name {others} too")
+    return picked
 
 
 def _pick(config: Config, names: Sequence[str]) -> Config:
+    """The config with these names only."""
     if lacking := [name for name in names if name not in config]:
         raise SpaceError(f"the config '{config}' has no {', '.join(lacking)}; all must name {', '.join(names)}")
+    if endless := [name for name in names if not finite(config[name])]:
+        raise SpaceError(f"parameter {endless[0]} has a value that is no finite number; leave out such configs")
     return Config((name, config[name]) for name in names)
+
+
+def finite(value: Value) -> bool:
+    """Whether a value is a text, or a number that a float can hold: tuners compute with floats."""
+    return isinstance(value, str) or abs(value) <= float_info.max
+
+
+def integer(digits: str) -> int | float:
+    """The integer that digits stand for, infinite if no float can hold it: Python refuses to convert very long ones."""
+    return int(digits) if isfinite(float(digits)) else float(digits)

@@ -21,7 +21,6 @@ MakeTuner = Callable[[SearchSpace, int], Tuner]
 class Replay:
     """One search, from one seed."""
 
-    seed: int
     budget: int
     size: int
     """Configs in the space."""
@@ -86,7 +85,7 @@ def replay(
             evaluated.add(config)
             found = min(found, math.inf if evaluation.latency_ms is None else evaluation.latency_ms)
             curve.append(found)
-    return Replay(seed, budget, recording.space.size, best_ms, tuple(curve), seconds)
+    return Replay(budget, recording.space.size, best_ms, tuple(curve), seconds)
 
 
 Summary = dict[str, float | int | None]
@@ -113,7 +112,7 @@ def summarize(replays: Sequence[Replay]) -> Summary:
         "best_ms": replays[0].best_ms,
         "median_best_ms": _finite(statistics.median(r.found_ms for r in replays)),
         "overhead_ms_per_trial": statistics.median(r.overhead_ms for r in replays),
-        "evaluations": replays[0].size,
+        "configs": replays[0].size,
     }
 
 

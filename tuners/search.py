@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from pydantic import ValidationError
-
 from ..core import (
     Budget,
     Config,
     Evaluation,
     Evaluator,
     Journal,
-    JournalError,
     Kernel,
     Problem,
     SearchSpace,
@@ -26,6 +23,7 @@ from ..core import (
     Trial,
     Tuner,
 )
+from ..core.trial import read_trials
 
 FINALISTS = 5
 """At most so many are measured again."""
@@ -54,6 +52,7 @@ class Progress:
     statuses: Counter[Status] = field(default_factory=Counter)
     best: Evaluation | None = None
     seconds: float = 0.0
+    """Spent so far, on the trials of an earlier run too."""
 
     @property
     def failed(self) -> int:
@@ -98,7 +97,8 @@ class Search:
     """Searches a kernel's space with a tuner.
 
     Every trial is in the journal before the next begins. What the journal holds already is told to the tuner
-    first and never measured again. `patience` ends a search after so many trials in a row without a better one.
+    first and never measured again; its seconds count as spent. `patience` ends a search after so many trials in a
+    row without a better one.
     """
 
     def __init__(
@@ -126,6 +126,7 @@ class Search:
         self.progress = Progress()
         self._clock = clock
         self._started = clock()
+        self._before = 0.0
         self._asked = 0
         self._stale = 0
         self._stopped: str | None = None
@@ -145,16 +146,19 @@ class Search:
                 self.tuner.tell(Config(evaluation.config), evaluation)
                 self._count(evaluation)
                 last = self._clock()
-                if late := Budget(seconds=self.budget.seconds).exhausted(Budget(seconds=last - self._started)):
+                if late := Budget(seconds=self.budget.seconds).exhausted(Budget(seconds=self._spent(last))):
                     self._stopped = late
                     break
         stopped = self._stopped or "every config of the space was tried"
         finalists = [Config(), *self._finalists()]
         if not finals or {Config(final.config) for final in finals} != set(finalists):
             self.observer.finals(finalists)
+            began = self._clock()
             finals = self.evaluator.compare(self.problem, self.kernel, finalists)
+            # Timed in turn, they have no times of their own.
+            each = (self._clock() - began) / len(finalists)
             for final in finals:
-                self._note(FINAL, final, 0.0)
+                self._note(FINAL, final, each)
         finals.sort(key=lambda final: (final.latency_ms is None, final.latency_ms))
         return Found(tuple(self._evaluations), tuple(finals), self.progress, stopped)
 
@@ -165,13 +169,7 @@ class Search:
     def _recall(self) -> list[Evaluation]:
         """Tell the tuner what an earlier run measured; its finals, if it came so far."""
         finals: dict[Config, Evaluation] = {}
-        for line, record in enumerate(self.journal.records, start=1):
-            if record.get("kind") != "trial":
-                continue
-            try:
-                trial = Trial.from_record(record)
-            except ValidationError:
-                raise JournalError(f"{self.journal.path}, line {line} is no valid trial; start anew") from None
+        for trial in read_trials(self.journal.records, self.journal.path):
             evaluation = trial.evaluation
             if evaluation.kernel_digest != self.kernel.digest:
                 continue
@@ -182,6 +180,7 @@ class Search:
             elif Config(evaluation.config) in self.space:
                 self.tuner.tell(Config(evaluation.config), evaluation)
                 self._asked += 1
+                self._before += trial.seconds
                 self.progress.recalled += 1
                 self._count(evaluation)
         return list(finals.values())
@@ -189,7 +188,7 @@ class Search:
     def _ask(self) -> Iterator[Config]:
         """Configs for the evaluator, each chosen when it is drawn."""
         while self._stopped is None:
-            spent = Budget(trials=self._asked, seconds=self._clock() - self._started)
+            spent = Budget(trials=self._asked, seconds=self._spent(self._clock()))
             self._stopped = self.budget.exhausted(spent)
             if self.patience is not None and self._stale >= self.patience:
                 self._stopped = f"{self.patience} trials in a row were no better"
@@ -202,9 +201,13 @@ class Search:
         before = self.progress.best
         self._evaluations.append(evaluation)
         self.progress.add(evaluation)
-        self.progress.seconds = self._clock() - self._started
+        self.progress.seconds = self._spent(self._clock())
         self._stale = 0 if self.progress.best is not before else self._stale + 1
         self.observer.trial(evaluation, self.progress)
+
+    def _spent(self, now: float) -> float:
+        """Seconds until a time of the clock: those of this run, and the trials of an earlier one."""
+        return self._before + now - self._started
 
     def _note(self, origin: str, evaluation: Evaluation, seconds: float) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")

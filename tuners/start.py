@@ -1,49 +1,64 @@
-"""Where searches begin when nothing is known, and where they go when they are stuck."""
+"""Where searches begin, and where they go when they are stuck."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
 import numpy as np
 
-from ..core import SearchSpace
+from ..core import Config, SearchSpace
 from ..core.lattice import Rows
 from .observations import Observations
+
+Warm = Sequence[tuple[Config, float | None]]
+"""Configs with their times from elsewhere, None for a failure; only the order of the times is used."""
 
 CANDIDATES = 2000
 
 
-def spread(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
-    """`count` random members, each chosen among several to differ from those before (maximin over values).
+def fastest(warm: Warm, count: int, space: SearchSpace) -> list[Config]:
+    """The members of the space that were fastest elsewhere, the fastest first: up to `count` different ones."""
+    timed = sorted((time, i) for i, (_, time) in enumerate(warm) if time is not None)
+    different = dict.fromkeys(warm[i][0] for _, i in timed)
+    return list(islice((config for config in different if config in space), count))
 
-    Drawn uniformly, then thinned: of eight random members each time the one is taken that has the most values
-    that no earlier one nearby has.
+
+def within(space: SearchSpace, configs: Iterable[Config]) -> Rows:
+    """The rows of those configs that are members of the space, each once."""
+    return space.lattice.rows(dict.fromkeys(config for config in configs if config in space))
+
+
+def spread(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
+    """`count` random members that differ from each other in many parameters; fewer where the space has fewer.
+
+    The first is any member. Each further one is chosen among eight random ones: the one that differs in the most
+    parameters from the nearest of those before it. The seven others stay, and a new one joins them.
     """
     pool = space.lattice.sample(CANDIDATES, rng)
     pool = pool[rng.permutation(len(pool))]
-    chosen = pool[:1]
-    rest = pool[1:]
+    chosen, rest = pool[: min(count, 1)], pool[1:]
     while len(chosen) < count and len(rest):
         few = rest[:8]
         distance = (few[:, None, :] != chosen[None, :, :]).sum(axis=2).min(axis=1)
         best = int(np.argmax(distance))
         chosen = np.concatenate([chosen, few[best : best + 1]])
-        rest = np.concatenate([np.delete(few, best, axis=0), rest[8:]])[: len(rest)]
+        rest = np.concatenate([np.delete(few, best, axis=0), rest[8:]])
     return chosen
 
 
 def any_fresh(space: SearchSpace, seen: Observations, rng: np.random.Generator) -> Rows:
-    """One member that was not asked for yet, drawn uniformly; no row when there is none left."""
+    """One member that was not asked for yet, drawn uniformly; no row when there is none left.
+
+    Of a space that is sampled, not listed, none is left when hundreds of draws show none.
+    """
+    members = space.lattice.members
     for _ in range(8):
-        rows = seen.fresh(space.lattice.sample(64, rng) if space.lattice.members is None else _draw(space, 64, rng))
+        drawn = space.lattice.sample(64, rng) if members is None else members[rng.integers(len(members), size=64)]
+        rows = seen.fresh(drawn)
         if len(rows):
             return rows[:1]
-    members = space.lattice.members
     if members is None:
-        return np.zeros((0, len(space.parameters)), dtype=np.int32)
+        return rows
     left = seen.fresh(members)
     return left[rng.integers(len(left))][None] if len(left) else left
-
-
-def _draw(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
-    members = space.lattice.members
-    assert members is not None
-    return members[rng.integers(len(members), size=count)]

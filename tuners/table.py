@@ -10,13 +10,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
 from ..core import Config, Evaluation, OptionError, SpaceError, Status, Value
 from .files import write_text
-from .recording import Recording, Result, Results, collect
+from .recording import Recording, Result, Results, collect, finite, integer
 
 TIME = "time_ms"
 OPTIONAL = ("compile_s", "status", "samples_ms")
@@ -27,10 +28,16 @@ _TRUTH = {"true": True, "false": False}
 
 
 class _Values(dict[str, Value]):
-    """The value of each text, parsed once: a table repeats few of them very often."""
+    """The value of each text, parsed once: a table repeats few of them very often.
+
+    `OverflowError` with the text of a number that is too large to compute with.
+    """
 
     def __missing__(self, text: str) -> Value:
-        value = self[text] = _value(text)
+        value = _value(text)
+        if not finite(value):
+            raise OverflowError(text)
+        self[text] = value
         return value
 
 
@@ -49,7 +56,10 @@ def parse_csv(text: str, path: Path) -> Results:
             where = f"{path}, line {reader.line_num}"
             if len(cells) != width:
                 raise SpaceError(f"{where} has {len(cells)} cells instead of {width}; complete or remove that line")
-            chosen = [values[cell] for cell in cells[: len(names)]]
+            try:
+                chosen = [values[cell] for cell in cells[: len(names)]]
+            except OverflowError as error:
+                raise SpaceError(f"{where}: {reprlib.repr(str(error))} is too large a number; mend it") from None
             if "" in chosen:
                 raise SpaceError(f"{where} has no {names[chosen.index('')]}; fill the cell or remove that line")
             config = Config(zip(names, chosen, strict=True))
@@ -104,7 +114,7 @@ def _positive(text: str, what: str, where: str) -> float:
     number = _number(text.strip())
     if number is None or not isfinite(number) or number <= 0:
         hint = "; leave the cell of a failure empty" if what == TIME else ""
-        raise SpaceError(f"{where}: {what} is {text!r}, which is no number above 0{hint}")
+        raise SpaceError(f"{where}: {what} is {reprlib.repr(text)}, which is no number above 0{hint}")
     return number
 
 
@@ -115,7 +125,7 @@ def _number(text: str) -> float | None:
 def _value(cell: str) -> Value:
     text = cell.strip()
     if _INTEGER.match(text):
-        return int(text)
+        return integer(text)
     if _NUMBER.match(text):
         return float(text)
     return _TRUTH.get(text.lower(), text)
@@ -124,13 +134,13 @@ def _value(cell: str) -> Value:
 def write_csv(path: Path, source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> None:
     """Write a recording, or the evaluations of a live search, as a CSV that `read_recording` reads back the same.
 
-    `names` are the parameters, by default all of the first config. Raises `SpaceError` for values that a CSV cannot
-    hold, and `ResultsError` for a file that cannot be written.
+    `names` are the parameters, by default all of the first config. Raises `SpaceError` for what `collect` refuses and
+    for names and values that a CSV cannot hold, and `ResultsError` for a file that cannot be written.
     """
     results = collect(source, names)
     columns = list(names) or list(next(iter(results)))
-    if reserved := [name for name in columns if name == TIME or name in OPTIONAL]:
-        raise SpaceError(f"a CSV cannot hold a parameter of the name {reserved[0]}; write T4 instead")
+    if refused := [name for name in columns if name in (TIME, *OPTIONAL) or not _stays(name)]:
+        raise SpaceError(f"a CSV cannot hold a parameter of the name {refused[0]!r}; write T4 instead")
     sampled = any(result.samples_ms for result in results.values())
     extra = OPTIONAL if sampled else OPTIONAL[:-1]
     text = io.StringIO(newline="")
@@ -145,9 +155,14 @@ def write_csv(path: Path, source: Recording | Iterable[Evaluation], names: Seque
 def _cell(name: str, value: Value) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     back = _value(text)
-    if not text or set(text) & {"\r", "\0"} or type(back) is not type(value) or back != value:
+    if not _stays(text) or type(back) is not type(value) or back != value:
         raise SpaceError(f"a CSV cannot hold {name}={value!r}, it would read as {back!r}; write T4 instead")
     return text
+
+
+def _stays(text: str) -> bool:
+    """Whether a text reads back as it is: UTF-8 has no halves of characters, and a reader takes blanks off."""
+    return bool(text) and text == text.encode(errors="ignore").decode().strip() and not set(text) & {"\r", "\0"}
 
 
 def _figures(result: Result) -> list[str]:

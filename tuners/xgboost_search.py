@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from ..core import Config, SearchSpace
 from ..core.lattice import Rows
 from .cost_model import CostModel
-from .features import Derived, Features
+from .features import Features
+from .hardware import TileModel
 from .model_annealing import anneal
 from .observations import Floats, Row
 from .rounds import Rounds
-from .start import any_fresh, spread
+from .start import any_fresh, spread, within
 
 FIRST = 8
-"""Random configs before the first model."""
+"""Configs before the first model: the given ones, then random ones."""
+SPREAD = 1
+"""Random ones among them at least: given ones are alike, and teach a model little."""
 BATCH = 4
 """Configs that one model proposes."""
 EXPLORED = 0.1
@@ -31,18 +34,18 @@ ALIKE = 2
 class XGBoostSearch(Rounds):
     """A cost model is fitted to what is known; annealing over its predictions finds the next batch.
 
-    The first configs are `start`, then random ones. Deterministic given `seed`.
+    The first configs are `start`, then random ones. The figures of `tiles` are features. Deterministic given `seed`.
     """
 
     def __init__(
-        self, space: SearchSpace, seed: int = 0, start: Sequence[Config] = (), derived: Sequence[Derived] = ()
+        self, space: SearchSpace, seed: int = 0, start: Iterable[Config] = (), tiles: TileModel | None = None
     ) -> None:
         super().__init__(space, seed)
-        self._features = Features(space, derived, paired=True)
-        first = space.lattice.rows(dict.fromkeys(config for config in start if config in space))
+        self._features = Features(space, tiles, paired=True)
+        first = within(space, start)
         # A small space is not worth so many guesses.
         few = min(FIRST, 2 + space.cardinality // 8)
-        self._queue.extend([*first, *spread(space, max(0, few - len(first)), self._rng)])
+        self._queue.extend([*first, *spread(space, max(SPREAD, few - len(first)), self._rng)])
 
     def _propose(self) -> list[Row]:
         chosen: list[Row] = []

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 import pytest
-from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner
+from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner, lattice
 from kernelwright.tuners import catalogue
 
 from ..fakes import evaluation, kernel
@@ -21,7 +21,7 @@ LATE = 5
 
 every = pytest.mark.parametrize("name", catalogue.names())
 seeded = pytest.mark.parametrize("name", [name for name in catalogue.names() if name != "grid"])
-learning = pytest.mark.parametrize("name", [name for name in catalogue.names() if name not in ("grid", "random")])
+learning = pytest.mark.parametrize("name", [name for name in catalogue.names() if catalogue.adaptive(name)])
 
 
 def bowl(config: Config) -> float:
@@ -117,10 +117,9 @@ def test_configs_to_start_with_are_asked_for_once(name: str) -> None:
     tuner = catalogue.create(name, SPACE, 0, warm, start)
     asked = drive(tuner)
     assert_each_once(asked, SPACE)
-    if name in ("portfolio", "xgboost", "hill_climb"):
-        # The given ones first, then the fastest elsewhere; hill climbing may look around the first before the second.
-        assert asked[0] == start[0]
-        assert warm[0][0] in asked[: 2 if name != "hill_climb" else 20]
+    if catalogue.adaptive(name):
+        # The given ones first, then the fastest elsewhere.
+        assert asked[:2] == [start[0], warm[0][0]]
 
 
 @every
@@ -191,6 +190,17 @@ def test_a_space_too_large_to_list(name: str) -> None:
     asked = drive(catalogue.create(name, LARGE, 1), late=3, answer=time, most=40)
     assert len(asked) == len(set(asked)) == 40
     assert all(config in LARGE for config in asked)
+
+
+@every
+@pytest.mark.parametrize(("batch", "late"), [(1, 0), (3, LATE)])
+def test_a_sampled_space_is_exhausted_too(name: str, batch: int, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lattice, "ENUMERATED", 5)
+    space = SearchSpace(SPACE.parameters, SPACE.constraints)
+    assert space.lattice.members is None
+    tuner = catalogue.create(name, space, 1)
+    assert_each_once(drive(tuner, batch, late), space)
+    assert tuner.ask() == []
 
 
 @learning

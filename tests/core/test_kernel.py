@@ -64,6 +64,21 @@ def test_declared_space_has_the_present_values_as_defaults() -> None:
     assert space.constraints == ("BLOCK_M <= BLOCK_N",)
 
 
+def test_what_is_declared_comes_as_it_stands() -> None:
+    """A space is made of it later, by who knows what else is wanted."""
+    kernel = Kernel.parse(SOURCE.replace("[16, 32]", "[16, 16]"))
+    assert kernel.declared_values == {"BLOCK_M": [16, 16], "BLOCK_N": [64]}
+    assert kernel.declared_constraints == ("BLOCK_M <= BLOCK_N",)
+    bare = Kernel.parse("import triton\nclass ModelNew: ...\n")
+    assert (bare.declared_values, bare.declared_constraints, bare.declared_space) == ({}, (), None)
+
+
+def test_the_first_value_is_the_default_where_the_present_one_is_not_declared() -> None:
+    space = Kernel.parse(SOURCE.replace("[16, 32]", "[16, 64]")).declared_space
+    assert space is not None
+    assert dict(space.default) == {"BLOCK_M": 16, "BLOCK_N": 64}
+
+
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -82,6 +97,8 @@ def test_unknown_names_are_refused() -> None:
         Kernel.parse(SOURCE).bind({"NOPE": 1})
     with pytest.raises(SpaceError, match="no constants of it"):
         _ = Kernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')).declared_space
+    with pytest.raises(SpaceError, match="names TUPLE, which are no constants of it that can be set"):
+        _ = Kernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"TUPLE": [64]')).declared_space
 
 
 @pytest.mark.parametrize(
@@ -98,8 +115,17 @@ def test_language_and_target_follow_the_imports(imports: str, language: Language
     assert (kernel.language, kernel.target) == (language, target)
 
 
-@pytest.mark.parametrize("space", ['["BLOCK"]', '{"BLOCK": 8}', '{"BLOCK": [[8]]}', "dict(BLOCK=[1])"])
+@pytest.mark.parametrize(
+    "space", ['["BLOCK"]', '{"BLOCK": 8}', '{"BLOCK": [[8]]}', "dict(BLOCK=[1])", "{[]: [1]}", "{1: [1]}"]
+)
 def test_a_space_of_another_form_is_refused(space: str) -> None:
     source = f"import triton\nBLOCK = 8\nSEARCH_SPACE = {space}\nclass ModelNew: ...\n"
     with pytest.raises(SpaceError, match="SEARCH_SPACE"):
-        _ = Kernel.parse(source).declared_space
+        _ = Kernel.parse(source).declared_values
+
+
+@pytest.mark.parametrize("constraints", ['"BLOCK > 1"', "[1]", "[open]"])
+def test_constraints_of_another_form_are_refused(constraints: str) -> None:
+    source = f"import triton\nBLOCK = 8\nCONSTRAINTS = {constraints}\nclass ModelNew: ...\n"
+    with pytest.raises(SpaceError, match="CONSTRAINTS must be a li"):
+        _ = Kernel.parse(source).declared_constraints

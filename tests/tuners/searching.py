@@ -54,11 +54,13 @@ class Table:
         self.drawn: list[Config] = []
         self.measured: list[Config] = []
         self.compared: list[list[Config]] = []
+        self.known: list[Evaluation] = []
         self.closed = False
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Iterator[Evaluation]:
+        self.known = list(known)
         try:
             yield from self._evaluate(kernel, configs)
         finally:

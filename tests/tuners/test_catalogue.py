@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
-from kernelwright.core import Config, DeviceLimits, MatrixProduct, OptionError, SearchSpace
-from kernelwright.tuners import catalogue
+from kernelwright.core import Config, DeviceLimits, MatrixProduct, OptionError, Profile, SearchSpace, Tuner
+from kernelwright.tuners import catalogue, portfolio, xgboost_search
+from kernelwright.tuners.cost_model import CostModel
+from kernelwright.tuners.gaussian_process import GaussianProcess
 from kernelwright.tuners.hardware import TileModel
+from kernelwright.tuners.observations import Floats
 
-from ..fakes import PROFILE
+from ..fakes import PROFILE, evaluation, kernel
 
+ROOT = Path(__file__).parents[2]
 SPACE = SearchSpace.of({"A": list(range(10)), "B": list(range(10))})
 TILES = SearchSpace.of({"BLOCK_M": [16, 32, 64, 128], "BLOCK_N": [16, 32, 64, 128], "BLOCK_K": [32, 64]})
 GPU = PROFILE.model_copy(
@@ -24,24 +33,55 @@ def config(a: int, b: int) -> Config:
 
 
 def test_the_names() -> None:
-    assert catalogue.names() == ["portfolio", "xgboost", "hill_climb", "annealing", "random", "grid"]
-    assert catalogue.DEFAULT in catalogue.names()
-    assert [name for name in catalogue.names() if not catalogue.adaptive(name)] == ["random", "grid"]
+    names = catalogue.names()
+    assert names == ["portfolio", "xgboost", "hill_climb", "annealing", "random", "grid"]
+    assert catalogue.DEFAULT in names
+    assert [name for name in names if not catalogue.adaptive(name)] == ["random", "grid"]
+    assert [name for name in names if catalogue.exhaustive(name)] == ["grid"]
+    for name in names:
+        catalogue.check(name)
 
 
-def test_an_unknown_name() -> None:
+def create(name: str) -> Tuner:
+    return catalogue.create(name, SPACE)
+
+
+@pytest.mark.parametrize("call", [catalogue.check, create, catalogue.adaptive, catalogue.exhaustive, catalogue.preload])
+def test_an_unknown_name(call: Callable[[str], object]) -> None:
     with pytest.raises(OptionError, match="there is no tuner 'genetic'; use one of portfolio, xgboost"):
-        catalogue.create("genetic", SPACE)
+        call("genetic")
 
 
-def test_the_fastest_elsewhere() -> None:
-    warm = [(config(0, 0), 3.0), (config(0, 1), None), (config(0, 2), 1.0), (config(0, 3), 2.0), (config(0, 4), 1.0)]
-    assert catalogue.fastest(warm, 3) == [config(0, 2), config(0, 4), config(0, 3)]
-    assert catalogue.fastest(warm, 99) == [config(0, 2), config(0, 4), config(0, 3), config(0, 0)]
-    assert catalogue.fastest((), 3) == []
+def test_the_stride_is_the_grids() -> None:
+    members = list(SPACE)
+    assert catalogue.create("grid", SPACE, stride=30).ask(5) == [*members[::30], members[1]]
+    assert catalogue.create("grid", SPACE).ask(2) == members[:2]
 
 
-@pytest.mark.parametrize(("name", "count"), [("portfolio", 6), ("xgboost", 8), ("hill_climb", 3)])
+PRELOADED = """
+import sys
+from kernelwright.core import SearchSpace
+from kernelwright.tuners import catalogue
+from tests.fakes import evaluation, kernel
+
+catalogue.preload(sys.argv[1])
+before = {name.partition(".")[0] for name in sys.modules}
+space = SearchSpace.of({"A": list(range(10)), "B": list(range(10))})
+tuner = catalogue.create(sys.argv[1], space)
+for _ in range(20):
+    (config,) = tuner.ask()
+    tuner.tell(config, evaluation(kernel(1.0), config, 1.0 + int(config["A"])))
+print(*({name.partition(".")[0] for name in sys.modules} - before - sys.stdlib_module_names))
+"""
+
+
+@pytest.mark.parametrize("name", ["portfolio", "xgboost"])
+def test_what_is_preloaded_is_all_that_a_search_imports(name: str) -> None:
+    run = subprocess.run([sys.executable, "-c", PRELOADED, name], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
+
+
+@pytest.mark.parametrize(("name", "count"), [("portfolio", 6), ("xgboost", 8), ("hill_climb", 3), ("annealing", 3)])
 def test_start_then_the_fastest_elsewhere_come_first(name: str, count: int) -> None:
     warm = [(config(a, 9 - a), 10.0 - a) for a in range(10)]
     first = [config(5, 5), *(config(a, 9 - a) for a in range(9, 9 - count, -1))]
@@ -55,7 +95,38 @@ def test_warm_configs_outside_the_space_are_left_out(name: str) -> None:
 
 
 def test_the_model_of_tiles_chooses_first_candidates_where_it_applies() -> None:
-    likely = TILES.lattice.config(TileModel(TILES, GPU).candidates(1)[0])
+    model = TileModel.of(TILES, GPU)
+    assert model is not None
+    likely = TILES.lattice.config(model.candidates(1)[0])
     assert catalogue.create("portfolio", TILES, 3, profile=GPU).ask(1) == [likely]
     shuffled = {catalogue.create("portfolio", TILES, seed, profile=PROFILE).ask(1)[0] for seed in range(5)}
     assert len(shuffled) > 1
+
+
+def columns(name: str, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """How many columns each model of a search sees."""
+    seen = set()
+
+    def watched(model: Callable[..., object]) -> Callable[..., object]:
+        def make(features: Floats, *rest: object) -> object:
+            seen.add((model.__name__, features.shape[1]))
+            return model(features, *rest)
+
+        return make
+
+    monkeypatch.setattr(xgboost_search, "CostModel", watched(CostModel))
+    monkeypatch.setattr(portfolio, "CostModel", watched(CostModel))
+    monkeypatch.setattr(portfolio, "GaussianProcess", watched(GaussianProcess))
+    tuner = catalogue.create(name, TILES, 1, profile=profile)
+    for trial in range(20):
+        (one,) = tuner.ask()
+        tuner.tell(one, evaluation(kernel(1.0), one, 1.0 + trial))
+    return seen
+
+
+def test_the_figures_of_tiles_are_features_where_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three parameters, three products and three ratios of them, eight figures."""
+    assert columns("xgboost", PROFILE, monkeypatch) == {("CostModel", 9)}
+    assert columns("xgboost", GPU, monkeypatch) == {("CostModel", 17)}
+    assert columns("portfolio", PROFILE, monkeypatch) == {("CostModel", 9), ("GaussianProcess", 3)}
+    assert columns("portfolio", GPU, monkeypatch) == {("CostModel", 17), ("GaussianProcess", 11)}

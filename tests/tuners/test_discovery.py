@@ -55,6 +55,43 @@ def test_a_space_is_discovered_from_names() -> None:
     assert all(config["NUM_WARPS"] != 1 for config in found.space)
 
 
+def test_a_declaration_without_parameters_is_none() -> None:
+    assert space_of(kernel("TILE = 2\nSEARCH_SPACE = {}"), {}, []).origin == "discovered"
+    assert space_of(kernel("EPS = 1\nSEARCH_SPACE = {}"), {"EPS": [1, 2]}, []).space.size == 2
+
+
+@pytest.mark.parametrize(
+    ("declaration", "given", "origin"),
+    [
+        ("SEARCH_SPACE = {'BLOCK': [4, 8, 16]}", {}, "declared"),
+        ("SEARCH_SPACE = {'BLOCK': [4, 8]}", {"BLOCK": [8, 16]}, "given"),
+        ("", {"BLOCK": [4, 8, 16]}, "given"),
+        ("", {}, "discovered"),
+    ],
+)
+def test_declared_constraints_hold_wherever_the_values_come_from(
+    declaration: str, given: dict[str, list[int]], origin: str
+) -> None:
+    found = space_of(kernel(f"BLOCK = 8\n{declaration}\nCONSTRAINTS = ['BLOCK > 4']"), given, ["BLOCK < 16"])
+    assert found.origin == origin
+    assert set(found.space) == {Config({"BLOCK": 8})}
+    with pytest.raises(SpaceError, match="'WARPS > 4' uses WARPS; the parameters are BLOCK"):
+        space_of(kernel(f"BLOCK = 8\n{declaration}\nCONSTRAINTS = ['WARPS > 4']"), given, [])
+
+
+@pytest.mark.parametrize("declared", ["[4, 4]", "[]", "[1e999]", "[2, 4]"])
+def test_a_given_parameter_mends_a_declared_one(declared: str) -> None:
+    broken = kernel(f"BLOCK = 8\nSEARCH_SPACE = {{'BLOCK': {declared}}}\nCONSTRAINTS = ['BLOCK > 4']")
+    with pytest.raises(SpaceError):
+        space_of(broken, {}, [])
+    assert set(space_of(broken, {"BLOCK": [4, 8]}, []).space) == {Config({"BLOCK": 8})}
+
+
+def test_a_present_value_that_is_not_declared_gives_way_to_the_first() -> None:
+    found = space_of(kernel("BLOCK = 8\nTHREADS = 64\nSEARCH_SPACE = {'BLOCK': [16, 4], 'THREADS': [32, 64]}"), {}, [])
+    assert found.space.default == Config({"BLOCK": 16, "THREADS": 64})
+
+
 @pytest.mark.parametrize(
     ("constants", "values"),
     [
@@ -76,6 +113,7 @@ def test_suggestions(constants: dict[str, int | float | str | bool], values: dic
     [
         (DECLARED, {"BLOK": [1]}, [], "k has no parameter BLOK; its constants are BLOCK, THREADS, MODE"),
         ("x = 1", {"BLOCK": [1]}, [], "k has no parameter BLOCK; its constants are none"),
+        ("EPS = 1e-5\nSEARCH_SPACE = {}", {}, [], "declares no SEARCH_SPACE .* --param BLOCK_M=32,64,128"),
         ("EPS = 1e-5", {}, [], "declares no SEARCH_SPACE .* --param BLOCK_M=32,64,128"),
         (DECLARED, {}, ["BLOCK > 4", "BLOCK < 5"], "no config satisfies 'BLOCK < 5' together with 'BLOCK > 4'"),
         (DECLARED, {}, ["WARPS > 4"], "'WARPS > 4' uses WARPS; the parameters are BLOCK, THREADS"),

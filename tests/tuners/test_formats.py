@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kernelwright.core import (
+    Budget,
     Config,
     JournalError,
     KernelwrightError,
     OptionError,
-    ResultsError,
     SpaceError,
     Status,
 )
-from kernelwright.tuners.formats import read_recording, write_csv, write_t4
+from kernelwright.tuners.formats import read_recording, write_csv
 from kernelwright.tuners.recording import Result
 
-from .recordings import CSV, RESULTS, evaluation, journal, refused, written
+from .recordings import CSV, evaluation, journal, refused, written
+from .searching import SPACE, Table, search
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped"])
@@ -46,38 +48,29 @@ def test_journal_of_several_kernels(tmp_path: Path) -> None:
         read_recording(path, "cc")
 
 
-def test_a_recording_tells_as_an_evaluator_would(tmp_path: Path) -> None:
-    recording = read_recording(written(tmp_path, CSV))
-    for config, result in RESULTS.items():
-        told = recording.evaluation(config)
-        assert (told.latency_ms, told.status, told.compile_s) == (result.time_ms, result.status, result.compile_s)
-        assert told.config == config and recording.evaluation(config) is told
-    with pytest.raises(SpaceError, match="does not hold BLOCK=1"):
-        recording.evaluation(Config({"BLOCK": 1}))
+def test_a_journal_tells_which_kernel_it_is_of(tmp_path: Path) -> None:
+    text = journal(evaluation({"A": 1}, 5.0), evaluation({"A": 1}, 1.0, digest="bbbb"))
+    assert read_recording(written(tmp_path, text), "bb").kernel == "bbbb"
+    assert read_recording(written(tmp_path, CSV)).kernel is None
 
 
-@pytest.mark.parametrize("write", [write_csv, write_t4])
-def test_a_live_search_is_written(tmp_path: Path, write: Any) -> None:
-    """Of two verdicts on a config the last one counts; other constants of the kernel are left out."""
-    live = [
-        evaluation({"A": 1, "flags": "-O3"}, 5.0),
-        evaluation({"A": 2, "flags": "-O3"}, Status.WRONG_SHAPE),
-        evaluation({"A": 1, "flags": "-O3"}, 4.0),
-    ]
-    write(tmp_path / "out", iter(live), ["A"])
-    assert read_recording(tmp_path / "out").results == {
-        Config({"A": 1}): Result(8.0, samples_ms=(4.0, 8.0, 12.0)),
-        Config({"A": 2}): Result(None, Status.WRONG_SHAPE, 0.5),
-    }
+def test_a_journal_reads_as_the_table_of_its_search(tmp_path: Path) -> None:
+    """What the finalists did in turn with each other is no time to set beside those of the search."""
+    path, csv = tmp_path / "journal.jsonl", tmp_path / "trials.csv"
+    table = Table(lambda config: 1.0 + 0.01 * int(config["A"]), lambda config: 0.9 - 0.01 * int(config["A"]))
+    search(path, table, budget=Budget(trials=6))
+    found = search(path, table)
+    assert found.best is not None and found.best.config == {"A": 5}
+    write_csv(csv, found.evaluations, SPACE.names)
+    recording = read_recording(path)
+    assert list(recording.results.items()) == list(read_recording(csv).results.items())
+    assert recording.best == (Config({"A": 1}), 1.01)
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(SpaceError, match="nothing to write"):
-        write_t4(tmp_path / "out", [])
-    with pytest.raises(SpaceError, match="has no B; all must name A, B"):
-        write_csv(tmp_path / "out", [evaluation({"A": 1}, 1.0)], ["A", "B"])
-    with pytest.raises(ResultsError, match="choose another path"):
-        write_csv(Path(__file__) / "below-a-file.csv", [evaluation({"A": 1}, 1.0)])
+def test_a_packed_journal_is_unpacked_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, gzip.compress(journal(evaluation({"A": 1}, 1.0)).encode()))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert read_recording(path).best == (Config({"A": 1}), 2.0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +86,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         ("[1, 2]", OptionError, "its JSON is neither"),
         ('{"cache": {}}', OptionError, "its JSON is neither"),
         ('{"kind":"run"}\nrubbish\n{"kind":"run"}\n', JournalError, "line 2 is corrupt"),
-        ('{"kind":"run"}\n{"kind":"trial","origin":"x"}\n', JournalError, "line 2 is no trial: evaluation"),
+        ('{"kind":"run"}\n{"kind":"trial","origin":"x"}\n', JournalError, "line 2 is no valid trial: evaluation"),
         ('{"kind":"run"}\n', JournalError, "holds no measured config"),
         ('{"kind":"ru', JournalError, "holds no measured config"),
         (journal(evaluation({"A": 1}, Status.TIMEOUT)), SpaceError, "every config of"),
@@ -102,6 +95,12 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_bad_input(tmp_path: Path, text: str | bytes, error: type[KernelwrightError], says: str) -> None:
     refused(tmp_path, text, error, says)
+
+
+def test_brackets_without_end(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    refused(tmp_path, deep, OptionError, "is no valid JSON")
+    refused(tmp_path, f'{{"kind":"run"}}\n{deep}\n', JournalError, "line 2 is corrupt")
 
 
 def test_a_packed_journal_is_named_by_its_own_path(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +22,9 @@ from kernelwright.core import (
     SpaceError,
     Target,
 )
+from kernelwright.core.expressions import Expression
 from kernelwright.tuners.formats import read_recording
-from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, constraints, multiplies, prune
+from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, _inefficiency, constraints, multiplies, prune
 
 TRITON = Kernel(Language.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
 TILELANG = Kernel(Language.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")
@@ -34,17 +39,24 @@ CPU = Profile(
 )
 LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
 GPU = CPU.model_copy(update={"limits": LIMITS})
+ROOT = Path(__file__).parents[2]
 NAMES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_WARPS", "NUM_STAGES", "GROUP_M", "SPLIT_K")
 TILES = SearchSpace.of(
     {
         "BLOCK_M": [16, 64, 128, 256],
         "BLOCK_N": [16, 64, 128, 256],
         "BLOCK_K": [32, 64, 128],
-        "NUM_WARPS": [4, 8],
+        "NUM_WARPS": [2, 4, 8],
         "NUM_STAGES": [2, 3, 4],
         "LAYOUT": ["row", "column"],
     }
 )
+
+
+def of(space: SearchSpace, profile: Profile = GPU) -> TileModel:
+    model = TileModel.of(space, profile)
+    assert model is not None
+    return model
 
 
 @pytest.mark.parametrize(
@@ -83,17 +95,84 @@ def test_multiplying_is_read_from_the_calls(source: str, does: bool) -> None:
 
 
 def test_constraints_of_triton() -> None:
-    """A stage more from 64 rows on: there the operands of the asynchronous units lie in shared memory too."""
     threads, registers, shared = constraints(TRITON, NAMES, GPU)
     assert threads == "NUM_WARPS * 32 <= 1024"
     assert registers == f"BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * {ACCUMULATORS}"
-    space = {"BLOCK_M": [32, 64], "BLOCK_N": [64], "BLOCK_K": [256], "NUM_STAGES": [1, 2, 3, 4, 5]}
+    space = {"BLOCK_M": [32, 64], "BLOCK_N": [64], "BLOCK_K": [256], "NUM_WARPS": [4], "NUM_STAGES": [1, 2, 3, 4, 5]}
     left = SearchSpace.of(space, [shared])
     # (m + n) * k * 2 bytes: 49152 with 32 rows, of which stages - 1 fit; 65536 with 64 rows, of which stages fit.
     assert {(c["BLOCK_M"], c["NUM_STAGES"]) for c in left} == {
         *((32, s) for s in (1, 2, 3, 4, 5)),
         *((64, s) for s in (1, 2, 3)),
     }
+
+
+def test_where_warps_are_unknown_the_fewer_buffers_count() -> None:
+    """A kernel may launch two warps, and then Triton keeps one buffer less."""
+    names = tuple(name for name in NAMES if name != "NUM_WARPS")
+    assert constraints(TRITON, names, GPU) == ["(BLOCK_M + BLOCK_N) * BLOCK_K * 2 * max(NUM_STAGES - 1, 1) <= 232448"]
+
+
+ASKED = [
+    # capability, operand, m, n, k, warps, stages, and how many tiles of both operands are in shared memory
+    (80, "fp16", 64, 64, 32, 4, 4, 3),
+    (80, "fp16", 64, 64, 32, 4, 1, 1),
+    (90, "fp16", 64, 64, 32, 4, 4, 4),
+    (90, "fp16", 64, 64, 32, 2, 4, 3),
+    (90, "fp16", 32, 64, 32, 4, 4, 3),
+    (90, "fp32", 64, 64, 32, 4, 4, 3),
+    (120, "fp16", 64, 64, 32, 4, 4, 3),
+]
+COMPILE = """
+import importlib.util, json, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+def shared_bytes(capability, operand, m, n, k, warps, stages):
+    path, name = sys.argv[1:3] if operand == "fp16" else sys.argv[3:5]
+    spec = importlib.util.spec_from_file_location(operand, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = getattr(module, name)
+    constants = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}
+    constants = {p.name: constants[p.name] for p in function.params if p.is_constexpr}
+    pointer = {True: "*" + operand, False: "i32"}
+    signature = {
+        p.name: "constexpr" if p.is_constexpr else pointer[p.name.endswith("_ptr")] for p in function.params
+    }
+    # Sizes and addresses that 16 divides, without which nothing is fetched asynchronously.
+    attributes = {(i,): [["tt.divisibility", 16]] for i, p in enumerate(function.params) if not p.is_constexpr}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
+    options = {"num_warps": warps, "num_stages": stages}
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options).metadata.shared
+
+print(json.dumps([shared_bytes(*one) for one in json.loads(sys.argv[5])]))
+"""
+
+
+def test_shared_memory_is_what_triton_takes(tmp_path: Path) -> None:
+    """Compiled for GPUs that are not there: what takes as much as there is must be kept, what takes more, dropped."""
+    script = tmp_path / "compile.py"
+    script.write_text(COMPILE)
+    kernels = [ROOT / "benchmarks/gemm/triton_fp16.py", "gemm_kernel"]
+    kernels += [ROOT / "corpus/kernels/triton/level1/1_1.py", "matmul_kernel"]
+    command = [sys.executable, script, *kernels, json.dumps([one[:-1] for one in ASKED])]
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    environment.pop("TRITON_INTERPRET", None)
+    run = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    for asked, taken in zip(ASKED, json.loads(run.stdout), strict=True):
+        capability, operand, m, n, k, warps, stages, tiles = asked
+        element_bytes = int(operand[2:]) // 8
+        assert taken == tiles * (m + n) * k * element_bytes, asked
+        config = dict(zip(NAMES, (m, n, k, warps, stages), strict=False))
+        product = MatrixProduct(m=4096, n=4096, k=4096, element_bytes=element_bytes)
+        for there_is, fits in ((taken, True), (taken - 1, False)):
+            limits = LIMITS.model_copy(update={"capability": capability, "shared_bytes": there_is})
+            profile = GPU.model_copy(update={"limits": limits, "product": product})
+            shared = constraints(TRITON, NAMES, profile)[-1]
+            assert bool(Expression(shared)(config)) is fits, asked
 
 
 def test_constraints_of_tilelang() -> None:
@@ -126,15 +205,17 @@ def test_a_cpu_has_no_constraints() -> None:
     assert prune(TILES, TILELANG, CPU) == (TILES, [])
 
 
-def test_pruning_keeps_what_fits() -> None:
-    pruned, rules = prune(TILES, TRITON, GPU)
-    assert rules == constraints(TRITON, TILES.names, GPU)
+@pytest.mark.parametrize("capability", [80, 90])
+def test_pruning_keeps_what_fits(capability: int) -> None:
+    profile = GPU.model_copy(update={"limits": LIMITS.model_copy(update={"capability": capability})})
+    pruned, rules = prune(TILES, TRITON, profile)
+    assert rules == constraints(TRITON, TILES.names, profile)
     assert pruned.names == TILES.names
     kept = set(pruned)
     assert kept < set(TILES)
     for config in TILES:
         m, n, k, stages = (int(config[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "NUM_STAGES"))
-        buffers = stages if m >= 64 else max(stages - 1, 1)
+        buffers = stages if m >= 64 and int(config["NUM_WARPS"]) >= 4 and capability == 90 else max(stages - 1, 1)
         right = (m + n) * k * 2 * buffers <= LIMITS.shared_bytes
         right = right and m * n <= int(config["NUM_WARPS"]) * 32 * ACCUMULATORS
         assert (config in kept) == right, config
@@ -162,14 +243,13 @@ def test_nothing_fits() -> None:
     ],
 )
 def test_the_model_of_tiles_needs_names_product_and_limits(space: SearchSpace, profile: Profile | None) -> None:
-    assert not TileModel(space, profile).usable
+    assert TileModel.of(space, profile) is None
 
 
 @pytest.mark.parametrize("left_out", [(), ("NUM_WARPS",), ("NUM_STAGES",), ("NUM_WARPS", "NUM_STAGES", "LAYOUT")])
 def test_figures_are_finite(left_out: tuple[str, ...]) -> None:
     space = SearchSpace.of({p.name: p.values for p in TILES.parameters if p.name not in left_out})
-    model = TileModel(space, GPU)
-    assert model.usable
+    model = of(space)
     members = space.lattice.members
     assert members is not None
     features = model(members)
@@ -180,7 +260,7 @@ def test_figures_are_finite(left_out: tuple[str, ...]) -> None:
 
 def test_candidates_are_different_members_of_different_shapes() -> None:
     pruned, _ = prune(TILES, TRITON, GPU)
-    model = TileModel(pruned, GPU)
+    model = of(pruned)
     rows = model.candidates(10)
     assert len(rows) == 10
     assert pruned.lattice.allowed(rows).all()
@@ -195,36 +275,54 @@ def test_candidates_are_different_members_of_different_shapes() -> None:
 
 def test_candidates_of_a_small_space_are_all_its_shapes() -> None:
     space = SearchSpace.of({"BM": [64, 128], "BN": [64], "BK": [32, 64]})
-    assert len(TileModel(space, GPU).candidates(10)) == 2
+    assert len(of(space).candidates(10)) == 2
 
 
 def test_tiny_tiles_are_no_candidates_for_a_large_product() -> None:
     large = GPU.model_copy(update={"product": MatrixProduct(m=8192, n=8192, k=8192, element_bytes=2)})
-    first = TILES.lattice.config(TileModel(TILES, large).candidates(1)[0])
+    first = TILES.lattice.config(of(TILES, large).candidates(1)[0])
     assert int(first["BLOCK_M"]) * int(first["BLOCK_N"]) >= 128 * 128
 
 
-RECORDED = Path(__file__).parents[2] / "results" / "samples" / "h200" / "spaces"
+def test_threads_are_counted_in_warps_or_one_by_one() -> None:
+    tile = {"BM": [64, 128], "BN": [64, 128], "BK": [64]}
+    warps = SearchSpace.of({**tile, "WARPS": [2, 4, 8]})
+    threads = SearchSpace.of({**tile, "THREADS": [64, 128, 256]})
+    rows = warps.lattice.members
+    assert rows is not None
+    assert (of(warps)(rows) == of(threads)(rows)).all()
+    assert len(np.unique(of(warps)(rows)[:, 6])) > 1
+
+
+def test_what_keeps_the_matrix_units_waiting() -> None:
+    """Each of these alone makes a tile slower."""
+
+    def inefficiency(m: int = 128, n: int = 128, threads: int = 256, accumulators: float = 64) -> float:
+        tile = {"m": m, "n": n, "threads": threads, "accumulators": accumulators}
+        return float(_inefficiency({name: np.array([value]) for name, value in tile.items()})[0])
+
+    least = inefficiency()
+    assert inefficiency(m=32) == 2 * least
+    assert inefficiency(n=32) > inefficiency(n=64) > least > inefficiency(n=256) >= 1
+    assert inefficiency(threads=128) > least
+    assert inefficiency(m=64, threads=128) == inefficiency(m=64) == least
+    assert inefficiency(accumulators=128) == least < inefficiency(accumulators=160) < inefficiency(accumulators=192)
+
+
+def test_a_tile_of_few_rows_is_estimated_slower_than_its_transpose() -> None:
+    """Both fetch and multiply the same; rows below 64 are multiplied at half the rate."""
+    space = SearchSpace.of({"BM": [32, 256], "BN": [32, 256], "BK": [64], "WARPS": [4], "STAGES": [4]})
+    large = GPU.model_copy(update={"product": MatrixProduct(m=8192, n=8192, k=8192, element_bytes=2)})
+    flat, high = of(space, large).estimate(np.array([[0, 1, 0, 0, 0], [1, 0, 0, 0, 0]], dtype=np.int32))
+    assert flat > high
 
 
 @pytest.mark.parametrize("extents", [(4096, 4096, 4096), (16, 4096, 4096), (256, 7168, 2048), (512, 512, 512)])
 def test_the_first_candidates_are_good_ones(extents: tuple[int, int, int]) -> None:
     """The best of ten is close to the best of all that were recorded on an H200; ten by chance reach 76 to 89 %."""
     m, n, k = extents
-    recording = read_recording(RECORDED / f"gemm_{m}_{n}_{k}.csv.gz")
-    limits = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
-    product = MatrixProduct(m=m, n=n, k=k, element_bytes=2)
-    ceilings = Ceilings(copy_gb_s=1, matrix_gflop_s=1, cores=132)
-    profile = Profile(
-        flops=1,
-        matrix_flops=1,
-        min_bytes=1,
-        eager_bytes=1,
-        product=product,
-        ceilings=ceilings,
-        limits=limits,
-        device="x",
-    )
-    model = TileModel(recording.space, profile)
-    first = [recording.results[recording.space.lattice.config(row)].time_ms for row in model.candidates(10)]
+    recording = read_recording(ROOT / "results/samples/h200/spaces" / f"gemm_{m}_{n}_{k}.csv.gz")
+    profile = GPU.model_copy(update={"product": MatrixProduct(m=m, n=n, k=k, element_bytes=2)})
+    rows = of(recording.space, profile).candidates(10)
+    first = [recording.results[recording.space.lattice.config(row)].time_ms for row in rows]
     assert recording.best[1] / min(time for time in first if time is not None) > 0.92

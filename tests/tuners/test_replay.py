@@ -25,7 +25,7 @@ KEYS = {
     "best_ms",
     "median_best_ms",
     "overhead_ms_per_trial",
-    "evaluations",
+    "configs",
 }
 
 
@@ -146,7 +146,7 @@ def test_summary() -> None:
         "best_ms": 10.0,
         "median_best_ms": 10.0,
         "overhead_ms_per_trial": 0,
-        "evaluations": 8,
+        "configs": 8,
     }
 
 
@@ -167,11 +167,3 @@ def test_the_90th_percentile_is_a_seed_s_figure() -> None:
 def test_no_replays() -> None:
     with pytest.raises(OptionError, match="at least one seed"):
         summarize([])
-
-
-def test_warm_start_from_another_recording() -> None:
-    assert RECORDING.within(SearchSpace.of({"B": [1], "A": [1, 2]})) == [(config(1), None), (config(2), 10.5)]
-    with pytest.raises(SpaceError, match="records the parameters A, B, but the space has A, C"):
-        RECORDING.within(SearchSpace.of({"A": [1], "C": [1]}))
-    with pytest.raises(SpaceError, match="no config of made up lies in the space"):
-        RECORDING.within(SearchSpace.of({"A": [1], "B": [2]}))

@@ -17,7 +17,7 @@ from kernelwright.core import (
 from kernelwright.tuners import catalogue
 
 from ..fakes import evaluation
-from .searching import ANOTHER, KERNEL, SPACE, Table, Watcher, configs, search, times, trials_in
+from .searching import ANOTHER, KERNEL, SPACE, Answer, Clock, Table, Watcher, configs, search, times, trials_in
 
 
 @pytest.fixture
@@ -26,10 +26,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_resumed_search_goes_on_and_measures_nothing_twice(path: Path) -> None:
-    search(path, Table(), budget=Budget(trials=4))
+    first = Table()
+    earlier = search(path, first, budget=Budget(trials=4))
+    assert first.known == []
     table, watcher = Table(), Watcher()
     found = search(path, table, budget=Budget(trials=7), watcher=watcher)
     assert table.measured == configs(5, 6, 7)
+    assert table.known == list(earlier.evaluations)
     assert found.progress.recalled == 4
     assert found.progress.trials == 7
     assert watcher.trials == [(a, a) for a in range(1, 8)]
@@ -45,6 +48,27 @@ def test_a_budget_that_is_used_up_measures_nothing_more(path: Path) -> None:
     assert table.compared == []
     assert again.best == first.best
     assert again.finals == first.finals
+
+
+def test_seconds_of_an_earlier_run_are_spent(path: Path) -> None:
+    """Those of its trials: what finalists take is in no budget."""
+    clock = Clock()
+
+    def slow(config: Config) -> Answer:
+        clock.now += 100.0
+        return times(config)
+
+    table = Table(slow)
+    search(path, table, budget=Budget(trials=3), clock=clock)
+    clock.now += 1e6
+    found = search(path, table, budget=Budget(seconds=450), clock=clock)
+    assert table.measured == list(SPACE)[:5]
+    assert found.stopped == "budget of 450 seconds used up"
+    assert 500 <= found.progress.seconds < 600
+    again = search(path, table, budget=Budget(seconds=450), clock=clock)
+    assert table.measured == list(SPACE)[:5]
+    assert again.stopped == found.stopped
+    assert 500 <= again.progress.seconds < 600
 
 
 def test_finals_of_a_shorter_search_do_not_count(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ def test_everything_is_measured_in_order_and_written_down(path: Path) -> None:
     assert found.progress.failed == found.progress.statuses[Status.TIMEOUT] == 1
     assert found.progress.best is not None and found.progress.best.config == {"A": 6}
     assert found.stopped == "every config of the space was tried"
-    assert all(trial.seconds >= 0 and trial.at for trial in trials_in(path))
+    assert all(trial.at for trial in trials_in(path))
 
 
 def test_every_trial_is_on_disk_before_the_next_is_measured(path: Path) -> None:
@@ -105,6 +105,23 @@ def test_a_budget_in_seconds(path: Path) -> None:
     assert table.measured == list(SPACE)[:3]
     assert table.drawn == list(SPACE)[:5]
     assert 300 <= found.progress.seconds < 400
+
+
+def test_every_trial_says_how_long_it_took(path: Path) -> None:
+    """Finalists are timed in turn with each other, and share the time of that."""
+    clock = Clock()
+
+    def taking(seconds: float) -> Callable[[Config], Answer]:
+        def answer(config: Config) -> Answer:
+            clock.now += seconds
+            return 1.0
+
+        return answer
+
+    search(path, Table(taking(100.0), taking(40.0)), clock=clock)
+    # The clock itself goes on by a second whenever it is read.
+    assert [100 < trial.seconds < 110 for trial in trials_in(path, "search")] == [True] * 10
+    assert [trial.seconds for trial in trials_in(path, "final")] == [40 + 1 / (1 + FINALISTS)] * (1 + FINALISTS)
 
 
 def test_what_ends_the_search_closes_the_evaluator(path: Path) -> None:

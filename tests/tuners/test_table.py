@@ -55,8 +55,11 @@ def test_csv_round_trip(tmp_path_factory: pytest.TempPathFactory, recording: Rec
         ({"A": ""}, "CSV cannot hold A=''"),
         ({"A": "true"}, "would read as True"),
         ({"A": " x"}, "would read as 'x'"),
-        ({"A": float("inf")}, "would read as 'inf'"),
-        ({"status": 1}, "a parameter of the name status"),
+        ({"A": "1e999"}, "would read as inf"),
+        ({"A": "half \ud800"}, "CSV cannot hold A="),
+        ({"status": 1}, "a parameter of the name 'status'"),
+        ({" A": 1}, "a parameter of the name ' A'"),
+        ({"": 1}, "a parameter of the name ''"),
     ],
 )
 def test_what_a_csv_cannot_hold(tmp_path: Path, config: dict[str, Any], says: str) -> None:
@@ -87,7 +90,17 @@ def test_what_a_csv_cannot_hold(tmp_path: Path, config: dict[str, Any], says: st
         ("A,time_ms\n1,1\n2,1\n1,2\n", SpaceError, "line 4 repeats the config of line 2"),
         ("A,time_ms\n1,\n2,\n", SpaceError, "every config of"),
         ('A,time_ms\n"1,2\n', OptionError, "is no CSV"),
+        ("A,time_ms\n1,1\n-1e999,1\n", SpaceError, "line 3: '-1e999' is too large a number"),
     ],
 )  # fmt: skip
 def test_bad_input(tmp_path: Path, text: str | bytes, error: type[KernelwrightError], says: str) -> None:
     refused(tmp_path, text, error, says)
+
+
+def test_more_digits_than_python_converts(tmp_path: Path) -> None:
+    huge = "9" * 5000
+    short = "'999999999999...9999999999999'"
+    refused(tmp_path, f"A,time_ms\n1,1\n{huge},1\n", SpaceError, f"line 3: {short} is too large a number; mend it")
+    refused(tmp_path, f"A,time_ms\n1,{huge}\n", SpaceError, f"line 2: time_ms is {short}")
+    refused(tmp_path, f"A,time_ms,compile_s\n1,1,{huge}\n", SpaceError, f"line 2: compile_s is {short}")
+    refused(tmp_path, f"A,time_ms,samples_ms\n1,1,1 {huge}\n", SpaceError, f"line 2: samples_ms is {short}")

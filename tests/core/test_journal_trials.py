@@ -1,0 +1,87 @@
+"""Trials as a journal holds them: read back the same, and whoever reads them says the same of a damaged one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kernelwright.agent.recall import Recalling
+from kernelwright.core import Config, Evaluator, Journal, JournalError, Trial, read_journal
+from kernelwright.core.trial import read_trials
+from kernelwright.tuners.formats import read_recording
+
+from ..fakes import PROFILE, evaluation
+from ..tuners.searching import KERNEL, Table, search
+
+Reader = Callable[[Path], object]
+
+TRIALS = [
+    Trial(origin="list", evaluation=evaluation(KERNEL, Config({"A": a}), float(a)), seconds=a, at="2025")
+    for a in (1, 2)
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        journal.append({"kind": "run"})
+        for trial in TRIALS:
+            journal.append(trial.record())
+        journal.append({"kind": "profile", "profile": PROFILE.model_dump(mode="json")})
+    return path
+
+
+def recall(path: Path) -> Recalling:
+    with Journal(path) as journal:
+        evaluator: Evaluator = Table()
+        return Recalling(evaluator, journal)
+
+
+def damage(path: Path, line: int, change: Callable[[dict[str, object]], object]) -> None:
+    lines = path.read_text().splitlines()
+    record = json.loads(lines[line - 1])
+    change(record)
+    lines[line - 1] = json.dumps(record)
+    path.write_text("\n".join(lines) + "\n")
+
+
+READERS: list[Reader] = [
+    lambda path: list(read_trials(read_journal(path), path)),
+    lambda path: search(path, Table()),
+    read_recording,
+    recall,
+]
+
+
+def test_trials_are_read_back_the_same(path: Path) -> None:
+    assert list(read_trials(read_journal(path), path)) == TRIALS
+
+
+@pytest.mark.parametrize("reader", READERS, ids=["trials", "search", "recording", "recall"])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda record: record.pop("evaluation"), "evaluation: Field required"),
+        (lambda record: record.update(seconds=-1), "seconds: Input should be greater than or equal to 0"),
+        (lambda record: record["evaluation"].update(status="fine"), "evaluation.status: Input should be 'ok', "),
+    ],
+)
+def test_a_damaged_trial_is_named(
+    path: Path, reader: Reader, change: Callable[[dict[str, object]], object], says: str
+) -> None:
+    damage(path, 3, change)
+    with pytest.raises(JournalError) as caught:
+        reader(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}, line 3 is no valid trial: {says}")
+    assert message.endswith("; mend or remove that line") and "\n" not in message
+
+
+@pytest.mark.parametrize("change", [lambda record: record.pop("profile"), lambda record: record.update(profile=1)])
+def test_a_damaged_profile_is_named(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+    damage(path, 4, change)
+    with pytest.raises(JournalError, match="line 4 is no valid profile; mend or remove that line"):
+        recall(path)
