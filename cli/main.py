@@ -9,11 +9,23 @@ from typing import Annotated
 import typer
 
 from .guard import guarded
-from .options import WHERE, BackendOption, DatasetOption, ProblemOption, WorkloadOption
+from .options import (
+    OUTPUT,
+    WHERE,
+    BackendOption,
+    DatasetOption,
+    DeviceOption,
+    JsonOption,
+    NoSaveOption,
+    ProblemOption,
+    QuietOption,
+    ResultsOption,
+    ResumeOption,
+    WorkloadOption,
+)
 from .tune import tune_app
 
 SEARCH = "Optimization"
-OUTPUT = "Output"
 MODEL = "Language model"
 
 app = typer.Typer(
@@ -57,9 +69,7 @@ def optimize(
     min_improvement: Annotated[
         float, typer.Option(help="Stop after three turns in a row that improve by less.", rich_help_panel=SEARCH)
     ] = 0.05,
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)
-    ] = "auto",
+    device: DeviceOption = "auto",
     backend: BackendOption = None,
     problem: ProblemOption = None,
     dataset: DatasetOption = None,
@@ -70,21 +80,11 @@ def optimize(
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="The model's temperature.", rich_help_panel=MODEL)] = None,
     rag_k: Annotated[int | None, typer.Option(help="Examples shown to the model.", rich_help_panel=MODEL)] = None,
-    results: Annotated[
-        Path, typer.Option(help="Folder for kernels, histories, journals.", rich_help_panel=OUTPUT)
-    ] = Path("results"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an earlier run stopped.", rich_help_panel=OUTPUT)
-    ] = False,
-    no_save: Annotated[
-        bool, typer.Option("--no-save", help="Do not write the optimized kernel.", rich_help_panel=OUTPUT)
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)
-    ] = False,
+    results: ResultsOption = Path("results"),
+    resume: ResumeOption = False,
+    no_save: NoSaveOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print changes and logs too.", rich_help_panel=OUTPUT)
     ] = False,
@@ -129,14 +129,12 @@ def evaluate(
         str,
         typer.Option("--kernel", "-k", help="Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"),
     ],
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)
-    ] = "auto",
+    device: DeviceOption = "auto",
     backend: BackendOption = None,
     problem: ProblemOption = None,
     dataset: DatasetOption = None,
     workload: WorkloadOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Check one kernel against its reference and time it, once.
 

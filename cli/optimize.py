@@ -87,11 +87,12 @@ def optimize_one(
 ) -> Finished:
     """Run the loop on one job and write its files."""
     must_be_timed(job)
+    _ = job.kernel.declared_space  # a mistake in it is told now, not after minutes of work
     path = results.journal_path(job.problem, job.backend)
     if not request.resume:
         set_aside(path)
     with Journal(path) as journal:
-        _same_run(journal, job)
+        same_run(journal, job)
         goal = Goal(request.target_speedup, request.max_iterations, request.min_improvement)
         observer = observer_for(screen, job, goal)
         proposer = wiring.proposer(request, job.device)
@@ -126,7 +127,7 @@ def identity(job: wiring.Job) -> dict[str, str]:
     }
 
 
-def _same_run(journal: Journal, job: wiring.Job) -> None:
+def same_run(journal: Journal, job: wiring.Job) -> None:
     """Write what this run is, or refuse a journal that is of another."""
     known = next(journal.of_kind("run"), None)
     if known is None:

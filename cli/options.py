@@ -1,4 +1,4 @@
-"""Options that several commands have: where a kernel runs, and what it is compared with."""
+"""Options that several commands have: where a kernel runs, what it is compared with, what is written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 WHERE = "Where it runs"
+OUTPUT = "Output"
 
 
 class Backend(StrEnum):
@@ -17,6 +18,9 @@ class Backend(StrEnum):
     TRITON = "triton"
 
 
+DeviceOption = Annotated[
+    str, typer.Option(help="cpu, cuda, cuda:N; auto takes a GPU if there is one.", rich_help_panel=WHERE)
+]
 BackendOption = Annotated[
     Backend | None,
     typer.Option(help="Which shipped kernels; by default those of the device.", rich_help_panel=WHERE),
@@ -31,3 +35,12 @@ DatasetOption = Annotated[
 WorkloadOption = Annotated[
     str | None, typer.Option(help="Sizes: a workload's name, or batch_size=4,dim=512.", rich_help_panel=WHERE)
 ]
+ResultsOption = Annotated[Path, typer.Option(help="Folder for all that a run leaves.", rich_help_panel=OUTPUT)]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on where an earlier run stopped.", rich_help_panel=OUTPUT)
+]
+NoSaveOption = Annotated[
+    bool, typer.Option("--no-save", help="Do not write the faster kernel.", rich_help_panel=OUTPUT)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)]

@@ -10,7 +10,7 @@ from ..core.files import write_whole
 from ..tuners.search import Found
 
 
-def plot_convergence(path: Path, found: Found, name: str) -> None:
+def plot_convergence(path: Path, found: Found, name: str, device: str) -> None:
     """Each trial's time and the best so far, over the trials; failures are marked at the bottom."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -31,8 +31,7 @@ def plot_convergence(path: Path, found: Found, name: str) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("trial")
     axes.set_ylabel("median latency, ms")
-    device = found.best.environment.get("device", "") if found.best else ""
-    axes.set_title(f"{name} on {device}" if device else name)
+    axes.set_title(f"{name} on {device}")
     axes.legend()
     image = io.BytesIO()
     FigureCanvasAgg(figure).print_png(image)

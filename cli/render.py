@@ -6,23 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ..core import Evaluation, Value
 from . import wiring
+from .console import console
 from .request import Request
 
 if TYPE_CHECKING:
     from .optimize import Finished
-
-
-def console(stderr: bool = False) -> Console:
-    """A console that does not cut tables to 80 columns where there is no terminal to fit into."""
-    plain = Console(stderr=stderr, highlight=False)
-    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, soft_wrap=True, width=160)
 
 
 class Screen:

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from .guard import guarded
-from .options import WHERE, BackendOption, DatasetOption, ProblemOption, WorkloadOption
+from .options import (
+    OUTPUT,
+    WHERE,
+    BackendOption,
+    DatasetOption,
+    JsonOption,
+    NoSaveOption,
+    ProblemOption,
+    QuietOption,
+    ResultsOption,
+    ResumeOption,
+    WorkloadOption,
+)
 
 tune_app = typer.Typer(
     help="Search the parameters of a kernel.",
@@ -17,10 +29,8 @@ tune_app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-
 SPACE = "Search space"
 SEARCH = "Search"
-OUTPUT = "Output"
 
 
 @tune_app.command()
@@ -43,6 +53,9 @@ def kernel(
         str,
         typer.Option(help="portfolio, xgboost, hill_climb, annealing, random or grid.", rich_help_panel=SEARCH),
     ] = "portfolio",
+    stride: Annotated[
+        int | None, typer.Option(help="Of the grid: every N-th config first.", metavar="N", rich_help_panel=SEARCH)
+    ] = None,
     trials: Annotated[
         int | None,
         typer.Option(help="At most this many configs; by default 200, for grid all.", rich_help_panel=SEARCH),
@@ -68,29 +81,24 @@ def kernel(
     dataset: DatasetOption = None,
     workload: WorkloadOption = None,
     compilers: Annotated[
-        int | None, typer.Option(help="Processes that compile; by default one per core.", rich_help_panel=WHERE)
+        int | None,
+        typer.Option(
+            help="Processes that compile, per device; by default its share of the cores, or half of it on a GPU "
+            "where the next choice depends on the last result.",
+            rich_help_panel=WHERE,
+        ),
     ] = None,
     compile_limit: Annotated[
         float, typer.Option(help="Seconds after which a compilation is given up.", rich_help_panel=WHERE)
     ] = 120.0,
-    results: Annotated[
-        Path, typer.Option(help="Folder for journals, kernels and figures.", rich_help_panel=OUTPUT)
-    ] = Path("results"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an earlier search stopped.", rich_help_panel=OUTPUT)
-    ] = False,
-    no_save: Annotated[
-        bool, typer.Option("--no-save", help="Do not write the tuned kernel.", rich_help_panel=OUTPUT)
-    ] = False,
+    results: ResultsOption = Path("results"),
+    resume: ResumeOption = False,
+    no_save: NoSaveOption = False,
     plot: Annotated[
         bool, typer.Option("--plot", help="Write the convergence curve as PNG.", rich_help_panel=OUTPUT)
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)
-    ] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Search the parameters of a Triton or TileLang kernel, and write the best config into a copy of it.
 
@@ -100,9 +108,8 @@ def kernel(
 
     request = TuneRequest(
         kernel=kernel, params=tuple(param or ()), constraints=tuple(constraint or ()), prune=not no_prune,
-        tuner=tuner, trials=trials if trials is not None or tuner == "grid" else 200, seconds=seconds,
-        patience=patience, seed=seed, warm=tuple(warm or ()), device=device,
-        backend=backend.value if backend else None, problem=problem,
+        tuner=tuner, stride=stride, trials=trials, seconds=seconds, patience=patience, seed=seed,
+        warm=tuple(warm or ()), device=device, backend=backend.value if backend else None, problem=problem,
         dataset=dataset, workload=workload, compilers=compilers, compile_limit=compile_limit, results=results,
         resume=resume, save=not no_save, plot=plot, json=json, quiet=quiet,
     )  # fmt: skip
@@ -126,7 +133,7 @@ def replay(
         typer.Option(help="A recording of the same parameters on another GPU or shape to learn from.", metavar="FILE"),
     ] = None,
     batch: Annotated[int, typer.Option(help="Configs that a tuner is asked for at a time.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Let tuners search a recorded space, without a device, and show how many evaluations they need.
 
@@ -153,6 +160,6 @@ def export(
 
     Exit codes: 0 finished, 2 wrong usage.
     """
-    from .tune_replay import run_export
+    from .tune_export import run_export
 
     raise typer.Exit(guarded(lambda: run_export(journal, csv, t4, kernel)))

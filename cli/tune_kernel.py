@@ -4,38 +4,41 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import json
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import (
     Budget,
     Config,
     Journal,
-    JournalError,
+    Kernel,
     OptionError,
     ResultsError,
+    SearchSpace,
     SpaceError,
     Value,
     set_aside,
 )
-from ..evaluators.processes import cores
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune
-from ..tuners.search import Search
+from ..tuners.search import Found, Search
 from . import wiring
-from .optimize import identity, must_be_timed
+from .optimize import must_be_timed, same_run
 from .render import Screen
 from .request import Request
 from .tune_progress import observer_for
 from .tuned import Tuned
 
+TRIALS = 200
+"""Of a search whose tuner does not end by itself, where the user names no limit."""
 _PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
@@ -48,7 +51,9 @@ class TuneRequest:
     constraints: tuple[str, ...] = ()
     prune: bool = True
     tuner: str = catalogue.DEFAULT
+    stride: int | None = None
     trials: int | None = None
+    """None means all for a tuner that goes through the whole space, `TRIALS` for any other."""
     seconds: float | None = None
     patience: int | None = None
     seed: int = 0
@@ -66,19 +71,30 @@ class TuneRequest:
     plot: bool = False
     json: bool = False
     quiet: bool = False
-    values: Mapping[str, Sequence[Value]] = field(default_factory=dict, init=False)
 
     def check(self) -> None:
         """Raise `OptionError` for what cannot be done."""
-        at_least_one = {"--trials": self.trials, "--patience": self.patience, "--compilers": self.compilers}
+        at_least_one = {
+            "--trials": self.trials,
+            "--patience": self.patience,
+            "--compilers": self.compilers,
+            "--stride": self.stride,
+        }
         for option, value in at_least_one.items():
             if value is not None and value < 1:
                 raise OptionError(f"{option} must be at least 1, not {value}")
         for option, limit in {"--seconds": self.seconds, "--compile-limit": self.compile_limit}.items():
             if limit is not None and not 0 < limit < float("inf"):
                 raise OptionError(f"{option} must be above 0, not {limit:g}")
-        if self.tuner not in catalogue.names():
-            raise OptionError(f"there is no tuner {self.tuner!r}; use one of {', '.join(catalogue.names())}")
+        catalogue.check(self.tuner)
+        if self.stride is not None and not catalogue.exhaustive(self.tuner):
+            raise OptionError(f"--stride is for the grid, and the tuner is {self.tuner}; use --tuner grid")
+
+    @property
+    def budget(self) -> Budget:
+        """When the search ends."""
+        trials = None if catalogue.exhaustive(self.tuner) else TRIALS
+        return Budget(trials=trials if self.trials is None else self.trials, seconds=self.seconds)
 
     @property
     def common(self) -> Request:
@@ -98,17 +114,16 @@ def run_tune(request: TuneRequest) -> int:
     job = wiring.job(request.common, request.kernel, devices[0])
     must_be_timed(job)
     space = space_of(job.kernel, given, request.constraints)
-    warm = [pair for path in request.warm for pair in read_recording(path).within(space.space)]
+    warm = [pair for path in request.warm for pair in _warmth(path, job.kernel, space.space, screen)]
     folder = results_folder(request.results, job)
     if not request.resume:
         set_aside(folder / "journal.jsonl")
-    compilers = request.compilers or max(1, cores() // len(devices))
     adaptive = catalogue.adaptive(request.tuner)
     with (
         Journal(folder / "journal.jsonl") as journal,
-        wiring.search_evaluator(devices, compilers, adaptive, request.compile_limit) as evaluator,
+        wiring.search_evaluator(devices, request.compilers, adaptive, request.compile_limit) as evaluator,
     ):
-        _same_search(journal, job)
+        same_run(journal, job)
         loading = threading.Thread(target=catalogue.preload, args=(request.tuner,), daemon=True)
         with screen.working(f"looking at {job.problem.id} on {', '.join(devices)}"):
             loading.start()
@@ -116,26 +131,41 @@ def run_tune(request: TuneRequest) -> int:
             loading.join()
         pruned, rules = prune(space.space, job.kernel, profile) if request.prune else (space.space, [])
         start = [Config({name: job.kernel.config[name] for name in pruned.names})]
-        tuner = catalogue.create(request.tuner, pruned, request.seed, warm, start, profile)
-        budget = Budget(trials=request.trials, seconds=request.seconds)
+        stride = request.stride or 1
+        tuner = catalogue.create(request.tuner, pruned, request.seed, warm, start, profile, stride)
+        budget = request.budget
         observer = observer_for(screen, request.kernel, space, pruned, rules, budget)
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, request.patience)
+
+        def tuned(found: Found) -> Tuned:
+            return Tuned(job, request.tuner, request.seed, space, pruned, found, folder, request.save)
+
         try:
             found = search.run()
-        except BaseException:
-            partial = Tuned(job, request.tuner, request.seed, space, pruned, search.so_far("interrupted"), folder)
-            with contextlib.suppress(ResultsError, SpaceError):
-                partial.write(request.plot)
+        except BaseException as error:
+            # Without a trial of its own, this run has nothing to put over what an earlier one left.
+            if search.progress.trials > search.progress.recalled:
+                why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+                with contextlib.suppress(ResultsError, SpaceError):
+                    tuned(search.so_far(why)).write(request.plot)
             raise
         finally:
             observer.close()
-    tuned = Tuned(job, request.tuner, request.seed, space, pruned, found, folder, request.save)
-    tuned.write(request.plot)
+    result = tuned(found)
+    result.write(request.plot)
+    if found.best is None or not request.json:
+        result.show(screen)
     if request.json:
-        print(json.dumps(tuned.summary()), file=sys.stdout)
-    else:
-        tuned.show(screen)
+        print(json.dumps(result.summary()), file=sys.stdout)
     return 0 if found.best else 1
+
+
+def _warmth(path: Path, kernel: Kernel, space: SearchSpace, screen: Screen) -> list[tuple[Config, float | None]]:
+    """What a recording knows of the configs of a space."""
+    recording = read_recording(path)
+    if recording.kernel not in (None, kernel.digest):
+        screen.warn(f"--warm {path} is of another kernel ({recording.kernel}), so it only seeds the search")
+    return recording.within(space)
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, list[Value]]:
@@ -164,17 +194,14 @@ def _value(text: str, whole: str) -> Value:
 
 
 def results_folder(root: Path, job: wiring.Job) -> Path:
-    """Where the searches of one kernel on one device are kept."""
-    device = re.sub(r"[^a-z0-9]+", "-", wiring.device_label(job.device).lower()) if job.device != "cpu" else "cpu"
-    return root / "tuning" / f"{job.problem.id}_{job.backend}_{job.kernel.digest[:6]}_{device}"
+    """Where the searches of one kernel at one workload on one device are kept."""
+    problem = job.problem
+    device = _slug(wiring.device_label(job.device)) if job.device != wiring.CPU else wiring.CPU
+    # A dataset may have other sizes under the same workload's name.
+    sizes = hashlib.sha256(repr(sorted(problem.sizes.items())).encode()).hexdigest()[:6]
+    workload = f"{_slug(problem.workload)[:24]}-{sizes}"
+    return root / "tuning" / f"{problem.id}_{job.backend}_{job.kernel.digest[:6]}_{device}_{workload}"
 
 
-def _same_search(journal: Journal, job: wiring.Job) -> None:
-    """Write what is searched, or refuse a journal of something else."""
-    known = next(journal.of_kind("run"), None)
-    if known is None:
-        journal.append({"kind": "run", **identity(job)})
-    elif different := [name for name, value in identity(job).items() if known.get(name) != value]:
-        raise JournalError(
-            f"{journal.path} is of another search: {', '.join(different)} changed; leave --resume out to start anew"
-        )
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())

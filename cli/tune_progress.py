@@ -18,6 +18,7 @@ from ..tuners import search
 from ..tuners.discovery import FoundSpace
 from .progress import first_line
 from .render import Screen, describe_config
+from .tuned import count, ruled_out
 
 ROWS = 8
 """Of the latest trials, in the live table."""
@@ -35,15 +36,14 @@ def observer_for(
     """How a search is shown: live, in lines, or not at all."""
     if screen.request.quiet:
         return Silent()
-    members = space.lattice.members
-    size = str(len(members)) if members is not None else f"some of {space.cardinality}"
-    before = found.space.lattice.members
-    pruned = len(before) - len(members) if before is not None and members is not None else 0
-    screen.note(f"tuning {name}: {size} configs ({found.origin} space), {pruned} ruled out by the device")
+    size, pruned = count(space), ruled_out(found, space)
+    configs = f"some of {space.cardinality}" if size is None else size
+    left_out = "some" if pruned is None else str(pruned)
+    screen.note(f"tuning {name}: {configs} configs ({found.origin} space), {left_out} ruled out by the device")
     for rule in rules:
         screen.note(f"  device: {rule}")
-    total = min([n for n in (budget.trials, len(members) if members is not None else None) if n], default=None)
-    return LiveTable(screen, total, pruned, budget) if screen.live else Lines(screen, total)
+    total = min([n for n in (budget.trials, size) if n], default=None)
+    return LiveTable(screen, total, left_out, budget) if screen.live else Lines(screen, total)
 
 
 class Silent:
@@ -78,8 +78,8 @@ class Lines:
 class LiveTable:
     """The latest trials, the counts, the best so far, and how much is left."""
 
-    def __init__(self, screen: Screen, total: int | None, pruned: int, budget: Budget) -> None:
-        self._pruned = pruned
+    def __init__(self, screen: Screen, total: int | None, left_out: str, budget: Budget) -> None:
+        self._left_out = left_out
         self._seconds = budget.seconds
         self._total = total
         self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
@@ -109,8 +109,7 @@ class LiveTable:
 
     def _left(self, progress: search.Progress) -> str:
         """An estimate: whichever of trials and time ends first."""
-        measured = progress.trials - progress.recalled
-        each = progress.seconds / measured if measured else 0.0
+        each = progress.seconds / progress.trials  # both count what an earlier run has done
         by_trials = (self._total - progress.trials) * each if self._total else None
         by_time = self._seconds - progress.seconds if self._seconds else None
         left = min((max(0.0, x) for x in (by_trials, by_time) if x is not None), default=None)
@@ -125,7 +124,7 @@ class LiveTable:
         best = progress.best
         so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing right so far"
         counts = (
-            f"{progress.trials - progress.failed} right, {progress.failed} failed, {self._pruned} ruled out, "
+            f"{progress.trials - progress.failed} right, {progress.failed} failed, {self._left_out} ruled out, "
             f"{progress.duplicates} duplicates"
         )
         return Group(table, Text(so_far, style="bold"), Text(counts), self._bar)

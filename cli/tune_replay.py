@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..core import Config, OptionError, SearchSpace, Tuner
+from ..core import OptionError, SearchSpace, Tuner
 from ..evaluators.processes import cores
 from ..tuners import catalogue
-from ..tuners.formats import read_recording, write_csv, write_t4
+from ..tuners.formats import read_recording
 from ..tuners.recording import Recording
 from ..tuners.replay import Replay, Summary, replay, summarize
-
-Warm = Sequence[tuple[Config, float | None]]
+from ..tuners.start import Warm
+from .console import console
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class ReplayRequest:
         for option, value in {"--seeds": self.seeds, "--budget": self.budget, "--batch": self.batch}.items():
             if value < 1:
                 raise OptionError(f"{option} must be at least 1, not {value}")
+        for name in self.tuners:
+            catalogue.check(name)
 
     def load(self) -> tuple[Recording, Warm]:
         recording = read_recording(self.file)
@@ -57,12 +58,7 @@ def run_replay(request: ReplayRequest) -> int:
     """The exit code of `tune replay`."""
     request.check()
     recording, _ = request.load()
-    known = catalogue.names()
-    names = list(dict.fromkeys(request.tuners)) or known
-    for name in names:
-        if name not in known:
-            # Raises, and says which there are.
-            catalogue.create(name, recording.space, 0)
+    names = list(dict.fromkeys(request.tuners)) or catalogue.names()
     try:
         replays = _replay_all(request, names)
     except BrokenProcessPool:
@@ -80,7 +76,7 @@ def _replay_all(request: ReplayRequest, names: Sequence[str]) -> dict[str, list[
     tasks = [(name, seed) for name in names for seed in range(request.seeds)]
     done: dict[tuple[str, int], Replay] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    screen = Console(stderr=True)
+    screen = console(stderr=True)
     with (
         _pool(min(cores(), len(tasks))) as pool,
         Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars,
@@ -141,9 +137,7 @@ def _search(request: ReplayRequest, name: str, seed: int) -> Replay:
 
 def _print(recording: Recording, summaries: dict[str, Summary]) -> None:
     any_summary = next(iter(summaries.values()))
-    screen = Console(highlight=False)
-    if not screen.is_terminal:
-        screen = Console(highlight=False, soft_wrap=True, width=160)
+    screen = console()
     screen.print(
         f"{escape(recording.name)}: {recording.space.size} configs, best {recording.best[1]:.6g} ms "
         f"({escape(str(recording.best[0]))})"
@@ -170,17 +164,3 @@ def _print(recording: Recording, summaries: dict[str, Summary]) -> None:
 
 def _count(evaluations: float | None) -> str:
     return "-" if evaluations is None else f"{evaluations:g}"
-
-
-def run_export(source: Path, csv: Path | None, t4: Path | None, kernel: str | None = None) -> int:
-    """The exit code of `tune export`."""
-    targets = {path: write for path, write in ((csv, write_csv), (t4, write_t4)) if path is not None}
-    if not targets or csv == t4:
-        raise OptionError("say where to write: --csv FILE, --t4 FILE, or both with different files")
-    if any(path.resolve() == source.resolve() for path in targets):
-        raise OptionError(f"{source} would be overwritten; choose another file to write")
-    recording = read_recording(source, kernel)
-    for path, write in targets.items():
-        write(path, recording)
-        typer.echo(f"wrote {path}: {len(recording.results)} configs, best {recording.best[1]:.6g} ms")
-    return 0

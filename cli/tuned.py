@@ -51,21 +51,38 @@ class Tuned:
         if plot and timed:
             from .plot import plot_convergence
 
-            plot_convergence(self.folder / "convergence.png", self.found, self.job.reference)
+            plot_convergence(self.folder / "convergence.png", self.found, Path(self.job.reference).name, self.device)
         write_whole(self.folder / "summary.json", json.dumps(self.summary(), indent=1) + "\n")
+
+    @property
+    def own(self) -> bool:
+        """Whether the winner has the kernel's own constants."""
+        best, present = self.found.best, self.job.kernel.config
+        return best is not None and all(present[name] == value for name, value in best.config.items())
 
     @property
     def gain(self) -> float | None:
         """How many times as fast as the kernel's own constants."""
         best, start = self.found.best, self.found.start
+        if self.own:
+            return 1.0  # one code, timed twice: what differs is noise
         return start.latency_ms / best.latency_ms if best and start and best.latency_ms and start.latency_ms else None
 
     @property
     def faster(self) -> bool:
-        """Whether the winner beats the kernel's own constants, or these cannot be measured."""
-        best = self.found.best
-        own = best is not None and all(self.job.kernel.config[name] == value for name, value in best.config.items())
-        return not own and (self.gain is None or self.gain > 1.0)
+        """Whether the winner beats the kernel's own constants beyond doubt, or these cannot be measured."""
+        best, start = self.found.best, self.found.start
+        if best is None or self.own:
+            return False
+        if best.speedup and start and start.speedup:
+            return best.speedup.low > start.speedup.high
+        return self.gain is None or self.gain > 1.0
+
+    @property
+    def contention(self) -> float | None:
+        """Cores that other processes kept busy while the winner, or what it is compared with, was timed."""
+        timed = [e.contention for e in (self.found.best, self.found.start) if e and e.contention is not None]
+        return max(timed, default=None)
 
     @property
     def kernel_path(self) -> Path | None:
@@ -74,20 +91,26 @@ class Tuned:
         if not self.save or best is None or not self.faster:
             return None
         # A gain that other processes disturbed is nothing to put a name on.
-        figure = f"_{self.gain:.3f}x" if self.gain and best.contention is None else ""
+        figure = f"_{self.gain:.3f}x" if self.gain and self.contention is None else ""
         return self.folder / f"{short}_tuned{figure}.py"
 
     def summary(self) -> dict[str, Any]:
         """The object that --json prints."""
         progress, best, start = self.found.progress, self.found.best, self.found.start
+        leader = progress.best
         return {
             "problem": self.job.problem.id,
             "workload": self.job.problem.workload,
             "backend": self.job.backend,
-            "device": best.environment.get("device", self.job.device) if best else self.job.device,
+            "device": self.device,
+            "environment": self.environment,
             "tuner": self.tuner,
             "seed": self.seed,
-            "space": {"origin": self.space.origin, "size": _size(self.pruned), "pruned": self.pruned_count},
+            "space": {
+                "origin": self.space.origin,
+                "size": count(self.pruned),
+                "pruned": ruled_out(self.space, self.pruned),
+            },
             "trials": progress.trials,
             "recalled": progress.recalled,
             "failed": progress.failed,
@@ -97,6 +120,7 @@ class Tuned:
             "stopped": self.found.stopped,
             "start": figures(start) if start else None,
             "best": {"config": best.config, **figures(best)} if best else None,
+            "best_so_far": {"config": leader.config, "latency_ms": leader.latency_ms} if leader else None,
             "times_as_fast": self.gain,
             "finalists": [{"config": final.config, **figures(final)} for final in self.found.finals],
             "kernel": str(self.kernel_path) if self.kernel_path else None,
@@ -104,47 +128,67 @@ class Tuned:
         }
 
     @property
-    def pruned_count(self) -> int | None:
-        """Configs that the device rules out; None when they are too many to count."""
-        if self.pruned is self.space.space:
-            return 0
-        before, after = _size(self.space.space), _size(self.pruned)
-        return None if before is None or after is None else before - after
+    def environment(self) -> dict[str, str]:
+        """The device and the versions, as an evaluation notes them; a config that fails tells them too."""
+        noted = (evaluation.environment for evaluation in (*self.found.finals, *self.found.evaluations))
+        return next(filter(None, noted), {})
+
+    @property
+    def device(self) -> str:
+        """The device's name, or what the user calls it where no evaluation tells."""
+        return self.environment.get("device", self.job.device)
 
     def show(self, screen: Screen) -> None:
-        """The result in words."""
+        """The result in words; a failure on standard error."""
         found, best = self.found, self.found.best
         journal = escape(str(self.folder / "journal.jsonl"))
         if not found.progress.trials:
             screen.errors.print(f"[red]failed:[/] nothing was tried: {found.stopped}; allow more")
         elif best is None:
-            status, count = found.progress.statuses.most_common(1)[0]
+            status, times = found.progress.statuses.most_common(1)[0]
             first = next((e.message.splitlines()[0] for e in found.evaluations if e.status == status and e.message), "")
             screen.errors.print(
-                f"[red]failed:[/] none of {found.progress.trials} configs is right: {count} times {status}, "
-                f"first: {escape(first)}; all are in {journal}"
+                f"[red]failed:[/] none of {found.progress.trials} configs is right: {times} times {status}, "
+                f"first: {escape(first)}; all are in {journal}; {self._advice}"
             )
         else:
             self._show_best(screen, best)
+
+    @property
+    def _advice(self) -> str:
+        """What to do when no config is right."""
+        start = self.found.start
+        if start is not None and not start.ok:
+            return "the kernel as it stands fails too: mend it first"
+        return "widen --param: the kernel as it stands is right"
 
     def _show_best(self, screen: Screen, best: Evaluation) -> None:
         found = self.found
         shown = Config({name: best.config[name] for name in self.pruned.names})
         screen.console.print(f"best of {found.progress.trials} trials: [bold]{escape(str(shown))}[/]")
         if not self.faster:
-            faster = ", [bold]no faster than the kernel's own constants[/]"
+            faster = ", [bold]not measurably faster than the kernel's own constants[/]"
         else:
             faster = f", [bold]{self.gain:.2f} times as fast[/] as the kernel's own constants" if self.gain else ""
         screen.console.print(
             f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference; stopped: {found.stopped}"
         )
-        if best.contention is not None:
-            screen.warn(busy(best.contention))
+        if self.contention is not None:
+            screen.warn(busy(self.contention))
         for what, path in (("kernel", self.kernel_path), ("trials", self.folder)):
             if path is not None:
                 screen.console.print(f"{what}: {escape(str(path))}")
 
 
-def _size(space: SearchSpace) -> int | None:
+def count(space: SearchSpace) -> int | None:
+    """The configs of a space; None when they are too many to count."""
     members = space.lattice.members
     return None if members is None else len(members)
+
+
+def ruled_out(found: FoundSpace, pruned: SearchSpace) -> int | None:
+    """Configs that the device rules out; None when they are too many to count."""
+    if pruned is found.space:
+        return 0
+    before, after = count(found.space), count(pruned)
+    return None if before is None or after is None else before - after

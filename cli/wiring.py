@@ -107,7 +107,6 @@ def job(request: Request, reference: str, device: str) -> Job:
     """Find and read the kernel and its problem; every mistake is a `KernelwrightError`."""
     file = find_kernel(reference, choose_backend(request, device), request.dataset)
     kernel = file.read()
-    _ = kernel.declared_space  # a mistake in it is told now, not after minutes of work
     problem = find_problem(request.problem or file.problem, request.dataset).read()
     if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
         raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu")
@@ -139,17 +138,18 @@ def evaluator(device: str, settings: Settings | None = None) -> LocalEvaluator:
     return LocalEvaluator(device, settings, memory=memory_folder())
 
 
-def search_evaluator(devices: list[str], compilers: int, adaptive: bool, compile_s: float) -> LocalEvaluator | Fleet:
-    """An evaluator for many configs: `compilers` processes per device work ahead of it.
+def search_evaluator(
+    devices: list[str], compilers: int | None, adaptive: bool, compile_s: float
+) -> LocalEvaluator | Fleet:
+    """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
-    Where the next choice depends on what is known, fewer configs are under way at once.
+    On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
     """
-    if devices == [CPU]:
-        window = compilers
-    elif adaptive:
-        window = compilers = max(1, compilers // 2)
-    else:
-        window = 4 * compilers
+    ahead = devices != [CPU]
+    if compilers is None:
+        share = cores() // len(devices)
+        compilers = max(1, share // 2 if ahead and adaptive else share)
+    window = 4 * compilers if ahead and not adaptive else compilers
     settings = Settings(limits=Limits(compile_s=compile_s), search=SearchSettings(compilers, window))
     members = [evaluator(device, settings) for device in devices]
     return members[0] if len(members) == 1 else Fleet(members)

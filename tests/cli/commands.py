@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from click.testing import Result
+
 SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu")
 """Options for the kernel that scales rows."""
 
@@ -17,8 +19,18 @@ def kernelwright(*arguments: object, cwd: Path, stdin: str = "") -> subprocess.C
 
 def refused(run: subprocess.CompletedProcess[str]) -> str:
     """The one line that says what the user did wrong."""
-    assert run.returncode == 2, run.stdout + run.stderr
     assert run.stdout == ""
-    lines = run.stderr.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: "), run.stderr
+    return _error(run.returncode, run.stderr)
+
+
+def refused_here(run: Result) -> str:
+    """The same of a command within this process, which may have told what it was about to do."""
+    assert isinstance(run.exception, SystemExit), run.exception
+    return _error(run.exit_code, run.stderr)
+
+
+def _error(exit_code: int, told: str) -> str:
+    assert exit_code == 2, told
+    lines = told.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), told
     return lines[0]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli.main import app
 from kernelwright.cli.tune_kernel import parse_params
 from kernelwright.core import SpaceError
-from typer.testing import CliRunner
 
 from ..conftest import TORCH_KERNEL
-from .commands import SCALE, refused
+from .commands import refused, refused_here
+from .made_up import tuned_here
 from .tuning import Finished, journal_in, tune
 
 REFUSED: list[tuple[list[str], str]] = [
@@ -35,6 +33,8 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--constraint", "BLOCK + 'x' > 1"], "does not fit its parameters"),
     (["--tuner", "genetic"], "there is no tuner 'genetic'; use one of portfolio, xgboost, hill_climb, annealing"),
     (["--trials", "0"], "--trials must be at least 1, not 0"),
+    (["--stride", "2"], "--stride is for the grid, and the tuner is portfolio; use --tuner grid"),
+    (["--stride", "0", "--tuner", "grid"], "--stride must be at least 1, not 0"),
     (["--patience", "-1"], "--patience must be at least 1"),
     (["--compilers", "0"], "--compilers must be at least 1"),
     (["--seconds", "0"], "--seconds must be above 0"),
@@ -57,14 +57,13 @@ def test_bad_input_is_one_line(
     other = journal_in(finished[0]).read_text().replace('"BLOCK"', '"SIZE"')
     (folder / "other.jsonl").write_text(other)
     monkeypatch.chdir(folder)
-    found = CliRunner().invoke(app, ["tune", "kernel", "1_999.py", *SCALE, *arguments])
-    assert isinstance(found.exception, SystemExit), found.exception
-    run = subprocess.CompletedProcess(arguments, found.exit_code, found.stdout, found.stderr)
-    assert says in refused(run)
+    found = tuned_here(*arguments)
+    assert says in refused_here(found)
+    assert found.stdout == ""
     assert not (folder / "results").exists()
 
 
-@pytest.mark.parametrize(("arguments", "says"), [REFUSED[3], REFUSED[11], REFUSED[22]])
+@pytest.mark.parametrize(("arguments", "says"), [REFUSED[3], REFUSED[11], REFUSED[24]])
 def test_a_process_ends_so_too(folder: Path, arguments: list[str], says: str) -> None:
     assert says in refused(tune(*arguments, cwd=folder))
 
@@ -76,9 +75,12 @@ def test_options_that_do_not_parse(folder: Path, arguments: list[str]) -> None:
     assert "Traceback" not in run.stderr
 
 
-def test_a_kernel_without_parameters(folder: Path) -> None:
-    (folder / "1_999.py").write_text(TORCH_KERNEL.format(top="EPS = 1e-5", body="return x * self.weight"))
-    assert "declares no SEARCH_SPACE" in refused(tune(cwd=folder))
+def test_a_kernel_without_parameters(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for declaration in ("", "SEARCH_SPACE = {}"):
+        top = f"EPS = 1e-5\n{declaration}"
+        (folder / "1_999.py").write_text(TORCH_KERNEL.format(top=top, body="return x * self.weight"))
+        assert "declares no SEARCH_SPACE" in refused_here(tuned_here())
     assert "the nearest are" in refused(tune(cwd=folder, kernel="level2/2_11.py"))
 
 
@@ -88,7 +90,7 @@ def test_a_kernel_without_parameters(folder: Path) -> None:
         (lambda lines: [lines[0], lines[1][:60], *lines[2:]], "journal.jsonl, line 2 is corrupt"),
         (
             lambda lines: [lines[0].replace('"kernel":"', '"kernel":"0'), *lines[1:]],
-            "of another search: kernel changed",
+            "of another run: kernel changed",
         ),
     ],
 )

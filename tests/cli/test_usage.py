@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernelwright.cli.main import app
+from typer.testing import CliRunner
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
-from .commands import kernelwright, refused
+from .commands import SCALE, kernelwright, refused, refused_here
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,14 @@ def test_options_that_do_not_parse(tmp_path: Path, value: str) -> None:
 def test_a_file_that_is_no_kernel(tmp_path: Path, source: str, says: str) -> None:
     (tmp_path / "1_19.py").write_text(source)
     assert says in refused(kernelwright("optimize", "--kernel", "1_19.py", "--device", "cpu", cwd=tmp_path))
+
+
+def test_a_mistake_in_a_declaration_is_told_before_any_work(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(kernel_file.parent)
+    kernel_file.write_text(SCALE_KERNEL.replace("[4, 8, 16]", "[4, 4]"))
+    run = CliRunner().invoke(app, ["optimize", "-k", str(kernel_file), *SCALE])
+    assert "parameter BLOCK names a value twice" in refused_here(run)
+    assert not list((kernel_file.parent / "results").rglob("journal*"))
 
 
 @pytest.mark.parametrize("lacking", ["def get_inputs", "def get_init_inputs", "class Model"])

@@ -1,0 +1,72 @@
+"""What ends a command, and how it looks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from kernelwright.cli.guard import guarded
+from kernelwright.core import OptionError
+
+
+def terminated() -> int:
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise AssertionError("goes on")
+
+
+def test_the_exit_code_is_that_of_the_work() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert guarded(lambda: 3) == 3
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def mistaken() -> int:
+        raise OptionError("no such thing; use another")
+
+    assert guarded(mistaken) == 2
+    assert capsys.readouterr().err == "error: no such thing; use another\n"
+
+
+def test_sigterm_ends_the_work_like_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the work cleans up is not cut short by a second one; afterwards the signal is as it was."""
+    cleaned: list[str] = []
+
+    def work() -> int:
+        try:
+            return terminated()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            cleaned.append("up")
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert guarded(work, "interrupted; go on from here") == 130
+    assert capsys.readouterr().err == "\ninterrupted; go on from here\n"
+    assert cleaned == ["up"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_in_another_thread_the_signal_is_left_alone() -> None:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(guarded(lambda: 3)))
+    thread.start()
+    thread.join()
+    assert found == [3]
+
+
+def test_sigterm_of_a_process() -> None:
+    program = (
+        "import sys, time; from kernelwright.cli.guard import guarded; "
+        "sys.exit(guarded(lambda: print('ready', flush=True) or time.sleep(60), 'ended'))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None and run.stdout.readline() == "ready\n"
+        run.send_signal(signal.SIGTERM)
+        _, errors = run.communicate(timeout=20)
+    assert (run.returncode, errors) == (130, "\nended\n")

@@ -1,0 +1,103 @@
+"""A search as the user sees it while it runs."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from kernelwright.cli.render import Screen
+from kernelwright.cli.request import Request
+from kernelwright.cli.tune_progress import LiveTable, SearchObserver, observer_for
+from kernelwright.core import Budget, Config, SearchSpace
+from kernelwright.tuners.discovery import FoundSpace
+from kernelwright.tuners.search import Progress
+from rich.console import Console
+
+from ..fakes import evaluation, kernel
+
+SPACE = SearchSpace.of({"A": [1, 2, 3, 4, 5]})
+PRUNED = SearchSpace(SPACE.parameters, ["A < 4"])
+KERNEL = kernel(1.0, A=1)
+
+
+def watched(
+    terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED
+) -> tuple[SearchObserver, str]:
+    """What sees three trials and the finals, and what it shows."""
+    screen, text = Screen(Request(quiet=quiet)), StringIO()
+    screen.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
+    observer = observer_for(screen, "1_1", FoundSpace(SPACE, "given"), space, ["A < 4"], budget)
+    progress = Progress(recalled=recalled)
+    trials = [
+        evaluation(KERNEL, Config({"A": 1}), 2.0),
+        evaluation(KERNEL, Config({"A": 2}), "compile_error"),
+        evaluation(KERNEL, Config({"A": 3}), 2.0).model_copy(update={"duplicate_of": {"A": 1}}),
+    ]
+    for trial in trials:
+        progress.add(trial)
+        progress.seconds += 1.0
+        observer.trial(trial, progress)
+    observer.finals([Config(), Config({"A": 1})])
+    observer.close()
+    return observer, text.getvalue()
+
+
+def test_a_live_table_on_a_terminal() -> None:
+    observer, shown = watched(True, Budget(trials=10, seconds=30))
+    assert isinstance(observer, LiveTable)
+    assert "tuning 1_1: 3 configs (given space), 2 ruled out by the device" in shown
+    last = shown[shown.rindex("config ") :]
+    for part in (
+        "A=1     ok             2.0000 ms  best",
+        "compile_error",
+        "as told",
+        "(the code of A=1)",
+        "best 2.0000 ms: A=1",
+        "2 right, 1 failed, 2 ruled out, 1 duplicates",
+        "trial 3/3",
+        "3 s, about 0 s left",
+    ):
+        assert part in last, last
+    assert "measuring 1 finalists and the kernel as it stands, in turn" in shown
+
+
+@pytest.mark.parametrize(
+    ("budget", "left"), [(Budget(trials=2), "about 0 s left"), (Budget(seconds=2.5), "about 0 s left")]
+)
+def test_the_time_that_is_left_is_never_below_zero(budget: Budget, left: str) -> None:
+    assert left in watched(True, budget)[1]
+
+
+@pytest.mark.parametrize("recalled", [0, 1, 3])
+def test_an_estimate_counts_trials_and_seconds_of_an_earlier_run(recalled: int) -> None:
+    assert "3 s, about 2 s left" in watched(True, Budget(), recalled=recalled, space=SPACE)[1]
+    assert "3 s, about 1 s left" in watched(True, Budget(seconds=4), recalled=recalled, space=SPACE)[1]
+
+
+def test_lines_in_a_pipe() -> None:
+    lines = watched(False, Budget())[1].splitlines()
+    assert lines == [
+        "tuning 1_1: 3 configs (given space), 2 ruled out by the device",
+        "  device: A < 4",
+        "[1/3] A=1: ok 2.0000 ms  best",
+        "[2/3] A=2: compile_error   as told",
+        "[3/3] A=3: ok 2.0000 ms  (the code of A=1)",
+        "measuring 1 finalists and the kernel as it stands, in turn",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_when_quiet(terminal: bool) -> None:
+    assert watched(terminal, Budget(), quiet=True)[1] == ""
+
+
+def test_what_is_too_large_to_count() -> None:
+    """Nothing is ruled out, or nobody knows how much."""
+    large = SearchSpace.of({name: list(range(200)) for name in "ABCD"})
+    less = SearchSpace(large.parameters, ["A < 100"])
+    for space, ruled_out in ((large, "0"), (less, "some")):
+        screen, text = Screen(Request()), StringIO()
+        screen.console = Console(file=text, width=160)
+        observer_for(screen, "1_1", FoundSpace(large, "given"), space, [], Budget())
+        wanted = f"tuning 1_1: some of {200**4} configs (given space), {ruled_out} ruled out by the device\n"
+        assert text.getvalue() == wanted
