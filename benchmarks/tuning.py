@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from environment import tuners_environment
 from kernelwright.cli.request import Request
-from kernelwright.cli.wiring import choose_device, cores, job, search_evaluator
+from kernelwright.cli.wiring import Job, choose_device, job, search_evaluator
 from kernelwright.core import Budget, Config, Evaluation, Journal
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.discovery import space_of
@@ -53,7 +54,7 @@ def search(request: Request, tuner_name: str, trials: int | None, seed: int) -> 
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal(Path(folder) / "journal.jsonl") as journal,
-        search_evaluator([device], cores(), adaptive, 60.0) as evaluator,
+        search_evaluator([device], None, adaptive, 60.0) as evaluator,
     ):
         catalogue.preload(tuner_name)
         profile = evaluator.profile(task.problem)
@@ -121,7 +122,20 @@ def main() -> None:
             flush=True,
         )
     if options.json:
-        options.json.write_text(json.dumps({"exhaustive": whole, "portfolio": runs}, indent=1) + "\n")
+        task = job(request, options.kernel, choose_device(request))
+        options.json.write_text(
+            json.dumps({**described(task), "exhaustive": whole, "portfolio": runs}, indent=1) + "\n"
+        )
+
+
+def described(task: Job) -> dict[str, Any]:
+    """What was searched, and what with."""
+    return {
+        "problem": task.problem.id,
+        "sizes": dict(task.problem.sizes),
+        "kernel": task.kernel.digest,
+        **tuners_environment(),
+    }
 
 
 def print_figures(figures: dict[str, Any]) -> None:

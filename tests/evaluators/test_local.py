@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from kernelwright.core import Config, Kernel, KernelError, Problem, ProblemError, Status
-from kernelwright.evaluators.judging import problem_options
+from kernelwright.evaluators.bench import Bench
+from kernelwright.evaluators.channel import Message
+from kernelwright.evaluators.judging import Judge, problem_options
 from kernelwright.evaluators.local import LocalEvaluator
 
 from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
@@ -123,6 +127,31 @@ def test_nothing_is_left_behind(scale_problem: Problem, scale_kernel: Kernel) ->
         assert folder.exists()
     assert not folder.exists()
     assert not Path(f"/proc/{server}").exists()
+
+
+@pytest.mark.parametrize("unreadable", [0, 1])
+def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
+    evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel, unreadable: int
+) -> None:
+    """Whether it is the candidate that cannot hand it over, as here on a CPU, or the judge that cannot open it."""
+    judge = evaluator.processes.judge(scale_problem)
+    checks: list[Message] = []
+
+    class Blind:
+        problem = judge.problem
+
+        def call(self, op: str, **arguments: Any) -> Message:
+            answer = judge.call(op, **arguments)
+            if op == "check":
+                checks.append(answer)
+                if len(checks) <= unreadable:
+                    return {"status": "crashed", "message": "cannot be opened", "unreadable": True}
+            return answer
+
+    new_worker = evaluator.processes.candidate(scale_problem)
+    with contextlib.closing(Bench(scale_kernel, FAST.limits, new_worker, share=True)) as bench:
+        checked = bench.check(cast(Judge, Blind()), Config(), [1, 2])
+    assert checked.correctness.passed and len(checks) == 2 + unreadable
 
 
 def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:

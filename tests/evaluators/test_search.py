@@ -15,7 +15,6 @@ from kernelwright.evaluators import device_lock
 from kernelwright.evaluators.device_lock import DeviceLock
 from kernelwright.evaluators.limits import Sampling, SearchSettings
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.processes import COURTESY
 
 from ..conftest import FAST, SCALE_KERNEL, torch_kernel
 
@@ -133,7 +132,8 @@ def test_a_search_that_is_left_ends_its_workers(searching: LocalEvaluator, scale
     assert len(workers) > 1
     # Compilers give way to what is being measured.
     mine = os.getpriority(os.PRIO_PROCESS, 0)
-    assert sorted(os.getpriority(os.PRIO_PROCESS, pid) - mine for pid in workers) == [0, COURTESY, COURTESY]
+    measuring, *compiling = sorted(os.getpriority(os.PRIO_PROCESS, pid) - mine for pid in workers)
+    assert measuring == 0 and len(compiling) == 2 and min(compiling) > 0
     evaluations.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
     assert children(server) == {judge}
