@@ -15,7 +15,7 @@ VENV_OPTIONS ?=
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
 	$(if $(TORCH),$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt $(TORCH))
-	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,llm,rag,notebooks]'
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
 	@touch $@
@@ -24,14 +24,14 @@ optimize: $(READY)
 	$(BIN)/optimize --kernel level2/2_10.py --target-speedup 1.8
 
 test: $(READY)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd $(VENV)/link && MYPYPATH="$(CURDIR)/$(VENV)/link" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p kernelwright
 	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -104,7 +104,7 @@ def analyse(profile: Profile, kernel: Kernel, best: Evaluation, failed: Sequence
     )
     if profile.matrix_flops:
         rate = profile.matrix_flops / latency / 1e6
-        evidence.append(f"computes {rate:.1f} of {profile.ceilings.matrix_gflop_s:.1f} GFLOP/s")
+        evidence.append(f"computes {rate:.1f} of {profile.matrix_gflop_s:.1f} GFLOP/s")
     gap = latency / profile.floor_ms
     evidence.append(f"{gap:.1f} times its roofline floor of {profile.floor_ms:.3f} ms")
     # What parallelism cannot explain is left to instructions or to traffic.

@@ -1,45 +1,21 @@
-"""The multi-turn loop: analyse, propose, evaluate, keep the best."""
+"""The multi-turn loop: analyse, propose, evaluate, repair, keep the best."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
-from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, Proposal
-from ..tuners import HillClimb
-from .analysis import Analysis, Category, analyse
-from .recall import Recalling
-from .turn import Proposer, Turn
-
-PATIENCE = 3
-"""Turns in a row without the wanted improvement before the loop gives up."""
-
-
-SIGNIFICANT = 1.01
-"""Less than this is noise, and no reason to carry a change along."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """When to stop."""
-
-    target_speedup: float = 1.5
-    max_iterations: int = 5
-    min_improvement: float = 0.05
-    trials_per_turn: int = 10
-    budget: Budget = field(default_factory=Budget)
-
-
-class Observer(Protocol):
-    """Sees what happens; the command line shows it."""
-
-    def started(self, start: Evaluation, profile: Profile) -> None: ...
-    def turn_started(self, number: int, analysis: Analysis, proposal: Proposal, trials: int) -> None: ...
-    def trial(self, origin: str, evaluation: Evaluation, best: Evaluation | None) -> None: ...
-    def turn_ended(self, turn: Turn) -> None: ...
-    def close(self) -> None: ...
+from ..core import Budget, Config, Evaluation, Kernel, Profile, Proposal
+from .analysis import Category, analyse
+from .goal import ROOFLINE, Goal, at_floor
+from .lanes import raise_any, side_by_side
+from .observing import Observer
+from .proposing import NoKernel, Proposer, RunEnded, Situation
+from .standings import Standings
+from .turn import Attempt, Candidate, Turn
+from .workbench import Lane, Workbench
 
 
 @dataclass(frozen=True)
@@ -63,40 +39,49 @@ class Outcome:
         return trusted and speedup is not None and speedup.ratio >= target
 
 
-class Optimization:
-    """One problem, one kernel to start from.
+@dataclass(frozen=True)
+class Expanded:
+    """What one lane came to."""
 
-    Every trial goes into the journal. What the journal holds from an earlier run is recalled instead of
-    measured, and a proposer decides by what it is told: so a resumed run takes the same turns up to where
-    the earlier one ended, and goes on from there.
+    turn: Turn | None
+    """None when there was nothing to try."""
+    ended: str | None
+    """Why the whole run has to end, in words."""
+
+
+class Optimization:
+    """One problem, one kernel to start from, on a workbench that measures nothing twice.
+
+    With a beam of N, the N fastest kernels stay alive and each iteration makes N expansions of them, side by side: a
+    change that costs time at first may still lead to the fastest kernel. A proposer decides by what it is told, so a
+    resumed run takes the same turns up to where the earlier one ended, and goes on from there.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        workbench: Workbench,
         kernel: Kernel,
-        evaluator: Evaluator,
         proposer: Proposer,
         goal: Goal,
         observer: Observer,
-        journal: Journal,
+        keep: Callable[[Turn], None],
+        cost: Callable[[str], dict[str, float]] = lambda lane: {},
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.problem = problem
-        self.evaluator = Recalling(evaluator, journal)
-        self.journal = journal
+        """`keep` writes a finished turn down; `cost` tells what the models of a lane cost."""
+        self.workbench = workbench
         self.proposer = proposer
         self.goal = goal
         self.observer = observer
         self.kernel = kernel
         self.turns: list[Turn] = []
-        self._started = time.monotonic()
-        self._trials = 0
-        # What was measured in this run, by the digest of the bound source: no search measures it again.
-        self._seen: dict[str, Evaluation] = {}
+        self._keep = keep
+        self._cost = cost
+        self._clock = clock
+        self._started = clock()
+        self._standings = Standings()
         # What a kernel's last check found, by its digest.
         self._finals: dict[str, Evaluation] = {}
-        # The best kernels so far, fastest last: should the last not stand its final check, the next one may.
-        self._ladder: list[tuple[Kernel, Evaluation]] = []
 
     def run(self) -> Outcome:
         """Run to the end; a start kernel that fails ends it at once."""
@@ -106,108 +91,137 @@ class Optimization:
             self.observer.close()
 
     def _run(self) -> Outcome:
-        start = next(iter(self._evaluate(self.kernel, [Config()], "start")))
+        start = self.workbench.evaluate(self.kernel, Config(), "start")
         if start.speedup is None:
             return Outcome(start, self.kernel, start, (), f"the start kernel: {start.message}", verified=start.ok)
-        self._ladder.append((self.kernel, start))
-        profile = self.evaluator.profile(self.problem)
+        self._standings.add([Candidate(self.kernel, start)])
+        profile = self.workbench.profile()
         self.observer.started(start, profile)
-        while (stopped := self._stop()) is None:
-            analysis = analyse(profile, self.kernel, self._best, self._failed())
-            proposal = self.proposer.propose(self.problem, self.kernel, analysis, self.turns)
-            if proposal is None:
-                stopped = "nothing left to try"
-                break
-            self._take(len(self.turns) + 1, analysis, proposal)
+        stopped = None
+        while stopped is None:
+            stopped = self._stop(profile) or self._iterate(profile)
         return self._finish(start, stopped)
 
-    @property
-    def _best(self) -> Evaluation:
-        return self._ladder[-1][1]
+    def _iterate(self, profile: Profile) -> str | None:
+        """Expand the beam once; why the run ends, in words, or None."""
+        number = self.turns[-1].number + 1 if self.turns else 1
+        members = self._standings.beam(self.goal.beam)
+        tasks = []
+        for i in range(self.goal.beam):
+            lane, member = Lane(self.workbench, number, i, self._late), members[i % len(members)]
+            tasks.append(partial(self._expand, profile, lane, member, i // len(members)))
+        outcomes = side_by_side(tasks)
+        expanded = [outcome for outcome in outcomes if isinstance(outcome, Expanded)]
+        self._take([one.turn for one in expanded if one.turn is not None])
+        raise_any(outcomes)
+        if ended := next((one.ended for one in expanded if one.ended), None):
+            return ended
+        return "nothing left to try" if all(one.turn is None for one in expanded) else None
 
-    def _take(self, number: int, analysis: Analysis, proposal: Proposal) -> None:
-        before, best_ms = self.kernel, self._best.latency_ms or 0.0
-        trials = min(self.goal.trials_per_turn, proposal.space.cardinality if proposal.space else 1)
-        self.observer.turn_started(number, analysis, proposal, trials)
-        evaluations = self._search(proposal, f"turn {number}: {proposal.strategy}", trials)
-        right = [e for e in evaluations if e.latency_ms is not None]
-        right = [e for e in right if e.contention is None] or right
-        best = min(right, key=lambda e: e.latency_ms or 0.0, default=None)
-        gain = best_ms / best.latency_ms if best and best.latency_ms else 1.0
-        improved = best is not None and gain > SIGNIFICANT
-        if best is not None and improved:
-            self.kernel = proposal.kernel.bind(best.config)
-            self._ladder.append((self.kernel, best))
-        error = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
-        turn = Turn(
-            number, analysis, proposal, before, tuple(evaluations), best, improved, gain if improved else 1.0, error
+    def _expand(self, profile: Profile, lane: Lane, candidate: Candidate, variant: int) -> Expanded:
+        """One turn in one lane: analysis, proposal, evaluation, repairs."""
+        attempts: list[Attempt] = []
+        ended = None
+        figures = analyse(profile, candidate.kernel, candidate.evaluation, self._failed())
+        situation = Situation(self.workbench.problem, profile, candidate, figures, tuple(self.turns), lane, variant)
+        try:
+            situation = replace(situation, analysis=self.proposer.analyse(situation))
+            self.observer.analysed(lane.name, situation.analysis)
+            while len(attempts) <= self.goal.repairs and (attempt := self._attempt(situation, attempts)) is not None:
+                attempts.append(attempt)
+                if attempt.right or not attempt.error:
+                    break
+                self.observer.failed(lane.name, attempt.error)
+        except RunEnded as error:
+            ended = str(error)
+        if not (attempts or lane.tried or lane.tool_calls):
+            return Expanded(None, ended)
+        found = min(
+            lane.tried,
+            key=lambda one: (self._standings.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
+            default=None,
         )
-        self.turns.append(turn)
-        if len(list(self.journal.of_kind("turn"))) < number:
-            self.journal.append({"kind": "turn", **turn.record()})
-        self.observer.turn_ended(turn)
+        calls, cost = tuple(lane.tool_calls), self._cost(lane.name)
+        turn = Turn(
+            lane.number, lane.index, situation.analysis, candidate, tuple(attempts), found, tool_calls=calls, cost=cost
+        )
+        return Expanded(turn, ended)
 
-    def _search(self, proposal: Proposal, origin: str, trials: int) -> list[Evaluation]:
+    def _attempt(self, situation: Situation, failed: list[Attempt]) -> Attempt | None:
+        try:
+            proposal = self.proposer.propose(situation, failed)
+        except NoKernel as error:
+            return Attempt(None, (), str(error))
+        if proposal is None:
+            return None
+        evaluations = self._evaluate(situation.lane, proposal)
+        failure = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
+        return Attempt(proposal, tuple(evaluations), failure)
+
+    def _evaluate(self, lane: Lane, proposal: Proposal) -> list[Evaluation]:
+        trials = min(self.goal.trials_per_turn, proposal.space.cardinality if proposal.space else 1)
+        self.observer.proposed(lane.name, proposal, trials)
         if proposal.space is None:
-            return list(self._evaluate(proposal.kernel, [Config()], origin))
-        tuner = HillClimb(proposal.space, start=[proposal.space.default, *proposal.first])
-        evaluations: list[Evaluation] = []
-        while len(evaluations) < trials and (configs := tuner.ask(1)):
-            source = proposal.kernel.bind(configs[0]).digest
-            if source not in self._seen:
-                (self._seen[source],) = self._evaluate(proposal.kernel, configs, origin)
-                evaluations.append(self._seen[source])
-            tuner.tell(configs[0], self._seen[source])
-        return evaluations
+            return [lane.evaluate(proposal.kernel, Config(), proposal.strategy)]
+        start = [proposal.space.default, *proposal.first]
+        return lane.climb(proposal.kernel, proposal.space, start, trials, proposal.strategy)
 
-    def _evaluate(self, kernel: Kernel, configs: Sequence[Config], origin: str) -> Sequence[Evaluation]:
-        evaluations = []
-        self.evaluator.origin = origin
-        for evaluation in self.evaluator.evaluate(self.problem, kernel, configs):
-            self._trials += 1
-            self.observer.trial(origin, evaluation, self._best if self._ladder else None)
-            evaluations.append(evaluation)
-        return evaluations
+    def _take(self, turns: list[Turn]) -> None:
+        """Carry the turns' kernels along, in the order of their lanes."""
+        before = self._standings.best
+        self._standings.add([turn.found for turn in turns if turn.found is not None])
+        for turn in turns:
+            if before is not None and turn.found is not None and turn.found is self._standings.best:
+                turn = replace(turn, improved=True, gain=before.latency_ms / turn.found.latency_ms)
+            self.turns.append(turn)
+            self._keep(turn)
+            self.observer.turn_ended(turn)
 
-    def _stop(self) -> str | None:
-        goal, speedup = self.goal, self._best.speedup
-        if speedup is not None and speedup.ratio >= goal.target_speedup and self._stands(goal.target_speedup):
-            return f"target of {goal.target_speedup:g}x reached"
-        if len(self.turns) >= goal.max_iterations:
-            return f"{goal.max_iterations} iterations done"
-        recent = self.turns[-PATIENCE:]
-        if len(recent) == PATIENCE and all(turn.gain < 1 + goal.min_improvement for turn in recent):
-            return f"{PATIENCE} turns in a row improved by less than {goal.min_improvement:.0%}"
-        spent = Budget(trials=self._trials, seconds=time.monotonic() - self._started)
-        return goal.budget.exhausted(spent)
+    def _stop(self, profile: Profile) -> str | None:
+        """Why there is nothing more to do, in words, or None."""
+        target = self.goal.target_speedup
+        if self._stands(lambda one: one.speedup is not None and one.speedup.ratio >= target):
+            return f"target of {target:g}x reached"
+        if self._stands(partial(at_floor, profile)):
+            return f"{ROOFLINE:.0%} of what the roofline allows reached"
+        if self._standings.best is None:
+            return "no kernel is left"
+        return self.goal.done(self.turns) or self._late()
+
+    def _late(self) -> str | None:
+        """Which limit on trials or seconds is reached, in words, or None."""
+        spent = Budget(trials=self.workbench.trials, seconds=self._clock() - self._started)
+        limits = Budget(trials=self.goal.budget.trials, seconds=self.goal.budget.seconds)
+        return limits.exhausted(spent)
 
     def _failed(self) -> list[Category]:
-        return [Category(turn.proposal.category) for turn in self.turns if not turn.improved]
+        return [
+            Category(turn.proposal.category) for turn in self.turns if not turn.helped and turn.proposal is not None
+        ]
 
-    def _stands(self, target: float) -> bool:
-        """Whether the best kernel reaches the target again, in a fresh process and with the machine to itself.
+    def _stands(self, reached: Callable[[Evaluation], bool]) -> bool:
+        """Whether the best kernel reaches what is wanted again, in a fresh process and with the machine to itself.
 
         The best of many noisy trials looks faster than it is. What it is found to be now is what counts from here on.
         """
-        kernel, _ = self._ladder[-1]
-        again = self._measure_again(kernel)
-        if again.speedup is None:
-            if len(self._ladder) > 1:
-                self._ladder.pop()
-                self.kernel = self._ladder[-1][0]
-            return False
-        self._ladder[-1] = (kernel, again)
-        return again.contention is None and again.speedup.ratio >= target
+        while (best := self._standings.best) is not None and reached(best.evaluation):
+            if self._is_final(best):
+                return best.evaluation.contention is None
+        return False
 
-    def _measure_again(self, kernel: Kernel) -> Evaluation:
-        if kernel.digest not in self._finals:
-            (self._finals[kernel.digest],) = self._evaluate(kernel, [Config()], "final")
-        return self._finals[kernel.digest]
+    def _is_final(self, best: Candidate) -> bool:
+        """Whether these figures are those of the kernel's last check; if not, they are now, for better or worse."""
+        digest = best.kernel.digest
+        if digest not in self._finals:
+            self._finals[digest] = self.workbench.evaluate(best.kernel, Config(), "final", again=True)
+        if best.evaluation is self._finals[digest]:
+            return True
+        self._standings.correct(best, self._finals[digest])
+        return False
 
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
         """Measure the winner again with new seeds in a fresh process; fall back when it does not stand."""
-        for kernel, _ in reversed(self._ladder):
-            final = self._measure_again(kernel)
-            if final.speedup is not None:
-                return Outcome(start, kernel, final, tuple(self.turns), stopped, verified=True)
+        while (best := self._standings.best) is not None:
+            if self._is_final(best):
+                return Outcome(start, best.kernel, best.evaluation, tuple(self.turns), stopped, verified=True)
         return Outcome(start, self.kernel, start, tuple(self.turns), "no kernel passed the final check", verified=False)

@@ -1,66 +1,65 @@
-"""An evaluator that remembers: what the journal holds is not measured again."""
+"""What the journal holds from an earlier run: it is not measured again."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterable
+import threading
+from collections import defaultdict, deque
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from ..core import Config, Evaluation, Evaluator, Journal, JournalError, Kernel, Problem, Profile, Trial
+from ..core import Config, Evaluation, Journal, JournalError, Kernel, Profile, Trial
 from ..core.trial import read_trials
 
 
-class Recalling:
-    """Puts every evaluation into a journal, and takes from it what an earlier run left there.
+class Recall:
+    """Puts evaluations into a journal, and takes from it what an earlier run left there.
 
-    `origin` is written with each trial; whoever evaluates sets it first.
-
-    The same kernel and config may be measured more than once in a run (first, and again at the end); the
-    records are handed out in the order in which they were made.
+    A text may have been measured under several names: as a kernel of its own, or as another at some config. Which
+    one comes first is a matter of luck where lanes go on side by side, so the text alone decides. The same one may
+    be measured more than once in a run (first, and again at the end); the records are handed out in the order in
+    which they were made. Safe to use from several threads.
     """
 
-    def __init__(self, evaluator: Evaluator, journal: Journal) -> None:
-        self._evaluator = evaluator
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._known: dict[tuple[str, Config], list[Evaluation]] = {}
-        self._profile = _profile(journal)
-        self.origin = ""
-        self.recalled = 0
-        for trial in read_trials(journal.records, journal.path):
-            self._known.setdefault(_key(trial.evaluation), []).append(trial.evaluation)
+        self._lock = threading.Lock()
+        self._sources = {record["digest"]: record["source"] for record in journal.of_kind("kernel")}
+        self._earlier = [trial.evaluation for trial in read_trials(journal.records, journal.path)]
+        self._known: dict[str, deque[Evaluation]] = defaultdict(deque)
+        self.profile = _profile(journal)
 
-    def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Generator[Evaluation]:
-        """See `core.Evaluator`."""
-        for config in configs:
-            known = self._known.get((kernel.digest, config))
-            if known:
-                self.recalled += 1
-                yield known.pop(0)
-                continue
-            start = time.monotonic()
-            for evaluation in self._evaluator.evaluate(problem, kernel, [config]):
-                self._remember_source(kernel)
-                trial = Trial(
-                    origin=self.origin,
-                    evaluation=evaluation,
-                    seconds=time.monotonic() - start,
-                    at=datetime.now(UTC).isoformat(timespec="seconds"),
-                )
-                self._journal.append(trial.record())
-                yield evaluation
+    def take(self, bound: Kernel) -> Evaluation | None:
+        """The next evaluation of a kernel, its parameters bound, that the earlier run made."""
+        with self._lock:
+            for evaluation in self._earlier:
+                self._known[self._bound_digest(evaluation, bound)].append(evaluation)
+            self._earlier.clear()
+            known = self._known[bound.digest]
+            return known.popleft() if known else None
 
-    def profile(self, problem: Problem) -> Profile:
-        """See `core.Evaluator`."""
-        if self._profile is None:
-            self._profile = self._evaluator.profile(problem)
-            self._journal.append({"kind": "profile", "profile": self._profile.model_dump(mode="json")})
-        return self._profile
+    def add(self, kernel: Kernel, evaluation: Evaluation, origin: str, seconds: float) -> None:
+        """Write an evaluation down, and the kernel's source before its first one."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        trial = Trial(origin=origin, evaluation=evaluation, seconds=seconds, at=at)
+        with self._lock:
+            if kernel.digest not in self._sources:
+                self._sources[kernel.digest] = kernel.source
+                self._journal.append({"kind": "kernel", "digest": kernel.digest, "source": kernel.source})
+            self._journal.append(trial.record())
 
-    def _remember_source(self, kernel: Kernel) -> None:
-        if all(record["digest"] != kernel.digest for record in self._journal.of_kind("kernel")):
-            self._journal.append({"kind": "kernel", "digest": kernel.digest, "source": kernel.source})
+    def add_profile(self, profile: Profile) -> None:
+        """Write down what the problem asks of the device."""
+        with self._lock:
+            self._journal.append({"kind": "profile", "profile": profile.model_dump(mode="json")})
+
+    def _bound_digest(self, evaluation: Evaluation, like: Kernel) -> str:
+        """Of the text that was measured; all kernels of a run are of one language and target."""
+        source = self._sources.get(evaluation.kernel_digest)
+        if source is None or not evaluation.config:
+            return evaluation.kernel_digest
+        return replace(like, source=source).bind(Config(evaluation.config)).digest
 
 
 def _profile(journal: Journal) -> Profile | None:
@@ -75,7 +74,3 @@ def _profile(journal: Journal) -> Profile | None:
                     f"{journal.path}, line {line} is no valid profile; mend or remove that line"
                 ) from None
     return found
-
-
-def _key(evaluation: Evaluation) -> tuple[str, Config]:
-    return evaluation.kernel_digest, Config(evaluation.config)

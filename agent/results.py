@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core import Evaluation, Kernel, Problem, ResultsError
+from ..core import Evaluation, Kernel, Problem, ResultsError, read_journal, set_aside
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
+from .history.conversation import conversation_text
 from .turn import Turn
+from .workbench import TUNING
 
 
 class Results:
@@ -35,6 +37,16 @@ class Results:
         """Where the run of a problem keeps its journal."""
         return self.logs / f"journal_{problem.name}_{backend}.jsonl"
 
+    def transcript_path(self, problem: Problem, backend: str) -> Path:
+        """Where the run of a problem keeps its exchanges with models."""
+        return self.logs / f"transcript_{problem.name}_{backend}.jsonl"
+
+    def set_aside(self, problem: Problem, backend: str) -> None:
+        """Rename what an earlier run of the problem left to be resumed."""
+        journal = self.journal_path(problem, backend)
+        searches = [path for path in self.logs.glob(f"{journal.stem}{TUNING}*.jsonl") if "." not in path.stem]
+        set_aside(journal, self.transcript_path(problem, backend), *searches)
+
     def save_kernel(self, problem: Problem, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:
         """Write the kernel with the evidence in its header; the file's name tells the speedup."""
         assert best.speedup is not None
@@ -49,6 +61,12 @@ class Results:
         suffix = "_triton" if backend == "triton" else ""
         path = self.logs / f"optimization_history_{problem.name}{suffix}.json"
         return self._write(path, json.dumps([turn.record() for turn in turns], indent=2) + "\n")
+
+    def save_conversation(self, problem: Problem, backend: str) -> Path | None:
+        """Write all exchanges with models as text, if there were any."""
+        transcript = self.transcript_path(problem, backend)
+        path = self.logs / f"dspy_history_{problem.name}_{backend}.txt"
+        return self._write(path, conversation_text(read_journal(transcript))) if transcript.exists() else None
 
     def _write(self, path: Path, text: str) -> Path:
         return write_whole(path, text, "choose another folder with --results and --resume")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 import black
 import libcst as cst
 from black.parsing import InvalidInput
 
-from ..core import Kernel, Parameter, Problem, Proposal, SearchSpace
+from ..core import Kernel, Parameter, Proposal, SearchSpace
 from .analysis import Analysis, Category
+from .proposing import Situation
 from .rules import RULES, Machine, Rule
-from .turn import Turn
+from .turn import Attempt, Turn
 
 TUNE = "tune-parameters"
 LINE_LENGTH = 120
@@ -20,25 +22,35 @@ LINE_LENGTH = 120
 class RuleProposer:
     """Applies the first rule that fits the bottleneck, one per turn, and then searches all parameters.
 
-    Rules for the kind of work that bounds the kernel come first, the others after the search. A rule that
-    did not help is not tried again. Parameters that rules introduced stay in the search. What it decides
-    depends on its arguments only, so a resumed run takes the same turns.
+    Rules for the kind of work that bounds the kernel come first, the others after the search. A rule that did not
+    help is not tried again, and none twice on the same kernel. With a beam, further expansions of a kernel take the
+    rules after the first. Parameters that rules introduced stay in the search. What it decides depends on its
+    arguments only, so a resumed run takes the same turns.
     """
 
     def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES) -> None:
         self._machine = machine
         self._rules = rules
 
-    def propose(self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
-        """What to try next on the best kernel so far, or None when nothing is left."""
-        useless = {turn.proposal.strategy for turn in turns if not turn.improved}
-        rules = [rule for rule in self._rules if rule.name not in useless]
+    def analyse(self, situation: Situation) -> Analysis:
+        """What the figures say."""
+        return situation.analysis
+
+    def propose(self, situation: Situation, failed: Sequence[Attempt] = ()) -> Proposal | None:
+        """What to try next on the candidate, or None when nothing is left. What failed is not repaired."""
+        if failed:
+            return None
+        kernel, analysis, turns = situation.candidate.kernel, situation.analysis, situation.turns
+        done = {turn.strategy for turn in turns if not turn.helped or turn.before.kernel.digest == kernel.digest}
+        rules = [rule for rule in self._rules if rule.name not in done]
         rules.sort(key=lambda rule: analysis.ranking.index(Category(rule.category)))
         suitable = [rule for rule in rules if rule.work in (analysis.work, "both")]
         others = [rule for rule in rules if rule not in suitable]
-        return self._rewriting(suitable, kernel) or _tuning(kernel, analysis, turns) or self._rewriting(others, kernel)
+        tuning = _tuning(kernel, analysis, turns)
+        ideas = chain(self._rewritings(suitable, kernel), [tuning] if tuning else [], self._rewritings(others, kernel))
+        return next(islice(ideas, situation.variant, None), None)
 
-    def _rewriting(self, rules: Sequence[Rule], kernel: Kernel) -> Proposal | None:
+    def _rewritings(self, rules: Sequence[Rule], kernel: Kernel) -> Iterator[Proposal]:
         for rule in rules:
             try:
                 rewritten = rule.apply(kernel, self._machine)
@@ -46,22 +58,22 @@ class RuleProposer:
             except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
                 continue  # source of a form that the rule did not foresee
             if rewritten is not None and rewritten.kernel.source != kernel.source:
-                return Proposal(
+                yield Proposal(
                     kernel=after,
                     strategy=rule.name,
                     category=rule.category,
                     rationale=f"{rewritten.did}: {rule.why}",
                     space=rewritten.space,
                 )
-        return None
 
 
 def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
-    """Search the parameters, unless that has brought nothing since the kernel last changed."""
-    latest = next((turn for turn in reversed(turns) if turn.improved or turn.proposal.strategy == TUNE), None)
-    if latest is not None and latest.proposal.strategy == TUNE and not latest.improved:
-        return None
-    space = joint_space(kernel, turns)
+    """Search the parameters, unless a search began with this kernel, or came to it and found no better one."""
+    for turn in turns:
+        ends = [turn.before, *([turn.found] if turn.found and not turn.helped else [])]
+        if turn.strategy == TUNE and kernel.digest in {end.kernel.digest for end in ends}:
+            return None
+    space = joint_space(kernel, _lineage(kernel, turns))
     if space is None:
         return None
     return Proposal(
@@ -73,14 +85,30 @@ def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Propos
     )
 
 
-def joint_space(kernel: Kernel, turns: Sequence[Turn]) -> SearchSpace | None:
-    """What the kernel declares, what helpful rules brought, and other constants that look like sizes."""
+def _lineage(kernel: Kernel, turns: Sequence[Turn]) -> list[Turn]:
+    """The turns that made the kernel out of the first one: with a beam, others belong to other kernels."""
+    makers: dict[str, Turn] = {}
+    known = {turn.before.kernel.digest for turn in turns[:1]}
+    for turn in turns:
+        if turn.found is not None and turn.found.kernel.digest not in known:
+            known.add(turn.found.kernel.digest)
+            makers[turn.found.kernel.digest] = turn
+    line: list[Turn] = []
+    digest = kernel.digest
+    while digest in makers:
+        line.insert(0, makers[digest])
+        digest = makers[digest].before.kernel.digest
+    return line
+
+
+def joint_space(kernel: Kernel, lineage: Sequence[Turn]) -> SearchSpace | None:
+    """What the kernel declares, what the turns that led to it brought, and other constants that look like sizes."""
     declared = kernel.declared_space
     parameters = {p.name: p for p in declared.parameters} if declared else {}
     constraints = list(declared.constraints) if declared else []
     present = kernel.config
-    for turn in turns:
-        if turn.improved and turn.proposal.space:
+    for turn in lineage:
+        if turn.proposal and turn.proposal.space:
             for parameter in turn.proposal.space.parameters:
                 if len(parameter.values) == 1 and discover(parameter.name, present.get(parameter.name)):
                     continue  # it was held where it stood; now it may move

@@ -1,52 +1,148 @@
-"""One turn of the loop: what was proposed, what it was worth."""
+"""One turn of the loop: what was proposed, what it was worth, what it cost."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from ..core import Evaluation, Kernel, Problem, Proposal
+from ..core import Config, Evaluation, Kernel, Proposal
 from .analysis import Analysis
+
+NO_KERNEL = "no-kernel"
+"""The strategy of a turn in which no kernel was proposed."""
+SIGNIFICANT = 1.01
+"""Less than this is noise, and no reason to carry a change along."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One use of a tool by a model."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: str
+    """What the model was told."""
+    ok: bool
+    seconds: float
+    trials: int = 0
+    """Evaluations that it took."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One proposal and its evaluations; without a proposal, why there was none."""
+
+    proposal: Proposal | None
+    evaluations: tuple[Evaluation, ...] = ()
+    error: str = ""
+    """The first failure, for the next attempt to learn from."""
+
+    @property
+    def right(self) -> bool:
+        return any(evaluation.ok for evaluation in self.evaluations)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that was found right, its parameters bound, and what it was measured at."""
+
+    kernel: Kernel
+    evaluation: Evaluation
+
+    @property
+    def latency_ms(self) -> float:
+        return self.evaluation.latency_ms or float("inf")
+
+    def beats(self, other: Candidate) -> bool:
+        """Whether it is faster by more than noise."""
+        return other.latency_ms > SIGNIFICANT * self.latency_ms
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A finished turn."""
+    """A finished turn: one candidate of the beam was expanded once."""
 
     number: int
+    lane: int
+    """Which of the expansions that ran side by side; 0 without a beam."""
     analysis: Analysis
-    proposal: Proposal
-    before: Kernel
-    """The best kernel when the turn began, its parameters bound."""
-    evaluations: tuple[Evaluation, ...]
-    best: Evaluation | None
-    """The fastest right one of this turn, or None."""
-    improved: bool
+    before: Candidate
+    """What was to be made faster."""
+    attempts: tuple[Attempt, ...]
+    """The proposal, then its repairs."""
+    found: Candidate | None
+    """The fastest right kernel of this turn, those that a tool evaluated too, and what the run knew before only for
+    want of something new; None when nothing was right."""
+    improved: bool = False
     """Whether it became the best of the run."""
-    gain: float
-    """How many times faster than the best before; 1.0 when nothing improved."""
-    error: str = ""
-    """The first failure, for the next turn to learn from."""
+    gain: float = 1.0
+    """How many times faster than the best of the run before; 1.0 when it did not become the best."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""
+
+    @property
+    def helped(self) -> bool:
+        """Whether it made its candidate faster, even if that is not the best of the run."""
+        return self.found is not None and self.found.beats(self.before)
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The last one of the turn."""
+        return next((attempt.proposal for attempt in reversed(self.attempts) if attempt.proposal), None)
+
+    @property
+    def strategy(self) -> str:
+        return self.proposal.strategy if self.proposal else NO_KERNEL
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        return tuple(evaluation for attempt in self.attempts for evaluation in attempt.evaluations)
+
+    @property
+    def error(self) -> str:
+        """The first failure of the last attempt."""
+        return self.attempts[-1].error if self.attempts else ""
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """What the turn arrived at: the fastest right kernel, else the last one proposed."""
+        if self.found is not None:
+            return self.found.kernel
+        return self.proposal.kernel if self.proposal else None
 
     def record(self) -> dict[str, Any]:
         """The turn as the history shows it."""
-        best = self.best
+        proposal, kernel = self.proposal, self.kernel
         return {
             "iteration": self.number,
+            "lane": self.lane,
             "bottleneck_analysis": self.analysis.record(),
             "suggestions": list(self.analysis.suggestions),
-            "strategy": self.proposal.strategy,
-            "category": self.proposal.category,
-            "rationale": self.proposal.rationale,
-            "code_changes": diff(self.before.source, self.proposal.kernel.source),
-            "kernel": self.proposal.kernel.source,
+            "strategy": self.strategy,
+            "category": proposal.category if proposal else self.analysis.category,
+            "rationale": proposal.rationale if proposal else "",
+            "before": self.before.kernel.source,
+            "kernel": kernel.source if kernel else None,
+            "code_changes": diff(self.before.kernel.source, kernel.source) if kernel else "",
             "improved": self.improved,
             "improvement": self.gain - 1.0,
             "error": self.error,
+            "attempts": [
+                {
+                    "strategy": attempt.proposal.strategy if attempt.proposal else NO_KERNEL,
+                    "kernel": attempt.proposal.kernel.source if attempt.proposal else None,
+                    "error": attempt.error,
+                    "statuses": [evaluation.status.value for evaluation in attempt.evaluations],
+                }
+                for attempt in self.attempts
+            ],
             "evaluation_results": [summary(evaluation) for evaluation in self.evaluations],
-            "best": summary(best) if best else None,
+            "best": summary(self.found.evaluation) if self.found else None,
+            "tool_calls": [asdict(call) for call in self.tool_calls],
+            "cost": dict(self.cost),
         }
 
 
@@ -74,9 +170,15 @@ def diff(before: str, after: str) -> str:
     return "\n".join(lines)
 
 
-class Proposer(Protocol):
-    """Decides what to try next."""
+def fastest(kernel: Kernel, evaluations: tuple[Evaluation, ...]) -> Candidate | None:
+    """The fastest right one among evaluations of a kernel; those that others disturbed only for want of better."""
+    timed = [evaluation for evaluation in evaluations if evaluation.latency_ms is not None]
+    timed = [evaluation for evaluation in timed if evaluation.contention is None] or timed
+    best = min(timed, key=lambda evaluation: evaluation.latency_ms or 0.0, default=None)
+    return None if best is None else Candidate(kernel.bind(Config(best.config)), best)
 
-    def propose(self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
-        """A change of the best kernel, in the light of the turns so far; None when nothing is left to try."""
-        ...
+
+def turn_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The turns that a journal holds, by iteration and lane; one that was cut off and written again counts once."""
+    latest = {(one["iteration"], one.get("lane", 0)): one for one in records if one.get("kind") == "turn"}
+    return [latest[place] for place in sorted(latest)]

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.results import Results
-from ..core import KernelwrightError, OptionError
+from ..core import KernelwrightError, OptionError, Waiting
 from . import wiring
 from .optimize import earlier_summary, optimize_one
+from .proposers import Proposers
 from .render import Screen
 from .request import Request
 
@@ -22,9 +23,10 @@ def run_batch(request: Request) -> int:
     references = read_references(request.batch)
     screen = Screen(request)
     device = wiring.choose_device(request)
+    proposers = Proposers(request, screen)
     results = Results(request.results)
     summaries: list[dict[str, Any]] = []
-    with wiring.evaluator(device) as evaluator:
+    with wiring.Evaluators(device, request.beam) as evaluators:
         for number, reference in enumerate(references, start=1):
             screen.heading(f"[{number}/{len(references)}] {reference}")
             try:
@@ -35,9 +37,11 @@ def run_batch(request: Request) -> int:
                     screen.note(f"finished before: {reference}")
                     summaries.append(done)
                     continue
-                finished = optimize_one(request, job, evaluator, results, screen)
+                finished = optimize_one(request, job, evaluators, proposers, results, screen)
                 screen.finished(finished)
                 summaries.append(finished.summary())
+            except Waiting:
+                raise
             except Exception as error:  # even a bug of ours costs one kernel of a batch, not the rest
                 if not isinstance(error, KernelwrightError):
                     traceback.print_exc()

@@ -11,15 +11,15 @@ import typer
 
 
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
-    """The exit code of `work`; 2 with one line for a user's mistake, 130 for Ctrl-C and SIGTERM."""
+    """The exit code of `work`; 2 with one line for a user's mistake, 75 for a wait, 130 for Ctrl-C and SIGTERM."""
     from ..core.errors import KernelwrightError
 
     try:
         with _terminated_as_interrupted():
             return work()
     except KernelwrightError as error:
-        typer.echo(f"error: {error}", err=True)
-        return 2
+        typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {error}", err=True)
+        return error.exit_code
     except KeyboardInterrupt:
         typer.echo(f"\n{interrupted}", err=True)
         return 130

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from .agent import agent_app
+from .corpus import corpus_app
 from .guard import guarded
 from .options import (
     OUTPUT,
@@ -23,10 +25,12 @@ from .options import (
     ResumeOption,
     WorkloadOption,
 )
+from .report import report
 from .tune import tune_app
 
 SEARCH = "Optimization"
 MODEL = "Language model"
+BUDGET = "Budget"
 
 app = typer.Typer(
     name="kernelwright",
@@ -36,6 +40,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(tune_app, name="tune")
+app.add_typer(agent_app, name="agent")
+app.add_typer(corpus_app, name="corpus")
+app.command()(report)
 
 
 class Format(StrEnum):
@@ -76,10 +83,50 @@ def optimize(
     workload: WorkloadOption = None,
     gpu: Annotated[str | None, typer.Option(help="A remote GPU, such as H100.", rich_help_panel=WHERE)] = None,
     model: Annotated[
-        str | None, typer.Option(help="Who proposes: 'rules', the built-in rewriter.", rich_help_panel=MODEL)
+        str | None,
+        typer.Option(
+            help="Who proposes: openai/o3 or any provider/name, replay:FILE, files:DIR, or rules (the built-in "
+            "rewriter). By default openai/o3 if OPENAI_API_KEY is set, else rules.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    analysis_model: Annotated[
+        str | None, typer.Option(help="Another model for the analysis of bottlenecks.", rich_help_panel=MODEL)
+    ] = None,
+    api_base: Annotated[
+        str | None,
+        typer.Option(help="URL of an OpenAI-compatible server of your own.", rich_help_panel=MODEL, metavar="URL"),
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="The model's temperature.", rich_help_panel=MODEL)] = None,
-    rag_k: Annotated[int | None, typer.Option(help="Examples shown to the model.", rich_help_panel=MODEL)] = None,
+    rag_k: Annotated[
+        int | None, typer.Option(help="Worked examples shown to the model; 3 by default.", rich_help_panel=MODEL)
+    ] = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instructions that 'kernelwright agent compile' saved.", rich_help_panel=MODEL, metavar="FILE"
+        ),
+    ] = None,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="With files:DIR, end with exit code 75 when a reply is missing; --resume goes on.",
+            rich_help_panel=MODEL,
+        ),
+    ] = False,
+    beam: Annotated[
+        int, typer.Option(help="Candidates kept alive and expanded side by side.", rich_help_panel=SEARCH)
+    ] = 1,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Stop when models have used so many tokens.", rich_help_panel=BUDGET)
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Stop when models have cost so many dollars.", rich_help_panel=BUDGET)
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop proposing after so many seconds.", rich_help_panel=BUDGET)
+    ] = None,
     results: ResultsOption = Path("results"),
     resume: ResumeOption = False,
     no_save: NoSaveOption = False,
@@ -91,7 +138,7 @@ def optimize(
 ) -> None:
     """Make a kernel faster over several turns, and write the fastest one that is proven right.
 
-    Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage.
+    Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage, 75 waiting for a reply (--no-wait).
     """
     from .request import Request
 
@@ -111,8 +158,16 @@ def optimize(
         workload=workload,
         gpu=gpu,
         model=model,
+        analysis_model=analysis_model,
+        api_base=api_base,
         temperature=temperature,
         rag_k=rag_k,
+        program=program,
+        wait=not no_wait,
+        beam=beam,
+        max_tokens=max_tokens,
+        max_cost=max_cost,
+        time_limit=time_limit,
         results=results,
         resume=resume,
         save=not no_save,

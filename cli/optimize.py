@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..agent.loop import Goal, Optimization, Outcome
+from ..agent.goal import Goal
+from ..agent.loop import Optimization, Outcome
 from ..agent.results import Results
-from ..core import Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal, set_aside
-from ..evaluators.local import LocalEvaluator
+from ..agent.turn import Turn
+from ..agent.workbench import Workbench
+from ..core import Budget, Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
 from . import wiring
 from .progress import observer_for
+from .proposers import Proposers
 from .render import Screen
 from .request import Request
 
@@ -28,6 +33,8 @@ class Finished:
     kernel: Path | None
     history: Path | None
     target: float
+    model: str
+    """Who proposed."""
 
     @property
     def exit_code(self) -> int:
@@ -46,7 +53,11 @@ class Finished:
             "verified": outcome.verified,
             "start": figures(outcome.start),
             "best": figures(outcome.best),
-            "iterations": len(outcome.turns),
+            "model": self.model,
+            "iterations": max((turn.number for turn in outcome.turns), default=0),
+            "turns": len(outcome.turns),
+            "tokens": sum(turn.cost.get("tokens", 0) for turn in outcome.turns),
+            "dollars": round(sum(turn.cost.get("dollars", 0.0) for turn in outcome.turns), 6),
             "stopped": outcome.stopped,
             "kernel": str(self.kernel) if self.kernel else None,
             "history": str(self.history) if self.history else None,
@@ -73,9 +84,10 @@ def run_optimize(request: Request) -> int:
     assert request.kernel is not None
     job = wiring.job(request, request.kernel, device)
     must_be_timed(job)
+    proposers = Proposers(request, screen)
     results = Results(request.results)
-    with wiring.evaluator(device) as evaluator:
-        finished = optimize_one(request, job, evaluator, results, screen)
+    with wiring.Evaluators(device, request.beam) as evaluators:
+        finished = optimize_one(request, job, evaluators, proposers, results, screen)
     screen.finished(finished)
     if request.json:
         print(json.dumps(finished.summary()), file=sys.stdout)
@@ -83,28 +95,48 @@ def run_optimize(request: Request) -> int:
 
 
 def optimize_one(
-    request: Request, job: wiring.Job, evaluator: LocalEvaluator, results: Results, screen: Screen
+    request: Request,
+    job: wiring.Job,
+    evaluators: wiring.Evaluators,
+    proposers: Proposers,
+    results: Results,
+    screen: Screen,
 ) -> Finished:
     """Run the loop on one job and write its files."""
     must_be_timed(job)
     _ = job.kernel.declared_space  # a mistake in it is told now, not after minutes of work
-    path = results.journal_path(job.problem, job.backend)
     if not request.resume:
-        set_aside(path)
-    with Journal(path) as journal:
-        same_run(journal, job)
-        goal = Goal(request.target_speedup, request.max_iterations, request.min_improvement)
-        observer = observer_for(screen, job, goal)
-        proposer = wiring.proposer(request, job.device)
-        run = Optimization(job.problem, job.kernel, evaluator, proposer, goal, observer, journal)
+        results.set_aside(job.problem, job.backend)
+    path = results.journal_path(job.problem, job.backend)
+    with Journal(path) as journal, contextlib.ExitStack() as stack:
+        same_run(journal, job, proposers.name)
+        budget = Budget(seconds=request.time_limit)
+        goal = Goal(
+            request.target_speedup, request.max_iterations, request.min_improvement, beam=request.beam, budget=budget
+        )
+        observer = observer_for(screen, job, goal, proposers.choice.is_model)
+        transcript = results.transcript_path(job.problem, job.backend)
+        proposer, cost = stack.enter_context(proposers.open(job, transcript, observer))
+        workbench = Workbench(job.problem, evaluators.pool, evaluators.searcher, journal, observer)
+        run = Optimization(workbench, job.kernel, proposer, goal, observer, partial(keep, journal), cost)
         outcome = run.run()
         kernel = None
         if request.save and outcome.verified and outcome.best.speedup is not None:
             kernel = results.save_kernel(job.problem, outcome.kernel, outcome.best, outcome.start)
         history = results.save_history(job.problem, job.backend, outcome.turns)
-        finished = Finished(job, outcome, kernel, history, request.target_speedup)
+        finished = Finished(job, outcome, kernel, history, request.target_speedup, proposers.name)
         journal.append({"kind": "finished", **finished.summary()})
-        return finished
+    if proposers.choice.is_model:
+        results.save_conversation(job.problem, job.backend)
+    return finished
+
+
+def keep(journal: Journal, turn: Turn) -> None:
+    """Write a turn down, unless the run that is resumed did; one that was cut off and is now whole is written anew."""
+    record = json.loads(json.dumps({"kind": "turn", **turn.record()}))
+    what = ("iteration", "lane", "attempts", "kernel", "improved")  # a resumed run spends other seconds on the same
+    if all(any(known.get(name) != record[name] for name in what) for known in journal.of_kind("turn")):
+        journal.append(record)
 
 
 def must_be_timed(job: wiring.Job) -> None:
@@ -127,11 +159,11 @@ def identity(job: wiring.Job) -> dict[str, str]:
     }
 
 
-def same_run(journal: Journal, job: wiring.Job) -> None:
+def same_run(journal: Journal, job: wiring.Job, model: str) -> None:
     """Write what this run is, or refuse a journal that is of another."""
     known = next(journal.of_kind("run"), None)
     if known is None:
-        journal.append({"kind": "run", **identity(job)})
+        journal.append({"kind": "run", **identity(job), "backend": job.backend, "model": model})
     elif different := [name for name, value in identity(job).items() if known.get(name) != value]:
         raise JournalError(
             f"{journal.path} is of another run: {', '.join(different)} changed; leave --resume out to start anew"

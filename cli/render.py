@@ -38,6 +38,10 @@ class Screen:
         if not self.request.quiet:
             self.console.print(escape(text))
 
+    def replying(self, lane: str, characters: int) -> None:
+        """How much a model has written so far, on one line that is written over."""
+        self.console.print(f"[dim]  ({lane}) the model has written {characters} characters[/]", end="\r")
+
     def warn(self, text: str) -> None:
         self.errors.print(f"[yellow]warning:[/] {escape(text)}")
 

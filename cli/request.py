@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.errors import OptionError
 
-RULES = "rules"
+MOST_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,16 @@ class Request:
     workload: str | None = None
     gpu: str | None = None
     model: str | None = None
+    analysis_model: str | None = None
+    api_base: str | None = None
     temperature: float | None = None
     rag_k: int | None = None
+    program: Path | None = None
+    wait: bool = True
+    beam: int = 1
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    time_limit: float | None = None
     results: Path = Path("results")
     resume: bool = False
     save: bool = True
@@ -60,18 +68,25 @@ class Request:
             raise OptionError("--format belongs to --list-slow; use --json for a run")
         if self.batch and self.problem:
             raise OptionError("--problem names one problem; it does not go with --batch")
-        self._check_later_parts()
-
-    def _check_later_parts(self) -> None:
-        if self.model not in (None, RULES):
-            raise OptionError(
-                f"--model {self.model}: no language model can be used in this version; leave it out, and the "
-                "built-in rules propose"
-            )
-        for option, value in {"--temperature": self.temperature, "--rag-k": self.rag_k}.items():
-            if value is not None:
-                raise OptionError(f"{option} is for language models, which this version has none of; leave it out")
+        self._check_budgets()
+        self._check_model()
         if self.gpu is not None:
             raise OptionError(
                 f"--gpu {self.gpu}: remote GPUs cannot be used in this version; --device cuda takes one of this machine"
             )
+
+    def _check_budgets(self) -> None:
+        limits = {"--max-tokens": self.max_tokens, "--max-cost": self.max_cost, "--time-limit": self.time_limit}
+        for option, value in limits.items():
+            if value is not None and not 0 < value < float("inf"):
+                raise OptionError(
+                    f"{option} {value:g} leaves nothing to work with; give more, or leave it out for no limit"
+                )
+        if not 1 <= self.beam <= MOST_LANES:
+            raise OptionError(f"--beam must be from 1 to {MOST_LANES}, not {self.beam}")
+
+    def _check_model(self) -> None:
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise OptionError(f"--temperature must be from 0 to 2, not {self.temperature:g}")
+        if self.rag_k is not None and not 0 <= self.rag_k <= 20:
+            raise OptionError(f"--rag-k must be from 0 to 20, not {self.rag_k}")

@@ -123,7 +123,7 @@ def run_tune(request: TuneRequest) -> int:
         Journal(folder / "journal.jsonl") as journal,
         wiring.search_evaluator(devices, request.compilers, adaptive, request.compile_limit) as evaluator,
     ):
-        same_run(journal, job)
+        same_run(journal, job, request.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(request.tuner,), daemon=True)
         with screen.working(f"looking at {job.problem.id} on {', '.join(devices)}"):
             loading.start()

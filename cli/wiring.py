@@ -6,14 +6,15 @@ import contextlib
 import ctypes
 import os
 import platform
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
 
-from ..agent.rule_proposer import RuleProposer
 from ..agent.rules import Machine
-from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, Problem, ProblemError, Target
+from ..core import DEFAULT_WORKLOAD, DeviceError, Hit, Kernel, Language, Problem, ProblemError, Query, Retriever, Target
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.fleet import Fleet
 from ..evaluators.limits import Limits, SearchSettings, Settings
@@ -155,9 +156,60 @@ def search_evaluator(
     return members[0] if len(members) == 1 else Fleet(members)
 
 
-def proposer(request: Request, device: str) -> RuleProposer:
-    """The built-in proposer."""
-    return RuleProposer(machine(device))
+class Examples:
+    """The shipped examples and what runs in a results folder have found, searched by meaning and by words.
+
+    Loaded when they are first asked for: the embedding model takes seconds, and a resumed run may need none of it.
+    """
+
+    def __init__(self, results: Path, note: Callable[[str], None]) -> None:
+        self._results = results
+        self._note = note
+        self._lock = threading.Lock()
+        self._retriever: Retriever | None = None
+
+    def search(self, query: Query, k: int) -> list[Hit]:
+        """See `core.Retriever`."""
+        with self._lock:
+            if self._retriever is None:
+                self._retriever = self._load()
+        return self._retriever.search(query, k)
+
+    def _load(self) -> Retriever:
+        from ..corpus.examples import load_examples
+        from ..rag import ExampleRetriever, load_embedder, run_examples
+
+        examples = [*load_examples(self._note), *run_examples(self._results, self._note)]
+        return ExampleRetriever(examples, load_embedder(self._note), memory_folder() / "examples", self._note)
+
+
+class Evaluators:
+    """The evaluators of a run: as many as its lanes can use, and one that judges many configs quickly.
+
+    Lanes on a CPU take turns on one, since whatever runs beside a timing spoils it.
+    """
+
+    def __init__(self, device: str, lanes: int) -> None:
+        self._device = device
+        self._stack = contextlib.ExitStack()
+        self._searcher: LocalEvaluator | Fleet | None = None
+        self.pool: list[LocalEvaluator] = [
+            self._stack.enter_context(evaluator(device)) for _ in range(1 if device == CPU else lanes)
+        ]
+
+    def searcher(self) -> LocalEvaluator | Fleet:
+        """Made when it is first asked for."""
+        if self._searcher is None:
+            limit = Limits().compile_s
+            self._searcher = search_evaluator([self._device], None, True, limit)
+            self._stack.enter_context(self._searcher)
+        return self._searcher
+
+    def __enter__(self) -> Evaluators:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 def machine(device: str) -> Machine:

@@ -3,13 +3,16 @@
 from .budget import Budget
 from .errors import (
     DeviceError,
+    ExampleError,
     JournalError,
     KernelError,
     KernelwrightError,
+    ModelError,
     OptionError,
     ProblemError,
     ResultsError,
     SpaceError,
+    Waiting,
 )
 from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Status
 from .journal import Journal, read_journal, set_aside
@@ -18,13 +21,16 @@ from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
-from .protocols import Evaluator, Tuner
+from .protocols import Evaluator, Retriever, Tuner
+from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample, check_count
 from .space import Config, Parameter, SearchSpace, Value
 from .trial import Trial
 
 __all__ = [
+    "BOTTLENECKS",
     "CHECKED_NOT_TIMED",
     "DEFAULT_WORKLOAD",
+    "TECHNIQUES",
     "Budget",
     "Ceilings",
     "Config",
@@ -33,6 +39,9 @@ __all__ = [
     "DeviceLimits",
     "Evaluation",
     "Evaluator",
+    "ExampleError",
+    "Gain",
+    "Hit",
     "Journal",
     "JournalError",
     "Kernel",
@@ -41,13 +50,16 @@ __all__ = [
     "Language",
     "MatrixProduct",
     "Measurement",
+    "ModelError",
     "OptionError",
     "Parameter",
     "Problem",
     "ProblemError",
     "Profile",
     "Proposal",
+    "Query",
     "ResultsError",
+    "Retriever",
     "SearchSpace",
     "SpaceError",
     "Speedup",
@@ -56,6 +68,9 @@ __all__ = [
     "Trial",
     "Tuner",
     "Value",
+    "Waiting",
+    "WorkedExample",
+    "check_count",
     "read_journal",
     "set_aside",
 ]

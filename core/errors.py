@@ -3,11 +3,14 @@
     KernelwrightError
     ├── ProblemError    a problem that is missing, unreadable or incomplete
     ├── KernelError     a kernel that is missing, unreadable or incomplete
+    ├── ExampleError    a worked example that is missing, unreadable or incomplete
     ├── SpaceError      parameters or constraints that make no search space
     ├── JournalError    a journal that cannot be read, or belongs to another run
     ├── ResultsError    a results folder that cannot be written
     ├── DeviceError     a device or an evaluator that is not there
-    └── OptionError     an option whose value or combination is impossible
+    ├── OptionError     an option whose value or combination is impossible
+    ├── ModelError      a language model that cannot be used: its name, its key, its server, its recorded replies
+    └── Waiting         a reply that a person has not written yet; exit code 75, as sysexits.h says of such
 
 Expected failures of a kernel (it does not compile, it is wrong, it hangs) are no
 exceptions: they are an `Evaluation`. Any other exception is a bug of ours.
@@ -17,12 +20,18 @@ exceptions: they are an `Evaluation`. Any other exception is a bug of ours.
 class KernelwrightError(Exception):
     """A mistake that the user can mend; the message is one line and says how."""
 
+    exit_code = 2
+
 
 class ProblemError(KernelwrightError):
     pass
 
 
 class KernelError(KernelwrightError):
+    pass
+
+
+class ExampleError(KernelwrightError):
     pass
 
 
@@ -44,3 +53,11 @@ class DeviceError(KernelwrightError):
 
 class OptionError(KernelwrightError):
     pass
+
+
+class ModelError(KernelwrightError):
+    pass
+
+
+class Waiting(KernelwrightError):
+    exit_code = 75

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -54,16 +55,20 @@ def _lock(file: BinaryIO | FileIO, path: Path) -> None:
         raise JournalError(f"{path} is in use by another run; wait for it, or choose another --results") from None
 
 
-def set_aside(path: Path) -> None:
-    """Rename the journal of an earlier run, whatever its state; `JournalError` while a run still writes it."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        _lock(file, path)
+def set_aside(*paths: Path) -> None:
+    """Rename the journals of an earlier run, whatever their state, all by the same number: `name.1.jsonl`.
+
+    `JournalError` while a run still writes one of them; then all stay.
+    """
+    present = [path for path in paths if path.exists()]
+    with contextlib.ExitStack() as stack:
+        for path in present:
+            _lock(stack.enter_context(path.open("rb")), path)
         number = 1
-        while (older := path.with_suffix(f".{number}.jsonl")).exists():
+        while any(path.with_suffix(f".{number}.jsonl").exists() for path in paths):
             number += 1
-        path.rename(older)
+        for path in present:
+            path.rename(path.with_suffix(f".{number}.jsonl"))
 
 
 class Journal:

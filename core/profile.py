@@ -16,7 +16,9 @@ class Ceilings(BaseModel):
     copy_gb_s: float = Field(gt=0)
     """Bytes read plus bytes written per second by a large copy, in 1e9."""
     matrix_gflop_s: float = Field(gt=0)
-    """Rate of a large matrix product in the problem's dtype, in 1e9 operations per second."""
+    """Rate of a large fp32 matrix product, in 1e9 operations per second."""
+    half_gflop_s: float | None = Field(default=None, gt=0)
+    """The same in fp16; None for a CPU."""
     cores: int = Field(gt=0)
     """Processor cores, or multiprocessors of a GPU."""
 
@@ -76,7 +78,13 @@ class Profile(BaseModel):
 
     @property
     def compute_floor_ms(self) -> float:
-        return self.matrix_flops / self.ceilings.matrix_gflop_s / 1e6
+        return self.matrix_flops / self.matrix_gflop_s / 1e6
+
+    @property
+    def matrix_gflop_s(self) -> float:
+        """The rate that bounds the problem's matrix products: that of its operands' size."""
+        half = self.product is not None and self.product.element_bytes == 2
+        return self.ceilings.half_gflop_s or self.ceilings.matrix_gflop_s if half else self.ceilings.matrix_gflop_s
 
     @property
     def floor_ms(self) -> float:

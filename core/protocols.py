@@ -9,6 +9,7 @@ from .evaluation import Evaluation
 from .kernel import Kernel
 from .problem import Problem
 from .profile import Profile
+from .retrieval import Hit, Query
 from .space import Config
 
 
@@ -49,4 +50,15 @@ class Tuner(Protocol):
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
         """The verdict on a config that was asked for."""
+        ...
+
+
+class Retriever(Protocol):
+    """Finds worked examples."""
+
+    def search(self, query: Query, k: int) -> list[Hit]:
+        """Up to k examples, the best first: no two nearly the same, none of the problem that is excluded.
+
+        The same query has the same answer. Raises `OptionError` when k is no whole number from 1.
+        """
         ...

@@ -1,14 +1,18 @@
-"""The problems and kernels that are shipped, and how a name finds one."""
+"""The problems, kernels and worked examples that are shipped, and how a name finds one."""
 
+from .examples import ExampleFolder, list_examples, load_examples
 from .kernels import BACKENDS, KernelFile, find_kernel, list_kernels
 from .problems import ProblemFile, find_problem, list_problems
 
 __all__ = [
     "BACKENDS",
+    "ExampleFolder",
     "KernelFile",
     "ProblemFile",
     "find_kernel",
     "find_problem",
+    "list_examples",
     "list_kernels",
     "list_problems",
+    "load_examples",
 ]

@@ -7,7 +7,6 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from types import TracebackType
 
 from ..core import Config, Evaluation, Kernel, Problem, Profile
 from .local import LocalEvaluator
@@ -71,7 +70,7 @@ class Fleet:
     def __enter__(self) -> Fleet:
         return self
 
-    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import tempfile
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..core import (
@@ -27,7 +27,7 @@ from ..core import (
     Target,
 )
 from .bench import Bench, Checked, Failure
-from .compiling import Compiled
+from .compiling import Compiled, CompileStatus
 from .contention import LoadMeter, tolerated_cores
 from .device_lock import DeviceLock
 from .judging import Judge
@@ -66,6 +66,7 @@ class LocalEvaluator:
         self._crowded = 0
         self._bench: Bench | None = None
         self._benched: Problem | None = None
+        self._ahead: Path | None = None  # the folder for what is compiled ahead for the bench
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
@@ -78,8 +79,12 @@ class LocalEvaluator:
             return
         for config in configs:
             bench = self._bench_for(problem, kernel, config)
+            ahead = self._compile_ahead(judge, kernel, config)
+            if ahead is not None and ahead.status is CompileStatus.TIMEOUT:
+                yield refused(judge, kernel, config, ahead)
+                continue
             with self._exclusive(judge):
-                evaluation = self._evaluate(judge, bench, config)
+                evaluation = self._evaluate(judge, bench, config, ahead)
             if not config:
                 self.forget_bench()
             yield evaluation
@@ -138,8 +143,20 @@ class LocalEvaluator:
         known = self._bench is not None and self._bench.alive and (self._benched, self._bench.kernel)
         if self._bench is None or not config or known != (problem, kernel):
             self.forget_bench()
-            self._bench, self._benched = self._new_bench(problem, kernel), problem
+            if self.device != "cpu":
+                self._ahead = Path(tempfile.mkdtemp(prefix="ahead-", dir=self.processes.folder))
+            self._bench, self._benched = self._new_bench(problem, kernel, self._ahead), problem
         return self._bench
+
+    def _compile_ahead(self, judge: Judge, kernel: Kernel, config: Config) -> Compiled | None:
+        """On a GPU, compile for the bench before the device is locked: others who measure on it need not wait.
+
+        On a CPU compilers would disturb what is being timed. What a compiler refuses is compiled again for its log.
+        """
+        if self._ahead is None:
+            return None
+        with self.processes.compilers(judge.problem, self._ahead, 1) as pool:
+            return pool.submit(kernel.bind(config).source).result()
 
     def _new_bench(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Bench:
         new_worker = self.processes.candidate(problem, cache)
@@ -187,9 +204,10 @@ class LocalEvaluator:
         bench: Bench,
         config: Config,
         compiled: Compiled | None = None,
-        hopeless_ms: float = math.inf,
+        hopeless_ms: float | None = None,
     ) -> Evaluation:
-        settings = self.settings.search if compiled else self.settings
+        """In full, or as a search needs it, which knows what is hopelessly slow."""
+        settings = self.settings if hopeless_ms is None else self.settings.search
         assert settings is not None
         found = verdict(judge, bench.kernel, config)
         found["code_digest"] = compiled.digest if compiled else None
@@ -199,9 +217,9 @@ class LocalEvaluator:
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             if not self._timed(bench.kernel):
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
-            timers = [checked.time] if compiled else [checked.time, judge.time]
+            timers = [checked.time, judge.time] if hopeless_ms is None else [checked.time]
             timings, contention = self._time(timers, settings.sampling, (judge.pid, bench.worker.pid), hopeless_ms)
-            found |= self._figures(timings[0], None if compiled else timings[-1], contention)
+            found |= self._figures(timings[0], timings[-1] if hopeless_ms is None else None, contention)
             if timings[0].hopeless and self.settings.search:
                 found["message"] = HOPELESS.format(self.settings.search.hopeless)
         except Failure as failure:
@@ -241,14 +259,14 @@ class LocalEvaluator:
         return [found[config] for config in configs]
 
     def _time(
-        self, timers: Sequence[Timer], sampling: Sampling, pids: tuple[int, ...], hopeless_ms: float = math.inf
+        self, timers: Sequence[Timer], sampling: Sampling, pids: tuple[int, ...], hopeless_ms: float | None = None
     ) -> tuple[list[Timing], float | None]:
         """Time in turn; on a CPU that others use, wait for them and try once more, then say how much they used."""
         on_cpu = self.device == "cpu"
         patience = sampling.patience_s if on_cpu and self._crowded < CROWDED else 0.0
         while True:
             self._meter.start((self.processes.server.pid, *pids))
-            timings = take_turns(timers, sampling, hopeless_ms)
+            timings = take_turns(timers, sampling, math.inf if hopeless_ms is None else hopeless_ms)
             foreign = self._meter.foreign_cores() if on_cpu else None
             quiet = foreign is None or foreign < tolerated_cores()
             if quiet or not (patience and self._meter.wait_until_quiet(patience)):
@@ -276,5 +294,5 @@ class LocalEvaluator:
     def __enter__(self) -> LocalEvaluator:
         return self
 
-    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

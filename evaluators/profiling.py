@@ -45,7 +45,7 @@ def _limits(properties: dict[str, Any]) -> DeviceLimits:
 
 
 def _ceilings(judge: Judge, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
-    key = f"{judge.environment['device']}, torch {judge.environment['torch']}"
+    key = f"{judge.environment['device']}, torch {judge.environment['torch']}, {', '.join(Ceilings.model_fields)}"
     path = memory / "ceilings.json" if memory else None
     known: dict[str, Any] = {}
     if path is not None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 from .channel import Channel, ChannelClosed, Message
 
+CAUSES = 3
+"""At most so many exceptions of a chain are told."""
 Handler = Callable[..., Message]
 
 
@@ -36,12 +38,23 @@ def describe(error: BaseException) -> str:
         return f"the kernel called exit({error.code!r})"
     if isinstance(error, MemoryError):
         return "MemoryError: the kernel went beyond its memory limit"
-    where = [
-        f"line {frame.lineno}: {frame.line}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "/candidate-" in frame.filename and frame.filename.endswith(".py")
-    ]
-    return "\n".join([_shorten(f"{type(error).__name__}: {error}".strip()), *where[-3:]])
+    parts = []
+    for one in _chain(error):
+        where = [
+            f"line {frame.lineno}: {frame.line}"
+            for frame in traceback.extract_tb(one.__traceback__)
+            if "/candidate-" in frame.filename and frame.filename.endswith(".py")
+        ]
+        parts += [_shorten(f"{type(one).__name__}: {one}".strip()), *where[-3:]]
+    return "\n".join(parts)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception and what it was raised from: Triton tells of a function's mistake only in the cause."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain and len(chain) < CAUSES:
+        chain.append(cause)
+    return chain
 
 
 def _shorten(text: str, limit: int = 2000) -> str:

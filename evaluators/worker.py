@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import DeviceError
+from ..core.secrets import without_secrets
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .forkserver import REQUEST_BYTES
 
@@ -59,7 +60,8 @@ class ForkServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, **environment},
+            # What a kernel could print would end up in logs, journals and prompts.
+            env={**without_secrets(os.environ), **environment},
             # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
             start_new_session=True,
         )

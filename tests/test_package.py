@@ -33,8 +33,21 @@ def test_core_imports_no_heavy_library() -> None:
             assert not {"torch", "tilelang", "triton", "libcst"} & {module.split(".")[0] for module in modules}, path
 
 
-def test_problems_and_kernels_are_packaged() -> None:
+def test_problems_kernels_and_examples_are_packaged() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     patterns = data["kernelwright.corpus"]
-    packaged = {path for pattern in patterns for path in (ROOT / "corpus").glob(pattern)}
-    assert packaged == {path for folder in ("problems", "kernels") for path in (ROOT / "corpus" / folder).rglob("*.py")}
+    packaged = {path for pattern in patterns for path in (ROOT / "corpus").glob(pattern) if path.is_file()}
+    folders = [ROOT / "corpus" / folder for folder in ("problems", "kernels", "examples")]
+    data_files = {
+        path for folder in folders for suffix in ("py", "toml", "json") for path in folder.rglob(f"*.{suffix}")
+    }
+    assert packaged == data_files
+
+
+def test_prompts_and_templates_are_packaged() -> None:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for package, kind in (("prompts", "*.md"), ("cli/templates", "*")):
+        patterns = data[f"kernelwright.{package.partition('/')[0]}"]
+        root = ROOT / package.partition("/")[0]
+        packaged = {path for pattern in patterns for path in root.glob(pattern)}
+        assert packaged >= {path for path in (ROOT / package).rglob(kind) if path.is_file()}

@@ -2,132 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.analysis import Analysis, Category, analyse
-from kernelwright.agent.loop import Goal, Optimization, Outcome
-from kernelwright.agent.turn import Turn
-from kernelwright.core import (
-    Budget,
-    Config,
-    Evaluation,
-    Journal,
-    Kernel,
-    Problem,
-    Profile,
-    Proposal,
-    SearchSpace,
-    Status,
-)
+from kernelwright.agent.analysis import Category, analyse
+from kernelwright.agent.goal import Goal
+from kernelwright.agent.proposing import Situation
+from kernelwright.core import Config, Kernel, Proposal, SearchSpace, Status
 
-from ..fakes import PROBLEM, PROFILE, evaluation, kernel
-
-
-class Scripted:
-    """Evaluates what the source says; `after` counts down to an interruption."""
-
-    def __init__(
-        self, after: int | None = None, change: Callable[[Kernel, int], float | str | None] | None = None
-    ) -> None:
-        self.calls: list[str] = []
-        self.after = after
-        self.change = change
-
-    def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Iterator[Evaluation]:
-        for config in configs:
-            if self.after is not None and len(self.calls) >= self.after:
-                raise KeyboardInterrupt
-            bound = kernel.bind(config)
-            self.calls.append(bound.source)
-            result = (self.change and self.change(bound, len(self.calls))) or bound.constants["RESULT"]
-            result = bound.constants.get("SPEED", result) if isinstance(result, float) else result
-            yield evaluation(kernel, config, result)
-
-    def profile(self, problem: Problem) -> Profile:
-        return PROFILE
-
-
-class Listed:
-    """Proposes kernels from a list, and remembers what it was told."""
-
-    def __init__(self, *proposals: Kernel | Proposal) -> None:
-        self.proposals = proposals
-        self.errors: list[str] = []
-
-    def propose(self, problem: Problem, kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
-        self.errors = [turn.error for turn in turns]
-        if len(turns) >= len(self.proposals):
-            return None
-        chosen = self.proposals[len(turns)]
-        return chosen if isinstance(chosen, Proposal) else Proposal(chosen, f"step-{len(turns)}", "compute", "because")
-
-
-class Nobody:
-    def started(self, *_: object) -> None: ...
-    def turn_started(self, *_: object) -> None: ...
-    def trial(self, *_: object) -> None: ...
-    def turn_ended(self, *_: object) -> None: ...
-    def close(self) -> None: ...
-
-
-def run(
-    tmp_path: Path, start: Kernel, proposer: Listed, evaluator: Scripted | None = None, goal: Goal | None = None
-) -> Outcome:
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        chosen = goal or Goal(target_speedup=100, max_iterations=10)
-        return Optimization(PROBLEM, start, evaluator or Scripted(), proposer, chosen, Nobody(), journal).run()
+from ..fakes import PROFILE, evaluation, kernel
+from .made_up import ENDLESS, Planned, Scripted, Silence, listed, run, trials
 
 
 def test_stops_on_the_target(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(20.0), Listed(kernel(8.0), kernel(4.0), kernel(2.0)), goal=Goal(target_speedup=2))
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel(4.0), kernel(2.0)), goal=Goal(target_speedup=2))
     assert outcome.stopped == "target of 2x reached"
     assert len(outcome.turns) == 2
     assert outcome.best.latency_ms == 4.0
     assert outcome.reached(2)
 
 
+def test_a_start_that_is_fast_enough_is_left_alone(tmp_path: Path) -> None:
+    outcome = run(tmp_path, kernel(5.0), listed(kernel(1.0)), goal=Goal(target_speedup=2))
+    assert (outcome.stopped, outcome.turns) == ("target of 2x reached", ())
+    assert outcome.reached(2)
+    assert not outcome.reached(2.1)
+
+
 def test_stops_on_a_plateau(tmp_path: Path) -> None:
-    proposer = Listed(*(kernel(20.0 - 0.3 * i) for i in range(9)))
-    outcome = run(tmp_path, kernel(20.0), proposer)
+    outcome = run(tmp_path, kernel(20.0), listed(*(kernel(20.0 - 0.3 * i) for i in range(9))))
     assert "3 turns in a row" in outcome.stopped
     assert len(outcome.turns) == 3
 
 
 def test_stops_after_the_iterations_and_the_budget(tmp_path: Path) -> None:
     proposals = [kernel(20.0 / 2**i) for i in range(1, 9)]
-    outcome = run(tmp_path, kernel(20.0), Listed(*proposals), goal=Goal(target_speedup=1e9, max_iterations=3))
+    outcome = run(tmp_path, kernel(20.0), listed(*proposals), goal=Goal(target_speedup=1e9, max_iterations=3))
     assert outcome.stopped == "3 iterations done"
     (tmp_path / "journal.jsonl").unlink()
-    goal = Goal(target_speedup=1e9, max_iterations=9, budget=Budget(trials=3))
-    assert run(tmp_path, kernel(20.0), Listed(*proposals), goal=goal).stopped == "budget of 3 trials used up"
+    assert run(tmp_path, kernel(20.0), listed(*proposals), goal=trials(3)).stopped == "budget of 3 trials used up"
 
 
 def test_stops_when_nothing_is_proposed(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(20.0), Listed())
+    outcome = run(tmp_path, kernel(20.0), listed())
     assert outcome.stopped == "nothing left to try"
+    assert outcome.turns == ()
     assert outcome.best.latency_ms == 20.0
     assert outcome.verified
 
 
+def test_stops_where_the_roofline_leaves_nothing(tmp_path: Path) -> None:
+    """The floor is 0.1 ms."""
+    proposer = listed(kernel(0.11), kernel(0.105), kernel(0.05))
+    outcome = run(tmp_path, kernel(20.0), proposer)
+    assert outcome.stopped == "95% of what the roofline allows reached"
+    assert outcome.best.latency_ms == 0.105
+    assert len(outcome.turns) == 2
+
+
+def test_a_roofline_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> None:
+    def lucky(bound: Kernel, call: int) -> float | None:
+        return 0.1 if bound.constants["RESULT"] == 6.0 and call == 2 else None
+
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(6.0), kernel(3.0)), Scripted(change=lucky))
+    assert outcome.stopped == "nothing left to try"
+    assert outcome.best.latency_ms == 3.0
+
+
 @pytest.mark.parametrize("failure", [status.value for status in Status if status is not Status.OK])
 def test_a_failed_turn_feeds_its_error_to_the_next_and_ends_nothing(tmp_path: Path, failure: str) -> None:
-    proposer = Listed(kernel(failure), kernel(5.0))
+    proposer = listed(kernel(failure), kernel(5.0))
     outcome = run(tmp_path, kernel(20.0), proposer)
-    assert proposer.errors[0] == f"{failure}: as told"
+    assert [turn.error for turn in proposer.situations["2.0"].turns] == [f"{failure}: as told"]
     assert not outcome.turns[0].improved
     assert outcome.best.latency_ms == 5.0
 
 
 def test_the_best_is_kept_whatever_comes_later(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(20.0), Listed(kernel(5.0), kernel(9.0), kernel(6.0)))
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(5.0), kernel(9.0), kernel(6.0)))
     assert outcome.best.latency_ms == 5.0
     assert "RESULT = 5.0" in outcome.kernel.source
+    assert [(turn.improved, turn.gain) for turn in outcome.turns] == [(True, 4.0), (False, 1.0), (False, 1.0)]
 
 
 def test_a_change_within_the_noise_is_not_carried_along(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(20.0), Listed(kernel(19.9)))
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(19.9)))
     assert "RESULT = 20.0" in outcome.kernel.source
 
 
@@ -135,27 +94,65 @@ def test_a_winner_that_fails_its_last_check_gives_way_to_the_next(tmp_path: Path
     def flaky(bound: Kernel, call: int) -> str | None:
         return "wrong_value" if bound.constants["RESULT"] == 2.0 and call > 3 else None
 
-    outcome = run(tmp_path, kernel(20.0), Listed(kernel(5.0), kernel(2.0)), Scripted(change=flaky))
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(5.0), kernel(2.0)), Scripted(change=flaky))
     assert outcome.best.latency_ms == 5.0
     assert outcome.verified
+
+
+def test_a_winner_that_is_slower_at_its_last_check_gives_way_to_a_faster_one(tmp_path: Path) -> None:
+    def lucky(bound: Kernel, call: int) -> float | None:
+        return 2.0 if bound.constants["RESULT"] == 9.0 and call == 3 else None
+
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(5.0), kernel(9.0)), Scripted(change=lucky))
+    assert [turn.improved for turn in outcome.turns] == [True, True]
+    assert outcome.best.latency_ms == 5.0
+    assert outcome.verified
+
+
+def test_a_kernel_that_failed_its_last_check_does_not_come_back(tmp_path: Path) -> None:
+    """The target has it checked in the midst of the run; proposed again, it is as it was found to be then."""
+
+    def flaky(bound: Kernel, call: int) -> str | None:
+        return "wrong_value" if bound.constants["RESULT"] == 2.0 and call > 2 else None
+
+    evaluator = Scripted(change=flaky)
+    proposer = listed(kernel(2.0), kernel(2.0), kernel(12.0))
+    outcome = run(tmp_path, kernel(20.0), proposer, evaluator, Goal(target_speedup=4, max_iterations=10))
+    assert proposer.situations["2.0"].candidate.latency_ms == 20.0
+    assert outcome.turns[1].error == "wrong_value: as told"
+    assert outcome.best.latency_ms == 12.0
+    assert len(evaluator.calls) == 5  # start, 2.0, its check, 12.0, its check
+
+
+def test_a_run_whose_only_kernel_fails_its_check_ends_unverified(tmp_path: Path) -> None:
+    def flaky(bound: Kernel, call: int) -> str | None:
+        return "wrong_value" if call > 1 else None
+
+    outcome = run(tmp_path, kernel(2.0), listed(kernel(1.0)), Scripted(change=flaky), Goal(target_speedup=2))
+    assert outcome.stopped == "no kernel passed the final check"
+    assert not outcome.verified
+    assert outcome.kernel == kernel(2.0)
 
 
 def test_a_target_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> None:
     def lucky(bound: Kernel, call: int) -> float | None:
         return 4.0 if bound.constants["RESULT"] == 6.0 and call == 2 else None
 
-    proposals = Listed(kernel(6.0), kernel(3.0))
+    proposals = listed(kernel(6.0), kernel(3.0))
     outcome = run(tmp_path, kernel(20.0), proposals, Scripted(change=lucky), Goal(target_speedup=2))
     assert len(outcome.turns) == 2
+    assert proposals.situations["2.0"].candidate.latency_ms == 6.0
     assert outcome.best.latency_ms == 3.0
     assert outcome.reached(2)
 
 
 def test_a_start_that_fails_ends_the_run(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel("wrong_value"), Listed(kernel(5.0)))
+    observer = Silence()
+    outcome = run(tmp_path, kernel("wrong_value"), listed(kernel(5.0)), observer=observer)
     assert not outcome.verified
     assert outcome.turns == ()
     assert "start kernel" in outcome.stopped
+    assert observer.of("close")
 
 
 def test_a_space_is_searched_and_nothing_is_measured_twice(tmp_path: Path) -> None:
@@ -163,40 +160,70 @@ def test_a_space_is_searched_and_nothing_is_measured_twice(tmp_path: Path) -> No
     space = SearchSpace.of({"SPEED": [20, 16, 12, 8, 4]}, SPEED=20)
     searching = Proposal(tuned, "tune", "compute", "because", space)
     evaluator = Scripted()
-    outcome = run(tmp_path, tuned, Listed(searching, searching), evaluator)
+    plan = Planned({"1.0": [searching], "2.0": [searching, kernel(1.0)]})
+    outcome = run(tmp_path, tuned, plan, evaluator)
     assert outcome.best.latency_ms == 4.0
     assert outcome.kernel.constants["SPEED"] == 4
     before_the_last_check = evaluator.calls[1:-1]
     assert len(before_the_last_check) == len(set(before_the_last_check))
+    # The second search finds everything measured: that is nothing to repair.
+    assert [len(turn.evaluations) for turn in outcome.turns] == [4, 0]
+    assert len(outcome.turns[1].attempts) == 1
 
 
-@pytest.mark.parametrize("after", range(1, 7))
-def test_resume_goes_on_without_measuring_anything_twice(tmp_path: Path, after: int) -> None:
+def test_a_search_of_which_one_config_is_right_needs_no_repair(tmp_path: Path) -> None:
+    def narrow(bound: Kernel, call: int) -> str | None:
+        return "wrong_value" if bound.constants.get("SPEED") in (16, 12) else None
+
     tuned = kernel(20.0, SPEED=20)
-    space = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
-    proposals = [kernel(18.0), Proposal(tuned, "tune", "compute", "because", space), kernel("timeout"), kernel(3.0)]
-    whole = Scripted()
-    expected = run(tmp_path / "whole", kernel(20.0), Listed(*proposals), whole)
-    first, second = Scripted(after=after), Scripted()
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", kernel(20.0), Listed(*proposals), first)
-    resumed = run(tmp_path / "cut", kernel(20.0), Listed(*proposals), second)
-    assert first.calls + second.calls == whole.calls
-    assert resumed.best == expected.best
-    assert [turn.record() for turn in resumed.turns] == [turn.record() for turn in expected.turns]
-    with Journal(tmp_path / "cut" / "journal.jsonl") as journal:
-        assert len(list(journal.of_kind("turn"))) == len(expected.turns)
+    searching = Proposal(tuned, "tune", "compute", "because", SearchSpace.of({"SPEED": [16, 12, 8]}, SPEED=16))
+    outcome = run(tmp_path, tuned, Planned({"1.0": [searching, kernel(1.0)]}), Scripted(change=narrow))
+    (turn,) = outcome.turns
+    assert len(turn.attempts) == 1
+    assert turn.error == "wrong_value: as told"
+    assert (turn.improved, outcome.best.latency_ms) == (True, 8.0)
+
+
+def test_a_turn_tries_no_more_configs_than_it_may(tmp_path: Path) -> None:
+    tuned = kernel(20.0, SPEED=20)
+    space = SearchSpace.of({"SPEED": list(range(2, 21))}, SPEED=20)
+    searching = Proposal(tuned, "tune", "compute", "because", space, first=(Config({"SPEED": 7}),))
+    outcome = run(tmp_path, kernel(20.0), listed(searching), goal=Goal(target_speedup=1e9, trials_per_turn=3))
+    assert len(outcome.turns[0].evaluations) == 3
+    assert [dict(one.config) for one in outcome.turns[0].evaluations][:2] == [{"SPEED": 20}, {"SPEED": 7}]
 
 
 def test_a_speedup_measured_beside_others_is_no_reason_to_stop(tmp_path: Path) -> None:
-    class Busy(Scripted):
-        def evaluate(self, problem: Problem, kernel: Kernel, configs: Iterable[Config]) -> Iterator[Evaluation]:
-            for found in super().evaluate(problem, kernel, configs):
-                yield found.model_copy(update={"contention": 0.9})
-
-    outcome = run(tmp_path, kernel(1.0), Listed(), Busy(), Goal(target_speedup=2))
+    outcome = run(tmp_path, kernel(1.0), listed(), Scripted(contention=0.9), Goal(target_speedup=2))
     assert outcome.stopped == "nothing left to try"
     assert not outcome.reached(2)
+
+
+def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
+    now = [0.0]
+
+    def slow(situation: Situation) -> Kernel:
+        now[0] += 40
+        return kernel(20.0 / 2**situation.lane.number)
+
+    goal = Goal(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
+    outcome = run(tmp_path, kernel(20.0), listed(*[slow] * 9), goal=goal, clock=lambda: now[0])
+    assert outcome.stopped == "budget of 100 seconds used up"
+    assert len(outcome.turns) == 3
+    assert outcome.verified
+
+
+def test_a_lane_knows_when_the_limits_are_reached(tmp_path: Path) -> None:
+    late: list[str | None] = []
+
+    def step(situation: Situation) -> Kernel:
+        late.append(situation.lane.late())
+        situation.lane.evaluate(kernel(6.0), Config(), "evaluate")
+        late.append(situation.lane.late())
+        return kernel(5.0)
+
+    run(tmp_path, kernel(20.0), listed(step), goal=trials(2))
+    assert late == [None, "budget of 2 trials used up"]
 
 
 def test_analysis_names_the_bottleneck_from_figures() -> None:

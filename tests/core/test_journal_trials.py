@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.recall import Recalling
-from kernelwright.core import Config, Evaluator, Journal, JournalError, Trial, read_journal
+from kernelwright.agent.recall import Recall
+from kernelwright.core import Config, Journal, JournalError, Trial, read_journal
 from kernelwright.core.trial import read_trials
 from kernelwright.tuners.formats import read_recording
 
@@ -34,10 +34,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def recall(path: Path) -> Recalling:
+def recall(path: Path) -> Recall:
     with Journal(path) as journal:
-        evaluator: Evaluator = Table()
-        return Recalling(evaluator, journal)
+        return Recall(journal)
 
 
 def damage(path: Path, line: int, change: Callable[[dict[str, object]], object]) -> None:

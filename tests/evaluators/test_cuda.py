@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.evaluators.device_lock import DeviceLock
 from kernelwright.evaluators.limits import Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator
 
@@ -90,3 +94,27 @@ def test_profile_of_the_device(cuda: LocalEvaluator, scale_problem: Problem) -> 
     profile = cuda.profile(scale_problem)
     assert profile.ceilings.copy_gb_s > 100
     assert profile.ceilings.cores > 10
+
+
+def test_a_kernel_is_compiled_before_the_device_is_locked(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    kernel = KERNEL.replace("BLOCK = 256", "BLOCK = 512")
+    uuid = cuda.environment(scale_problem)["uuid"]
+    before, found = compiled(cuda), list[Evaluation]()
+    measuring = threading.Thread(target=lambda: found.append(evaluate(cuda, scale_problem, kernel)))
+    with DeviceLock(uuid).held():
+        measuring.start()
+        deadline = time.monotonic() + 60
+        while compiled(cuda) == before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not found
+        assert len(compiled(cuda) - before) == 1
+    measuring.join(60)
+    (evaluation,) = found
+    assert evaluation.status is Status.OK, evaluation.message
+    assert evaluation.compile_s is not None
+    assert evaluation.compile_s > 0.05, "what compiling took is counted, though the call found it compiled"
+    assert len(compiled(cuda) - before) == 1
+
+
+def compiled(cuda: LocalEvaluator) -> set[Path]:
+    return set(cuda.processes.folder.glob("ahead-*/**/*.cubin"))

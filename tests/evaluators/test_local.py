@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kernelwright.core import Config, Kernel, KernelError, Problem, ProblemError, Status
+from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, Status
 from kernelwright.evaluators.bench import Bench
 from kernelwright.evaluators.channel import Message
+from kernelwright.evaluators.compiling import Compiled, CompileStatus
+from kernelwright.evaluators.device_lock import DeviceLock
 from kernelwright.evaluators.judging import Judge, problem_options
 from kernelwright.evaluators.local import LocalEvaluator
 
@@ -172,3 +177,90 @@ def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:
     finally:
         done.set()
         writer.join()
+
+
+class AGpu(LocalEvaluator):
+    """An evaluator whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        super().__init__("cuda", FAST)
+        self.compiled = compiled
+        self.happened: list[tuple[str, Path | None]] = []
+        self.came = threading.Event()
+        self.processes.compilers = self._compilers  # type: ignore[assignment]
+
+    def _judge_for(self, problem: Problem, kernel: Kernel) -> Any:
+        return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self)}"})
+
+    def _new_bench(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Any:
+        return SimpleNamespace(kernel=kernel, alive=True, cache=cache, close=lambda: None)
+
+    @contextlib.contextmanager
+    def _compilers(self, problem: Problem, cache: Path, count: int) -> Iterator[Any]:
+        def submit(source: str) -> Future[Compiled]:
+            self.happened.append((f"compiled {source}", cache))
+            self.came.set()
+            future: Future[Compiled] = Future()
+            future.set_result(self.compiled)
+            return future
+
+        yield SimpleNamespace(submit=submit)
+
+    def _evaluate(self, judge: Any, bench: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
+        assert (ahead, more) == ((self.compiled,), {})
+        self.happened.append(("measured", bench.cache))
+        return Evaluation(status=Status.CRASHED, kernel_digest=bench.kernel.digest, message="made up")
+
+
+SIZED = Kernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
+
+
+def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Problem) -> None:
+    with AGpu(Compiled(CompileStatus.COMPILED, seconds=2.0)) as gpu:
+        found: list[Evaluation] = []
+        measuring = threading.Thread(
+            target=lambda: found.extend(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": 2}), Config({"SIZE": 3})]))
+        )
+        with DeviceLock(f"made-up-{id(gpu)}").held():
+            measuring.start()
+            assert gpu.came.wait(20)
+            measuring.join(0.1)
+            assert [what for what, _ in gpu.happened] == [f"compiled {SIZED.bind({'SIZE': 2}).source}"]
+        measuring.join(20)
+        list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+    assert [what.partition(" ")[0] for what, _ in gpu.happened] == ["compiled", "measured"] * 3
+    folders = [folder for _, folder in gpu.happened]
+    assert folders[0] is not None
+    assert len(set(folders[:4])) == 1, "what was compiled is there when it is measured"
+    assert folders[4] == folders[5] != folders[0], "a last check compiles anew"
+    assert len(found) == 2
+
+
+def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: Problem) -> None:
+    hangs = Compiled(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)")
+    with AGpu(hangs) as gpu, DeviceLock(f"made-up-{id(gpu)}").held():
+        (evaluation,) = gpu.evaluate(scale_problem, SIZED, [Config()])
+    assert (evaluation.status, evaluation.message) == (Status.TIMEOUT, hangs.message)
+
+
+def test_on_a_cpu_nothing_compiles_beside_a_measurement(
+    evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_compilers(*_: Any) -> None:
+        raise AssertionError("a compiler was started")
+
+    monkeypatch.setattr(evaluator.processes, "compilers", no_compilers)
+    (evaluation,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    assert evaluation.status is Status.OK
+
+
+def test_a_kernel_sees_no_keys(scale_problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-kernels")
+    monkeypatch.setenv("KERNELWRIGHT_SEEN", "this one is")
+    spying = torch_kernel(
+        'raise ValueError(f\'{os.environ.get("OPENAI_API_KEY")}, {os.environ["KERNELWRIGHT_SEEN"]}\')'
+    )
+    spying = Kernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
+    with LocalEvaluator(settings=FAST) as fresh:
+        (found,) = fresh.evaluate(scale_problem, spying, [Config()])
+    assert found.message.startswith("ValueError: None, this one is")

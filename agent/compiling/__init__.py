@@ -1,0 +1,1 @@
+"""Better instructions for the program, found by GEPA over recorded problems."""

@@ -1,0 +1,5 @@
+"""A recorded run, read back: turns, code, figures, tools, exchanges with models, costs."""
+
+from .run import History, load_history
+
+__all__ = ["History", "load_history"]

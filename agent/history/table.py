@@ -1,0 +1,45 @@
+"""The turns of a run as rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .records import Figures, TurnRecord
+
+COLUMNS = (
+    "turn", "lane", "category", "strategy", "improved", "gain", "status", "latency_ms", "best_latency_ms", "speedup",
+    "speedup_low", "speedup_high", "contention", "attempts", "tool_calls", "tool_seconds", "exchanges", "tokens",
+    "dollars", "model_seconds", "error",
+)  # fmt: skip
+
+
+def rows(turns: Sequence[TurnRecord], start: Figures | None) -> list[dict[str, Any]]:
+    """One row per turn and lane, keyed by `COLUMNS`; None where nothing was measured.
+
+    `best_latency_ms` is the run's fastest after that turn, beginning with the start's.
+    """
+    fastest = start.latency_ms if start else None
+    found = []
+    for turn in turns:
+        figures = turn.figures
+        latency = figures.latency_ms if figures else None
+        if turn.improved and latency is not None:
+            fastest = latency
+        low, high = figures.interval if figures and figures.interval else (None, None)
+        values = (
+            turn.number, turn.lane, turn.category, turn.strategy, turn.improved, turn.gain, _status(turn), latency,
+            fastest, figures.speedup if figures else None, low, high, figures.contention if figures else None,
+            len(turn.attempts), len(turn.tool_calls), sum(call.seconds for call in turn.tool_calls),
+            len(turn.exchanges), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
+        )  # fmt: skip
+        found.append(dict(zip(COLUMNS, values, strict=True)))
+    return found
+
+
+def _status(turn: TurnRecord) -> str:
+    """Of the fastest right kernel, else of the last one that was tried."""
+    if turn.figures is not None:
+        return turn.figures.status
+    tried = [attempt.statuses[-1] for attempt in turn.attempts if attempt.statuses]
+    return tried[-1] if tried else "no_kernel"

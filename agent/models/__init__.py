@@ -1,0 +1,1 @@
+"""Language models: named ones over HTTP, recorded replies, replies that a person writes into files."""

@@ -1,0 +1,71 @@
+"""What `--model` means; without dspy, so that a typing mistake is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from ...core import ModelError
+
+DEFAULT = "openai/o3"
+DEFAULT_KEY = "OPENAI_API_KEY"
+
+
+class Kind(StrEnum):
+    RULES = "rules"
+    NAMED = "named"
+    REPLAY = "replay"
+    FILES = "files"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Who proposes: the built-in rules, a model by its name, recorded replies, or whoever writes files."""
+
+    kind: Kind
+    name: str
+    """As the user wrote it."""
+
+    @property
+    def path(self) -> Path:
+        """The transcript of `replay:FILE`, or the folder of `files:DIR`."""
+        return Path(self.name.partition(":")[2])
+
+    @property
+    def is_model(self) -> bool:
+        return self.kind is not Kind.RULES
+
+
+RULES = ModelChoice(Kind.RULES, "rules")
+
+
+def parse(text: str) -> ModelChoice:
+    """The choice that a text names. Raises `ModelError` for a text that is no choice."""
+    if text == RULES.name:
+        return RULES
+    prefix, colon, rest = text.partition(":")
+    if colon and prefix in (Kind.REPLAY, Kind.FILES):
+        if not rest:
+            example = "replay:results/multiturn_logs/transcript.jsonl" if prefix == Kind.REPLAY else "files:chat"
+            raise ModelError(f"--model {text} names no path; write one, such as {example}")
+        choice = ModelChoice(Kind(prefix), text)
+        if choice.kind is Kind.REPLAY and not choice.path.is_file():
+            raise ModelError(f"--model {text}: there is no file {choice.path}; give the transcript.jsonl of a run")
+        if choice.kind is Kind.FILES and choice.path.exists() and not choice.path.is_dir():
+            raise ModelError(f"--model {text}: {choice.path} is no folder; give one for prompts and replies")
+        return choice
+    provider, slash, model = text.partition("/")
+    if not (slash and provider and model):
+        raise ModelError(
+            f"--model {text!r} is no model; write provider/name such as {DEFAULT}, replay:FILE, files:DIR, or rules"
+        )
+    return ModelChoice(Kind.NAMED, text)
+
+
+def choose(text: str | None, environment: Mapping[str, str]) -> ModelChoice:
+    """The choice that is asked for; by default the strongest that there is a key for, else the rules."""
+    if text is not None:
+        return parse(text)
+    return parse(DEFAULT) if environment.get(DEFAULT_KEY) else RULES

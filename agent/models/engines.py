@@ -1,0 +1,96 @@
+"""The engine of DSPy that all models share: `complete` takes one request, asks a source, and writes down what came.
+
+What an engine raises is an `LMError`, which DSPy hands on as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import dspy
+from dspy import lm15
+
+from .exchange import Record, reply_record, request_record, response_of
+from .secrets import Redactor
+from .transcript import Transcript
+
+
+class NoReply(dspy.LMError):
+    """A person has not written the reply yet."""
+
+
+class NothingRecorded(dspy.LMError):
+    """The recorded replies are used up, or one is damaged."""
+
+
+class BudgetSpent(dspy.LMError):
+    """Tokens, dollars or seconds are used up."""
+
+
+class Source(Protocol):
+    """Answers the requests of one lane."""
+
+    supports_function_calling: bool
+
+    def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
+        """The response, and what it cost in dollars."""
+        ...
+
+    def recalled(self) -> None:
+        """Called when the lane's next answer is known from the run that is resumed."""
+        return
+
+
+class Engine:
+    """Answers from the transcript of a resumed run, else from the source; writes every exchange down."""
+
+    def __init__(
+        self,
+        source: Source,
+        transcript: Transcript,
+        lane: str,
+        purpose: str,
+        check_budget: Callable[[], str | None],
+        redact: Redactor,
+    ) -> None:
+        self._source = source
+        self._transcript = transcript
+        self._lane = lane
+        self._purpose = purpose
+        self._check_budget = check_budget
+        self._redact = redact
+        self.supports_function_calling = source.supports_function_calling
+        self.supported_params = frozenset({"tools", "tool_choice", "temperature", "max_tokens"})
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """One exchange."""
+        sent = self._redact.record(request_record(request))
+        if (known := self._transcript.recall(self._lane, sent)) is not None:
+            self._source.recalled()
+            return response_of(known["reply"], request.model)
+        if (spent := self._check_budget()) is not None:
+            raise BudgetSpent(spent)
+        start = time.monotonic()
+        try:
+            response, dollars = self._source.answer(request)
+        except (NoReply, NothingRecorded, BudgetSpent):
+            raise
+        except dspy.LMError as error:
+            said = {"error": self._redact(f"{type(error).__name__}: {error}")}
+            self._note(request, sent, said, start)
+            raise
+        reply = self._redact.record(reply_record(response))
+        self._note(request, sent, {"reply": reply, "dollars": dollars}, start)
+        return response
+
+    def stream(self, request: lm15.Request) -> Iterator[Any]:
+        """The same as events, once the response is whole."""
+        return iter(lm15.response_to_events(self.complete(request)))
+
+    def close(self) -> None:
+        """There is nothing of its own to close."""
+
+    def _note(self, request: lm15.Request, sent: Record, outcome: Record, start: float) -> None:
+        self._transcript.add(self._lane, self._purpose, request.model, sent, outcome, seconds=time.monotonic() - start)

@@ -1,0 +1,70 @@
+"""Replies that a person, or another program, writes into files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dspy import lm15
+
+from .engines import BudgetSpent, NoReply, Source
+from .exchange import request_record, response_of
+from .prompt_file import prompt_path, reply_name
+
+POLL_S = 0.5
+
+
+class Files(Source):
+    """Writes each prompt into a folder and waits for the reply beside it, at most until `late` names a limit.
+
+    `lock` is shared by all lanes that write into the folder.
+    """
+
+    supports_function_calling = False
+
+    def __init__(
+        self,
+        folder: Path,
+        lane: str,
+        wait: bool,
+        tell: Callable[[str], None],
+        late: Callable[[], str | None],
+        lock: threading.Lock,
+    ) -> None:
+        self._folder = folder
+        self._lane = lane
+        self._wait = wait
+        self._tell = tell
+        self._late = late
+        self._lock = lock
+
+    def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
+        with self._lock:
+            prompt = prompt_path(self._folder, self._lane, request_record(request))
+        reply = prompt.with_name(reply_name(prompt.name))
+        text = _written(reply)
+        if not text and not self._wait:
+            raise NoReply(f"{prompt} has no reply yet; write {reply.name} beside it, then run again with --resume")
+        if not text:
+            self._tell(f"waiting for {reply} (the answer to {prompt.name})")
+        while not text:
+            if late := self._late():
+                raise BudgetSpent(late)
+            time.sleep(POLL_S)
+            text = _written(reply)
+        return response_of({"text": text}, request.model), 0.0
+
+
+def _written(path: Path) -> str:
+    """The text of a file that is no longer being written; empty while there is none."""
+    try:
+        before = path.stat()
+        # Editors that put a byte order mark in front are common; a stray byte is no reason to wait for ever.
+        text = path.read_text("utf-8-sig", errors="replace")
+        after = path.stat()
+    except OSError:
+        return ""
+    settled = before.st_size == after.st_size and time.time() - after.st_mtime > POLL_S
+    return text.strip() if settled else ""

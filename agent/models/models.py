@@ -1,0 +1,160 @@
+"""The models of a run: one that analyses, one that rewrites, and the account of what they cost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import dspy
+from dspy import lm15
+
+from ...core import Budget, ModelError, OptionError
+from .choice import Kind, ModelChoice
+from .engines import Engine, Source
+from .failures import explained
+from .files import Files
+from .named import Named, Patience
+from .prompt_file import open_folder
+from .replay import Recording, Replay
+from .secrets import Redactor
+from .transcript import Transcript
+
+ANALYSE, REWRITE, PROBE = "analyse", "rewrite", "probe"
+REPLY_S = 600
+"""Reasoning models think for minutes before they answer."""
+PROBE_S = 120
+"""One word needs no long thoughts."""
+RETRIES = 4
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How the models are reached and what they may use."""
+
+    rewriting: ModelChoice
+    analysis: ModelChoice | None = None
+    """None: the same model."""
+    api_base: str | None = None
+    temperature: float | None = None
+    budget: Budget = field(default_factory=Budget)
+    """Of tokens and dollars."""
+    wait: bool = True
+    """Whether to wait for replies in files."""
+
+    def __post_init__(self) -> None:
+        if not all(choice.is_model for choice in self.choices):
+            raise OptionError("the rules are no language model; name one for --analysis-model, or leave it out")
+
+    @property
+    def choices(self) -> tuple[ModelChoice, ...]:
+        """Each model once."""
+        return tuple(dict.fromkeys(choice for choice in (self.rewriting, self.analysis) if choice is not None))
+
+
+class Models:
+    """Makes one `dspy.LM` per lane and purpose.
+
+    `tell` hears what a person should know, `watch` the lane and how many characters of a reply have come, and `late`
+    says which limit of the run is reached, if any. Raises `ModelError` for models that cannot be used; `check` finds
+    out before anything is measured.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        transcript: Transcript,
+        environment: Mapping[str, str],
+        tell: Callable[[str], None] = lambda text: None,
+        watch: Callable[[str, int], None] | None = None,
+        late: Callable[[], str | None] = lambda: None,
+        reply_s: float = REPLY_S,
+        retries: int = RETRIES,
+    ) -> None:
+        self.settings = settings
+        self.transcript = transcript
+        self.redact = Redactor(environment)
+        self._environment = environment
+        self._tell = lambda text: tell(self.redact(text))
+        self._watch = watch
+        self._late = late
+        self._reply_s = reply_s
+        self._retries = retries
+        self._writing = threading.Lock()
+        self._named = {choice: self._client(choice.name) for choice in settings.choices if choice.kind is Kind.NAMED}
+        self._recordings = {choice: Recording(choice.path) for choice in settings.choices if choice.kind is Kind.REPLAY}
+
+    def lm(self, purpose: str, lane: str) -> dspy.LM:
+        """The model for a purpose in a lane."""
+        choice = (self.settings.analysis if purpose == ANALYSE else None) or self.settings.rewriting
+        return self._lm(choice, purpose, lane)
+
+    def check(self) -> None:
+        """Ask each named model for a word, look into each folder: what cannot work is told now, not after minutes."""
+        for choice in self.settings.choices:
+            if choice.kind is Kind.FILES:
+                open_folder(choice.path)
+            if choice.kind is Kind.NAMED:
+                request = lm15.Request(model=choice.name, messages=(lm15.Message.user("Reply with the word ready."),))
+                try:
+                    self._lm(choice, PROBE, f"check.{choice.name}")(request)
+                except dspy.LMError as error:
+                    raise ModelError(explained(error, choice.name, self.redact)) from None
+
+    def explain(self, error: Exception) -> str:
+        """One line for an error of one of the models, without keys."""
+        asked = str(getattr(error, "model", None) or "")  # without its provider, where LiteLLM sent it
+        names = [choice.name for choice in self.settings.choices]
+        return explained(error, next((name for name in names if name.endswith(asked)), names[0]), self.redact)
+
+    def _lm(self, choice: ModelChoice, purpose: str, lane: str) -> dspy.LM:
+        source = self._source(choice, purpose, lane)
+        engine = Engine(source, self.transcript, lane, purpose, self._exhausted, self.redact)
+        # Recorded and written replies need no name that a provider knows.
+        named = choice.kind is Kind.NAMED
+        name, temperature = choice.name if named else f"kernelwright/{choice.kind}", self.settings.temperature
+        return dspy.LM(name, engine=engine, cache=False, num_retries=0, temperature=temperature if named else None)
+
+    def _source(self, choice: ModelChoice, purpose: str, lane: str) -> Source:
+        if choice.kind is Kind.REPLAY:
+            return Replay(self._recordings[choice], lane, purpose)
+        if choice.kind is Kind.FILES:
+            return Files(choice.path, lane, self.settings.wait, self._tell, self._late, self._writing)
+        lm, seconds, watch = self._named[choice], self._reply_s, self._watch
+        if purpose == PROBE:
+            seconds, watch = min(PROBE_S, seconds), None
+            lm = lm.copy(timeout=seconds)
+        patience = Patience(self._retries, seconds, self._tell, self._late)
+        return Named(lm, patience, partial(watch, lane) if watch else None)
+
+    def _client(self, name: str) -> dspy.LM:
+        """DSPy's own client. A server of one's own needs no key, so any word serves."""
+        self._require_temperature(name)
+        options: dict[str, Any] = {"timeout": self._reply_s}
+        if key := self._environment.get(f"{name.partition('/')[0].upper()}_API_KEY"):
+            options["api_key"] = key
+        if self.settings.api_base:
+            options = {"api_key": "none", **options, "api_base": self.settings.api_base}
+        try:
+            return dspy.LM(name, cache=False, num_retries=0, **options)
+        except (dspy.LMError, ValueError) as error:
+            raise ModelError(f"--model {name} cannot be used: {self.redact(str(error))}") from None
+
+    def _require_temperature(self, name: str) -> None:
+        """Models that reason take no temperature but 1."""
+        wanted = self.settings.temperature
+        if wanted is None:
+            return
+        try:
+            # DSPy takes 0 for no temperature, and the server would refuse it: a half is refused for both.
+            dspy.LM(name, temperature=wanted or 0.5)
+        except dspy.LMConfigurationError:
+            raise OptionError(
+                f"--temperature {wanted:g}: {name} reasons, and takes no temperature but 1; leave it out"
+            ) from None
+
+    def _exhausted(self) -> str | None:
+        limits = Budget(tokens=self.settings.budget.tokens, dollars=self.settings.budget.dollars)
+        return limits.exhausted(self.transcript.spent) or self._late()

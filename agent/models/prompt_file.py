@@ -1,0 +1,113 @@
+"""A request as a page that a person reads, or pastes into a chat window, and answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ...core import ModelError
+from ...core.files import write_whole
+from .exchange import Record
+
+ADVICE = "choose another folder for --model files:DIR"
+HEAD = """\
+<!-- Conversation {lane}. Answer it, or paste it into a chat window; save the answer beside this file as {reply}.
+     The page holds all of the conversation: a chat that knows it needs only what follows its last answer. -->"""
+_FIELDS = "Answer with the fields that are asked for, each below its `[[ ## name ## ]]` line."
+_KERNEL_OR_TOOLS = """\
+To hand in a kernel, answer with the whole file in one ```python block; nothing else is needed. It is compiled, checked
+and timed, and if it fails you are asked for a repair.
+
+To use a tool first, answer in this form, with the tool's own name and arguments; the next page has its answer:
+
+[[ ## next_thought ## ]]
+Which threads the language offers decides how to split the loop.
+
+[[ ## tool_calls ## ]]
+{"tool_calls": [{"name": "read_guide", "args": {"section_title": "Threads"}}]}
+
+[[ ## completed ## ]]"""
+_ROLES = {"user": "Request", "assistant": "Your answer", "tool": "What the tools said", "developer": "Request"}
+_RESULTS = "tool_call_results"
+# What DSPy writes into one line of JSON.
+_TOOLS = re.compile(rf"^(\[\[ ## (?:tools|{_RESULTS}) ## \]\]\n)([\[{{].*)$", re.MULTILINE)
+_TOOL = re.compile(r"^(\w+), whose description is <desc>(.*)</desc>\. It takes arguments (.*)\.$", re.DOTALL)
+
+
+def open_folder(folder: Path) -> list[Path]:
+    """The prompts in a folder, which is made when it is not there. Raises `ModelError` when it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return sorted(folder.glob("[0-9]*.prompt.md"))
+    except OSError as error:
+        raise ModelError(f"cannot use {folder}: {error.strerror}; {ADVICE}") from None
+
+
+def prompt_path(folder: Path, lane: str, request: Record) -> Path:
+    """The file that holds this request, `0001.prompt.md` and so on; written when it is not there yet.
+
+    A request that stands in the folder already keeps its number, so that a resumed run finds its reply.
+    """
+    present = open_folder(folder)
+    for path in present:
+        if path.read_bytes() == _page(lane, request, path.name):
+            return path
+    number = max((int(path.name.partition(".")[0]) for path in present), default=0) + 1
+    path = folder / f"{number:04d}.prompt.md"
+    return write_whole(path, _page(lane, request, path.name), ADVICE)
+
+
+def reply_name(prompt: str) -> str:
+    """'0001.reply.md' for '0001.prompt.md'."""
+    return prompt.removesuffix(".prompt.md") + ".reply.md"
+
+
+def _page(lane: str, request: Record, name: str) -> bytes:
+    system = request["system"] or ""
+    parts = [HEAD.format(lane=lane, reply=reply_name(name))]
+    if system:
+        parts += [_title("Instructions"), system]
+    for message in request["messages"]:
+        text = message.get("text") or ""
+        told = text.startswith(f"[[ ## {_RESULTS}")
+        parts.append(_title(_ROLES["tool"] if told else _ROLES.get(message["role"], message["role"])))
+        if text:
+            parts.append(_TOOLS.sub(lambda found: found[1] + _readable(found[2]), text))
+        parts += [_call_text(call) for call in message.get("tool_calls", ())]
+        parts += [_result_text(result["name"], result["text"]) for result in message.get("tool_results", ())]
+    takes_kernels = "[[ ## tool_calls ## ]]" in system
+    parts += [_title("How to answer"), _KERNEL_OR_TOOLS if takes_kernels else _FIELDS]
+    return "\n\n".join(part.strip("\n") for part in parts).encode("utf-8", "replace") + b"\n"
+
+
+def _title(text: str) -> str:
+    return f"---\n\n# {text}"
+
+
+def _call_text(call: Record) -> str:
+    return f"{call['name']}({json.dumps(call['arguments'], ensure_ascii=False)})"
+
+
+def _readable(line: str) -> str:
+    """Tools on offer, or what they said: each by itself, with real line ends."""
+    try:
+        found: Any = json.loads(line)
+        if isinstance(found, dict):
+            return "\n\n".join(_result_text(result["name"], str(result["value"])) for result in found[_RESULTS])
+        return "\n".join(_TOOL.sub(r"- \1: \2 Arguments: \3", str(tool)) for tool in found)
+    except (ValueError, KeyError, TypeError):
+        return line
+
+
+def _result_text(name: str, text: str) -> str:
+    """What a tool said; it answers in JSON."""
+    try:
+        said: Any = json.loads(text)
+    except ValueError:
+        said = text
+    if isinstance(said, dict):
+        values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
+        text = "\n\n".join(f"{key}: {value}" for key, value in values.items())
+    return f"{name} said:\n\n{text}"

@@ -1,0 +1,117 @@
+"""Every exchange with a model, on disk as soon as it is over: `transcript.jsonl`."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...core import Budget, Journal, JournalError, ModelError, read_journal
+from .exchange import Record, digest
+
+KIND = "exchange"
+
+
+class Transcript:
+    """The exchanges of a run, and of the earlier run that it resumes.
+
+    Exchanges belong to lanes: conversations that go on side by side, each in its own order. What an earlier run
+    left is recalled where the lane sends the same request again, so that nothing is asked, or paid for, twice.
+    Safe to use from several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._journal = Journal(path)
+        self._lock = threading.Lock()
+        self._known: dict[str, list[Record]] = defaultdict(list)
+        self.tokens = 0
+        self.dollars = 0.0
+        for line, record in enumerate(self._journal.records, start=1):
+            if record.get("kind") == KIND:
+                try:
+                    self._count(record)
+                    self._known[str(record["lane"])].append(record)
+                except (KeyError, TypeError, ValueError):
+                    raise JournalError(f"{path}, line {line} is no valid exchange; mend or remove that line") from None
+
+    @property
+    def path(self) -> Path:
+        return self._journal.path
+
+    @property
+    def spent(self) -> Budget:
+        """Tokens and dollars of all exchanges, those of the resumed run too."""
+        with self._lock:
+            return Budget(tokens=self.tokens, dollars=self.dollars)
+
+    def recall(self, lane: str, request: Record) -> Record | None:
+        """What the resumed run got for the lane's next exchange, if it asked the same; None for a failure of then."""
+        sent = digest(request)
+        with self._lock:
+            known = self._known[lane]
+            if not known or known[0]["digest"] != sent:
+                # From the first difference on, the lane goes its own way.
+                known.clear()
+            while known and known[0]["digest"] == sent:
+                record = known.pop(0)
+                if "reply" in record:
+                    return record
+            return None
+
+    def add(self, lane: str, purpose: str, model: str, request: Record, outcome: Record, seconds: float) -> None:
+        """Write down what was asked and what came of it: a `reply`, or an `error`."""
+        with self._lock:
+            record = {
+                "kind": KIND,
+                "number": 1 + sum(1 for _ in self._journal.of_kind(KIND)),
+                "lane": lane,
+                "purpose": purpose,
+                "model": model,
+                "digest": digest(request),
+                "request": request,
+                **outcome,
+                "seconds": round(seconds, 3),
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+            self._journal.append(record)
+            self._count(record)
+
+    def cost(self, lanes: Iterable[str]) -> Record:
+        """Exchanges, tokens, dollars and seconds of these lanes."""
+        wanted = set(lanes)
+        with self._lock:
+            found = [r for r in self._journal.of_kind(KIND) if r["lane"] in wanted]
+        return {
+            "exchanges": len(found),
+            "tokens": sum(_tokens(record) for record in found),
+            "dollars": sum(record.get("dollars") or 0.0 for record in found),
+            "seconds": sum(record.get("seconds") or 0.0 for record in found),
+        }
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def _count(self, record: Record) -> None:
+        self.tokens += _tokens(record)
+        self.dollars += float(record.get("dollars") or 0.0)
+
+
+def _tokens(record: Record) -> int:
+    reply = record.get("reply") or {}
+    return int(reply.get("input_tokens") or 0) + int(reply.get("output_tokens") or 0)
+
+
+def read_replies(path: Path) -> list[Record]:
+    """The exchanges of a transcript that ended with a reply, in order. `ModelError` when there are none."""
+    try:
+        records = read_journal(path)
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}; give the transcript.jsonl of a run") from None
+    except JournalError as error:
+        raise ModelError(f"recorded replies: {error}") from None
+    replies = [record for record in records if isinstance(record.get("reply"), dict)]
+    if not replies:
+        raise ModelError(f"{path} holds no recorded replies; give the transcript.jsonl of a run with a model")
+    return replies

@@ -1,0 +1,75 @@
+"""How requests are put into words and replies are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import dspy
+
+from ..proposing import NoKernel
+from .reply import source_of
+
+TOOL_CALLS = "tool_calls"
+UNNAMED = "rewrite"
+"""The strategy of a kernel that came without one."""
+# A field of words that may stand beside a kernel, in DSPy's notation, up to the next field or block.
+_FIELD = re.compile(r"^\[\[ ## (strategy|rationale) ## \]\]\n?(.*?)(?=^\[\[ ## |^[ \t]*```|\Z)", re.M | re.S)
+
+
+class KernelAdapter(dspy.ChatAdapter):
+    """DSPy's chat format, with bare kernels as answers, and native tool calls if the model has them.
+
+    A model, or a person, who sends a kernel without DSPy's fields has submitted it: asking again for the same kernel
+    in another form would cost an exchange and bring nothing.
+    """
+
+    def __init__(self, native: bool) -> None:
+        super().__init__(use_native_function_calling=native, use_json_adapter_fallback=False)
+
+    def format_system_message(self, signature: type[dspy.Signature]) -> str:
+        """DSPy's text without what its agent adds for itself: a field for the history, and None as a type."""
+        for name, field in signature.input_fields.items():
+            if field.annotation is dspy.History:
+                signature = signature.delete(name)
+            elif field.annotation == str | None:
+                signature = signature.with_updated_fields(name, type_=str)
+        text: str = super().format_system_message(signature)
+        return text
+
+    def format_task_description(self, signature: type[dspy.Signature]) -> str:
+        """The instructions as they stand; DSPy would indent them."""
+        return f"In adhering to this structure, your objective is:\n\n{signature.instructions}"
+
+    def user_message_output_requirements(self, signature: type[dspy.Signature]) -> str:
+        """What to answer with; DSPy asks for valid Python where it reads JSON."""
+        fields = ", then ".join(f"`[[ ## {name} ## ]]`" for name in signature.output_fields)
+        return (
+            f"Respond with {fields}, each below its line, lists and objects as JSON; end with `[[ ## completed ## ]]`."
+        )
+
+    def _call_postprocess(
+        self, processed_signature: Any, original_signature: Any, outputs: list[Any], lm: Any, lm_kwargs: Any
+    ) -> list[dict[str, Any]]:
+        if TOOL_CALLS in original_signature.output_fields:
+            outputs = [_submitted(output) for output in outputs]
+        found: list[dict[str, Any]] = super()._call_postprocess(
+            processed_signature, original_signature, outputs, lm, lm_kwargs
+        )
+        return found
+
+
+def _submitted(output: Any) -> Any:
+    """The output as a call of submit, where it is a kernel and no tool call."""
+    text = output.get("text") if isinstance(output, dict) else output
+    if not text or f"[[ ## {TOOL_CALLS}" in text or (isinstance(output, dict) and output.get(TOOL_CALLS)):
+        return output
+    said = {name: " ".join(value.split()) for name, value in _FIELD.findall(text)}
+    try:
+        kernel = source_of(text)
+    except NoKernel:
+        return output
+    arguments = {"kernel": kernel, "strategy": said.get("strategy", UNNAMED), "rationale": said.get("rationale", "")}
+    submit = {"name": "submit", "arguments": json.dumps(arguments)}
+    return {"text": None, TOOL_CALLS: [{"id": "bare", "type": "function", "function": submit}]}

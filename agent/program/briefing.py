@@ -1,0 +1,150 @@
+"""What a model is told of a situation: figures and failures in words, the same words for the same figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core import Evaluation, Problem, Profile, Status
+from ..analysis import Analysis
+from ..turn import Attempt, Candidate, Turn
+from .context import gist, last_lines
+
+RECENT = 6
+"""Turns that are told in full; earlier ones in a line each."""
+
+_ADVICE = {
+    Status.COMPILE_ERROR: "mend what the compiler names; read_guide tells what the language accepts",
+    Status.RUNTIME_ERROR: "mend what the exception names; explain_error shows the lines around it",
+    Status.WRONG_VALUE: "the arithmetic, a mask, an index or a missing synchronization is wrong",
+    Status.WRONG_SHAPE: "return the shape of the reference",
+    Status.WRONG_DTYPE: "return the dtype of the reference",
+    Status.TIMEOUT: "a loop does not end, or the compiler takes too long: use smaller tiles or less unrolling",
+    Status.CRASHED: "an access out of bounds is the likeliest reason: check masks and indices",
+    Status.REJECTED: "compute with the kernel itself, and leave the measurement alone",
+}
+
+
+def device_text(profile: Profile) -> str:
+    """The device, its measured ceilings and its limits."""
+    ceilings = profile.ceilings
+    lines = [
+        f"{profile.device}: {ceilings.cores} {'multiprocessors' if profile.limits else 'cores'}",
+        f"measured: copy bandwidth {_figure(ceilings.copy_gb_s)} GB/s, "
+        f"matrix rate {_figure(ceilings.matrix_gflop_s)} GFLOP/s",
+    ]
+    if limits := profile.limits:
+        lines.append(
+            f"compute capability {limits.capability / 10:.1f}; a block may take {limits.shared_bytes // 1024} KiB of "
+            f"shared memory; {limits.registers} registers and {limits.threads} threads per multiprocessor"
+        )
+    return "\n".join(lines)
+
+
+def workload_text(problem: Problem) -> str:
+    """At which sizes a kernel is checked and timed."""
+    if not problem.sizes:
+        return f"{problem.name} at the sizes that the reference sets"
+    sizes = ", ".join(f"{name} = {value}" for name, value in problem.sizes.items())
+    return f"{problem.name} with {sizes} in place of the reference's values; its other sizes as they are"
+
+
+def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
+    """Where a measured kernel stands between the reference and the floor."""
+    lines = [
+        f"work: {_figure(profile.flops / 1e6)} MFLOP, "
+        f"{_figure(profile.matrix_flops / 1e6)} of them in matrix products; "
+        f"at least {_figure(profile.min_bytes / 1e6)} MB must move; {_figure(profile.intensity)} FLOP per byte",
+        f"floor: {_figure(profile.floor_ms)} ms ({_figure(profile.memory_floor_ms)} for memory, "
+        f"{_figure(profile.compute_floor_ms)} for matrix products)",
+        f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
+        measured_text(evaluation),
+    ]
+    if evaluation.latency_ms:
+        lines.append(
+            f"that is {evaluation.latency_ms / profile.floor_ms:.2f} times the floor, "
+            f"{_figure(profile.min_bytes / evaluation.latency_ms / 1e6)} GB/s, "
+            f"{_figure(profile.flops / evaluation.latency_ms / 1e6)} GFLOP/s"
+        )
+    if evaluation.cores_used is not None:
+        lines.append(f"{evaluation.cores_used:.1f} of {profile.ceilings.cores} cores were busy")
+    return "\n".join(lines)
+
+
+def measured_text(evaluation: Evaluation) -> str:
+    """One evaluation in a line."""
+    if not evaluation.ok:
+        return failure_text(evaluation)
+    speedup = evaluation.speedup
+    if evaluation.latency_ms is None or speedup is None or evaluation.reference is None:
+        return f"right; {evaluation.message or 'not timed'}"
+    against = f"the reference's {evaluation.reference.median_ms:.4g} ms: speedup {speedup}"
+    text = f"right: {evaluation.latency_ms:.4g} ms against {against}"
+    if evaluation.contention is not None:
+        text += f" (other processes used {evaluation.contention:.1f} cores meanwhile: not to be trusted)"
+    return text
+
+
+def failure_text(evaluation: Evaluation, log: bool = False) -> str:
+    """What went wrong, and what that usually means."""
+    lines = [f"{evaluation.status}: {evaluation.message}"]
+    if evaluation.config:
+        lines.append(f"at {', '.join(f'{name}={value}' for name, value in evaluation.config.items())}")
+    if log and (output := last_lines(evaluation.log)):
+        lines += ["the last lines of its output:", output]
+    lines.append(f"hint: {_ADVICE[evaluation.status]}")
+    return "\n".join(lines)
+
+
+def attempt_text(attempt: Attempt, log: bool = True) -> str:
+    """Why an attempt has to be repaired."""
+    failures = [evaluation for evaluation in attempt.evaluations if not evaluation.ok]
+    return "\n".join(failure_text(failure, log) for failure in failures[:2]) or attempt.error
+
+
+def failed_text(attempts: Sequence[Attempt], log: bool = True) -> str:
+    """Why the last of these attempts has to be repaired, and how those before it failed."""
+    earlier = [f"attempt {i} of this turn had failed too: {gist(a.error)}" for i, a in enumerate(attempts[:-1], 1)]
+    return "\n".join([attempt_text(attempts[-1], log), *earlier])
+
+
+def analysis_text(analysis: Analysis) -> str:
+    """The bottleneck and what speaks for it."""
+    return "\n".join([f"{analysis.category}-bound", *(f"- {line}" for line in analysis.evidence)])
+
+
+def history_text(turns: Sequence[Turn], recent: int = RECENT) -> str:
+    """What was tried so far and what came of it."""
+    if not turns:
+        return "nothing was tried so far"
+    early, late = turns[:-recent] if recent else turns, turns[-recent:] if recent else ()
+    return "\n".join([*(_outcome(turn) for turn in early), *(_told(turn) for turn in late)])
+
+
+def candidate_text(candidate: Candidate, problem: Problem) -> str:
+    """The kernel to improve, and what was measured of it."""
+    return f"{workload_text(problem)}: {measured_text(candidate.evaluation)}"
+
+
+def _told(turn: Turn) -> str:
+    lines = [_outcome(turn)]
+    if turn.proposal and turn.proposal.rationale:
+        lines.append(f"  idea: {turn.proposal.rationale}")
+    lines += [f"  an attempt failed: {gist(attempt.error)}" for attempt in turn.attempts if attempt.error]
+    if turn.found is not None and turn.found.evaluation.config:
+        lines.append(f"  parameters: {dict(turn.found.evaluation.config)}")
+    return "\n".join(lines)
+
+
+def _outcome(turn: Turn) -> str:
+    if turn.found is None:
+        came = "nothing was right"
+    else:
+        gain = turn.before.latency_ms / turn.found.latency_ms
+        came = f"{turn.found.latency_ms:.4g} ms, {gain:.3f} times as fast as the kernel that it began with"
+        came += ", the best so far" if turn.improved else ""
+    return f"turn {turn.number}: {turn.strategy} ({turn.analysis.category}): {came}"
+
+
+def _figure(value: float) -> str:
+    """Four digits, and no exponent."""
+    return f"{float(f'{value:.4g}'):.12g}"

@@ -1,0 +1,77 @@
+"""What of a failure's output tells where it lies, and the lines of the kernel around that place."""
+
+from __future__ import annotations
+
+import re
+
+from ...core import Evaluation, Kernel
+
+AROUND = 4
+MOST = 4
+LOG_LINES = 20
+GIST = 200
+# What evaluators say of each frame in the kernel's file: 'line 12: x = y'.
+_FRAME = re.compile(r"^line (\d+): (.*)$", re.MULTILINE)
+# What Python and compilers print of files; the evaluator names the kernel's file kernel_N.py.
+_FILE = re.compile(r"kernel_\d+\.py(?:\", line |:)(\d+)")
+# Triton counts lines from the def of the function, and shows the lines up to the one that it refuses.
+_TRITON = re.compile(r"\bat \d+:\d+:\n((?:.*\n)*?)[ ]*\^(?:\n(?!line \d+: )(.+))?")
+
+
+def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
+    """The message, and the lines of the source that it and the log name, the places marked."""
+    parts = [f"{evaluation.status}: {evaluation.message}"]
+    if places := _places(kernel.source.splitlines(), evaluation):
+        parts.append(_excerpt(kernel.source.splitlines(), places))
+    else:
+        parts.append("it names no line of the kernel")
+    if log := last_lines(evaluation.log):
+        parts.append(f"the last lines of its output:\n{log}")
+    return "\n\n".join(parts)
+
+
+def last_lines(log: str) -> str:
+    """The end of what a kernel and its compiler printed, without what explains nothing."""
+    # TileLang prints its own rewriting of the kernel before it raises the exception that says what was wrong.
+    return "" if "__tb." in log else "\n".join(log.strip().splitlines()[-LOG_LINES:])
+
+
+def gist(message: str) -> str:
+    """A failure in one line: the compiler's reason, not the code that it repeats."""
+    kind, _, rest = message.strip().partition("\n")
+    # Of a function that calls another, only the one called is told a reason for.
+    if reasons := [reason for _, reason in _TRITON.findall(message) if reason]:
+        kind = f"{kind.partition('at ')[0]}{reasons[-1]}"
+    elif kind.endswith(":"):
+        kind = f"{kind} {rest.strip().partition(chr(10))[0]}"
+    return kind if len(kind) <= GIST else f"{kind[: GIST - 3]}..."
+
+
+def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
+    """The line numbers that are named; of many those named last, which lie nearest to the cause."""
+    found = [int(number) for number in _FILE.findall(f"{evaluation.message}\n{evaluation.log}")]
+    for number, text in _FRAME.findall(evaluation.message):
+        if 0 < int(number) <= len(lines) and lines[int(number) - 1].strip() == text.strip():
+            found.append(int(number))
+    found += [_end_of(excerpt.splitlines(), lines) for excerpt, _ in _TRITON.findall(evaluation.message)]
+    known = dict.fromkeys(number for number in found if 0 < number <= len(lines))
+    return list(known)[-MOST:]
+
+
+def _end_of(excerpt: list[str], lines: list[str]) -> int:
+    """The number of the line with which an excerpt ends; 0 where the lines do not hold it."""
+    wanted = [line.strip() for line in excerpt]
+    present = [line.strip() for line in lines]
+    ends = range(len(wanted), len(present) + 1) if wanted else ()
+    return next((end for end in ends if present[end - len(wanted) : end] == wanted), 0)
+
+
+def _excerpt(lines: list[str], places: list[int]) -> str:
+    """The lines around the places, each once, the places themselves marked."""
+    shown = sorted({n for place in places for n in range(place - AROUND, place + AROUND + 1) if 0 < n <= len(lines)})
+    parts: list[str] = []
+    for before, number in zip([0, *shown], shown, strict=False):
+        if before and number > before + 1:
+            parts.append("  ...")
+        parts.append(f"{'>' if number in places else ' '} {number:4d} | {lines[number - 1]}")
+    return "\n".join(parts)

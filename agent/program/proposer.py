@@ -1,0 +1,199 @@
+"""The proposer that asks a language model, through the DSPy program."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import dspy
+from pydantic import ValidationError
+
+from ...core import Kernel, Proposal, Query, Retriever, Waiting
+from ...rag.render import within
+from ..analysis import Analysis, Category
+from ..models.engines import NoReply
+from ..models.models import ANALYSE, REWRITE, Models
+from ..observing import Observer
+from ..proposing import NoKernel, RunEnded, Situation
+from ..rule_proposer import formatted
+from ..turn import Attempt
+from .adapter import KernelAdapter
+from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inputs
+from .reply import kernel_of
+from .signatures import KernelProgram, Suggestion
+from .toolbox import Toolbox, ToolBroke
+
+Ask = Callable[[KernelProgram, Detail], dspy.Prediction]
+
+
+class ModelProposer:
+    """Asks for an analysis of each candidate once, then for a kernel per lane.
+
+    `state` is what `agent compile` saved of a better program; `examples` are shown to the model, `rag_k` of them.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        observer: Observer,
+        retriever: Retriever | None = None,
+        rag_k: int = 3,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._models = models
+        self._observer = observer
+        self._retriever = retriever
+        self._rag_k = rag_k
+        self._state = state
+        self._lock = threading.Lock()
+        self._analyses: dict[tuple[int, str], Future[Analysis]] = {}
+
+    def analyse(self, situation: Situation) -> Analysis:
+        """The model's view of the bottleneck; one exchange for all lanes that expand the same candidate.
+
+        The first of them asks, whichever comes first, so that a resumed run finds the answer in the same lane.
+        """
+        key = (situation.lane.number, situation.candidate.kernel.digest)
+        with self._lock:
+            future = self._analyses.setdefault(key, Future())
+        if situation.variant == 0:
+            try:
+                future.set_result(self._analysis(situation))
+            except BaseException as error:
+                future.set_exception(error)
+        return future.result()
+
+    def propose(self, situation: Situation, failed: Sequence[Attempt] = ()) -> Proposal:
+        """A kernel that the model submits, after whatever it did with its tools."""
+        toolbox = Toolbox(situation, self._retriever, lambda call: self._observer.tool(situation.lane.name, call))
+
+        def ask(program: KernelProgram, detail: Detail) -> dspy.Prediction:
+            # A shorter prompt begins a new conversation: the old one would still hold the long prompt.
+            history = dspy.History(messages=[])
+            if failed:
+                agent, inputs = program.repair, repair_inputs(situation, detail, failed)
+            else:
+                agent, inputs = program.rewrite, rewrite_inputs(situation, detail, self._examples(situation))
+            try:
+                return agent(history=history, **inputs)
+            except ValueError:  # as ReActV2 says it
+                raise NoKernel("nothing was submitted; call submit with the kernel") from None
+
+        try:
+            prediction = self._ask(situation, REWRITE, ask, toolbox)
+        except dspy.AdapterParseError as error:
+            raise _no_kernel(error, situation) from None
+        except ToolBroke as broke:
+            raise broke.why from None
+        kernel = kernel_of(str(prediction.kernel or ""), situation.problem, situation.candidate.kernel)
+        return Proposal(
+            kernel=_laid_out(kernel),
+            strategy=" ".join(str(prediction.strategy or "rewrite").split())[:60],
+            category=situation.analysis.category,
+            rationale=" ".join(str(prediction.rationale or "").split()),
+        )
+
+    def _analysis(self, situation: Situation) -> Analysis:
+        figures = situation.analysis
+        try:
+            said = self._ask(
+                situation, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(situation, detail))
+            )
+            suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in said.suggestions)
+            evidence = tuple(str(line) for line in said.evidence)
+            return dataclasses.replace(
+                figures,
+                category=_category(said.category),
+                evidence=evidence or figures.evidence,
+                suggestions=suggestions or figures.suggestions,
+            )
+        except (dspy.AdapterParseError, ValidationError, ValueError) as error:
+            self._observer.failed(
+                situation.lane.name, f"the analysis cannot be read ({_why(error)}); the figures serve instead"
+            )
+            return figures
+
+    def _ask(self, situation: Situation, purpose: str, ask: Ask, toolbox: Toolbox | None = None) -> dspy.Prediction:
+        """Run one part of the program; with less in the prompt when it was too long."""
+        kernel = situation.candidate.kernel
+        program = KernelProgram(kernel.language, kernel.target, toolbox)
+        if self._state is not None:
+            program.load_state(dict(self._state))
+        lm = self._models.lm(purpose, situation.lane.name)
+        with dspy.context(lm=lm, adapter=KernelAdapter(native=lm.supports_function_calling)):
+            for detail in DETAILS:
+                try:
+                    return ask(program, detail)
+                except dspy.ContextWindowExceededError as error:
+                    if detail is DETAILS[-1]:
+                        raise RunEnded(self._models.explain(error)) from None
+                    self._observer.failed(situation.lane.name, "the prompt was too long: asking again with less in it")
+                except NoReply as error:
+                    raise Waiting(self._models.explain(error)) from None
+                except dspy.LMError as error:
+                    raise RunEnded(self._models.explain(error)) from None
+        raise AssertionError("the last detail returns or raises")
+
+    def _examples(self, situation: Situation) -> Callable[[str, int], str]:
+        """Finds examples for a suggestion, in at most so many tokens."""
+
+        def found(suggestion: str, tokens: int) -> str:
+            if self._retriever is None or not self._rag_k or not tokens:
+                return ""
+            kernel = situation.candidate.kernel
+            query = Query(
+                text=suggestion,
+                language=kernel.language,
+                target=kernel.target,
+                device=situation.profile.device,
+                category=situation.analysis.category,
+                source=kernel.source,
+                exclude=situation.problem.id,
+            )
+            return within(self._retriever.search(query, self._rag_k), tokens)
+
+        return found
+
+
+def _category(text: str) -> Category:
+    """The category that is named; models write 'Memory-bound' and '**memory**', too."""
+    named = [category for category in Category if category in text.lower()]
+    if len(named) != 1:
+        raise ValueError(f"{' '.join(text.split())[:60]!r} is no category")
+    return named[0]
+
+
+def _idea(suggestion: Suggestion) -> str:
+    gain = f" (expected {suggestion.expected_gain:g}x)" if suggestion.expected_gain is not None else ""
+    return f"{suggestion.technique}: {suggestion.where}; {suggestion.why}{gain}"
+
+
+def _laid_out(kernel: Kernel) -> Kernel:
+    """Laid out by black, so that a diff shows changes and not layout; as it is where black cannot read it."""
+    from black.parsing import InvalidInput
+
+    try:
+        return formatted(kernel)
+    except InvalidInput:
+        return kernel
+
+
+def _no_kernel(error: dspy.AdapterParseError, situation: Situation) -> NoKernel:
+    """Why no kernel could be taken from a reply that DSPy could not read either."""
+    try:
+        kernel_of(error.lm_response or "", situation.problem, situation.candidate.kernel)
+    except NoKernel as why:
+        return why
+    return NoKernel(f"the reply could not be read ({_why(error)}); answer with a call of submit")
+
+
+def _why(error: Exception) -> str:
+    """The reason of an error in a line; of a reply, which fields are missing from it."""
+    if isinstance(error, dspy.AdapterParseError) and error.signature is not None:
+        found = error.parsed_result or {}
+        if missing := [name for name in error.signature.output_fields if name not in found]:
+            return f"no {', '.join(missing)} in the reply"
+    return str(error).strip().partition("\n")[0][:200]

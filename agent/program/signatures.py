@@ -1,0 +1,168 @@
+"""The DSPy program: analyse a kernel, rewrite it with tools in reach, repair what failed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import dspy
+from pydantic import BaseModel, BeforeValidator, Field
+
+from ...core import Language, ModelError, Target
+from ...core.files import write_whole
+from ...prompts import render
+from .toolbox import Toolbox
+
+ROUNDS = 16
+"""Replies in one attempt before the model is made to submit: more than it has tool calls, see `toolbox.CALLS`."""
+_IMPORTS = {
+    (Language.TRITON, Target.CUDA): "import triton\nimport triton.language as tl",
+    (Language.TILELANG, Target.CUDA): "import tilelang\nimport tilelang.language as T",
+    (Language.TILELANG, Target.CPU): "import tilelang\nimport tilelang.cpu.language as T",
+}
+
+# What several signatures ask for, in the same words.
+_REFERENCE = "the problem: the PyTorch model whose results are right"
+_WORKLOAD = "the sizes at which the kernel is checked and timed"
+_DEVICE = "the device, its measured ceilings and its limits"
+_ROOFLINE = "the work, the floor under its time, and what was measured of the kernel"
+_GUIDE = "titles of the sections that read_guide shows"
+_KERNEL = "the whole file in one ```python block"
+_STRATEGY = "the change in one to four words"
+
+
+def _factor(value: object) -> object:
+    """Models write '2x', 'about 1.3' and '20%', too."""
+    if not isinstance(value, str):
+        return value
+    number = re.search(r"\d+(?:\.\d+)?", value)
+    if number is None:
+        return None
+    return 1 + float(number[0]) / 100 if value[number.end() :].lstrip().startswith("%") else float(number[0])
+
+
+class Suggestion(BaseModel):
+    """One idea."""
+
+    technique: str = Field(description="the name of the technique")
+    where: str = Field(description="the function, loop or line that it changes")
+    why: str = Field(description="which of the figures it improves, and how")
+    expected_gain: Annotated[float | None, BeforeValidator(_factor)] = Field(
+        description="how many times as fast the whole kernel becomes, 1.0 meaning no gain"
+    )
+
+
+class AnalyseBottleneck(dspy.Signature):
+    """Replaced by prompts/analyse.md."""
+
+    reference: str = dspy.InputField(desc=_REFERENCE)
+    workload: str = dspy.InputField(desc=_WORKLOAD)
+    source: str = dspy.InputField(desc="the kernel to make faster; it is right")
+    device: str = dspy.InputField(desc=_DEVICE)
+    roofline: str = dspy.InputField(desc=_ROOFLINE)
+    profile: str = dspy.InputField(desc="what the figures alone say of the bottleneck")
+    past_turns: str = dspy.InputField(desc="what was tried and what came of it")
+    category: str = dspy.OutputField(desc="what bounds the kernel: memory, compute, parallelism or algorithm")
+    evidence: list[str] = dspy.OutputField(desc="the figures that show it")
+    suggestions: list[Suggestion] = dspy.OutputField(desc="three or four ideas, the most promising first")
+
+
+class RewriteKernel(dspy.Signature):
+    """Replaced by prompts/rewrite.md."""
+
+    reference: str = dspy.InputField(desc=_REFERENCE)
+    workload: str = dspy.InputField(desc=_WORKLOAD)
+    source: str = dspy.InputField(desc="the kernel to make faster; it is right")
+    device: str = dspy.InputField(desc=_DEVICE)
+    measured: str = dspy.InputField(desc=_ROOFLINE)
+    bottleneck: str = dspy.InputField(desc="what bounds it, and the evidence")
+    suggestion: str = dspy.InputField(desc="the idea to follow")
+    examples: str = dspy.InputField(desc="worked optimizations of other kernels, with what they gained")
+    guide: str = dspy.InputField(desc=_GUIDE)
+    past_turns: str = dspy.InputField(desc="what was tried and what came of it")
+    kernel: str = dspy.OutputField(desc=_KERNEL)
+    strategy: str = dspy.OutputField(desc=_STRATEGY)
+    rationale: str = dspy.OutputField(desc="one or two sentences: what was changed, and why it is faster")
+
+
+class RepairKernel(dspy.Signature):
+    """Replaced by prompts/repair.md."""
+
+    reference: str = dspy.InputField(desc=_REFERENCE)
+    workload: str = dspy.InputField(desc=_WORKLOAD)
+    source: str = dspy.InputField(desc="the kernel before the change; it is right")
+    device: str = dspy.InputField(desc=_DEVICE)
+    failed: str = dspy.InputField(desc="the changed kernel, which failed")
+    failure: str = dspy.InputField(desc="how it failed, and how the attempts before it did")
+    suggestion: str = dspy.InputField(desc="the idea that was followed")
+    guide: str = dspy.InputField(desc=_GUIDE)
+    kernel: str = dspy.OutputField(desc=_KERNEL)
+    strategy: str = dspy.OutputField(desc=_STRATEGY)
+    rationale: str = dspy.OutputField(desc="one or two sentences: what was wrong, and what was mended")
+
+
+class KernelProgram(dspy.Module):
+    """What GEPA improves and `--program` loads: the instructions of three predictors."""
+
+    def __init__(self, language: Language, target: Target, toolbox: Toolbox | None = None) -> None:
+        super().__init__()
+        contract = render("contract", language=language.value, imports=_IMPORTS[language, target])
+        given = {"language": language.value, "contract": contract}
+        self.analyse = dspy.Predict(AnalyseBottleneck.with_instructions(render("analyse", language=language.value)))
+        self.rewrite = _agent(RewriteKernel.with_instructions(render("rewrite", **given)), toolbox)
+        self.repair = _agent(RepairKernel.with_instructions(render("repair", **given)), toolbox)
+
+    def forward(self, **inputs: Any) -> dspy.Prediction:
+        """Rewrite; analysis and repair are called by themselves, since measurements lie between them."""
+        return self.rewrite(**inputs)
+
+
+def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReActV2:
+    """Calls tools until it submits the signature's outputs."""
+    agent = dspy.ReActV2(signature, tools=toolbox.tools() if toolbox else [], max_iters=ROUNDS)
+    # DSPy tells the model no more than the types of what to submit.
+    for name, field in agent.signature.output_fields.items():
+        agent.tools["submit"].args[name]["description"] = field.json_schema_extra["desc"]
+    agent.react.signature = agent.react.signature.with_updated_fields("next_thought", desc="what to do next, and why")
+    if toolbox is not None:
+        agent.tools = toolbox.answering_all(agent.tools)
+    return agent
+
+
+def save_program(program: KernelProgram, path: Path, **about: Any) -> Path:
+    """Write the program's state and what is known about it as one JSON file."""
+    content = {"kernelwright_program": 1, **about, "state": program.dump_state()}
+    return write_whole(path, json.dumps(content, indent=1, default=str) + "\n", "choose another --output")
+
+
+def read_program(path: Path, language: Language, target: Target) -> dict[str, Any]:
+    """The state of a program with the saved instructions, which are all that compiling changes.
+
+    Raises `ModelError` when the file holds no program, or one for another language or with other fields.
+    """
+    state: dict[str, Any] = KernelProgram(language, target).dump_state()
+    try:
+        content = json.loads(path.read_text())
+        written_for = (content["language"], content["target"])
+        for name, predictor in state.items():
+            _take_instructions(predictor["signature"], content["state"][name]["signature"], name)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"--program {path} cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
+            "give a file that 'kernelwright agent compile' wrote"
+        ) from None
+    if written_for != (language.value, target.value):
+        raise ModelError(
+            f"--program {path} is for {written_for[0]} on {written_for[1]}, and this kernel is {language} on {target}; "
+            "compile one for it"
+        )
+    return state
+
+
+def _take_instructions(signature: dict[str, Any], saved: dict[str, Any], name: str) -> None:
+    fields, of_saved = ([field["prefix"] for field in one["fields"]] for one in (signature, saved))
+    if not isinstance(saved["instructions"], str) or fields != of_saved:
+        raise ValueError(f"its {name} does not fit this version of kernelwright")
+    signature["instructions"] = saved["instructions"]

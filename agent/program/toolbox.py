@@ -1,0 +1,236 @@
+"""The tools that a model calls: arguments are checked, answers are short, and a failure is an answer too."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, get_type_hints
+
+import dspy
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, validate_call
+
+from ...core import Config, Kernel, KernelError, OptionError, Query, Retriever, SpaceError
+from ...prompts import guide_for, render, section, sections
+from ...rag.render import within
+from ..proposing import NoKernel, Situation
+from ..turn import ToolCall
+from ..workbench import Lane
+from . import briefing
+from .answers import told
+from .context import error_context
+from .reply import kernel_of
+
+TunerName = Literal["portfolio", "grid", "hill_climb", "xgboost"]
+Value = int | float | str | bool
+EXAMPLE_TOKENS = 6000
+CALLS = 12
+"""Uses of tools in one attempt, before nothing but submitting is left."""
+
+
+class ToolBroke(BaseException):
+    """A tool failed by no fault of the model; `why` says how. DSPy tells the model of every mere Exception."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class Toolbox:
+    """The tools of one attempt in a lane. Every call is noted in the lane, with what it cost."""
+
+    def __init__(self, situation: Situation, retriever: Retriever | None, observe: Callable[[ToolCall], None]) -> None:
+        self._situation = situation
+        self._lane: Lane = situation.lane
+        self._retriever = retriever
+        self._observe = observe
+        self._calls = 0
+        self._guide = guide_for(situation.candidate.kernel.language, situation.candidate.kernel.target)
+
+    def tools(self) -> list[dspy.Tool]:
+        """What dspy offers to the model."""
+        functions = (
+            self.evaluate, self.search_examples, self.tune, self.profile, self.read_guide, self.explain_error,
+        )  # fmt: skip
+        return [_Observed(self, function) for function in functions]
+
+    def answering_all(self, offered: Mapping[str, dspy.Tool]) -> dict[str, dspy.Tool]:
+        """DSPy's tools by name, where a name that there is none of has an answer too."""
+
+        def unknown(name: str) -> Callable[..., str]:
+            def answer(**arguments: Any) -> dict[str, Any]:
+                return {"error": f"there is no tool {name}", "next": f"use one of {', '.join(offered)}"}
+
+            return partial(self.call, name, answer)
+
+        return _Answering(offered, unknown)
+
+    def evaluate(self, kernel: str, config: dict[str, Value] | None = None) -> dict[str, Any]:
+        candidate = self._candidate(kernel, config or {})
+        evaluation = self._lane.evaluate(candidate, Config(config or {}), "evaluate")
+        if not evaluation.ok:
+            return {
+                "result": briefing.failure_text(evaluation, log=True),
+                "next": "call explain_error for the lines around it, mend them, and evaluate again",
+            }
+        start = self._situation.candidate.latency_ms
+        gain = start / evaluation.latency_ms if evaluation.latency_ms else 1.0
+        return {
+            "result": briefing.measured_text(evaluation),
+            "against_the_kernel_you_were_given": f"{gain:.3f} times as fast",
+            "next": "submit it, or tune its parameters first" if gain > 1 else "it is no faster: try another idea",
+        }
+
+    def search_examples(
+        self, query: str, technique: str | None = None, k: Annotated[int, Field(ge=1, le=5)] = 2
+    ) -> dict[str, Any]:
+        if self._retriever is None:
+            return {"result": "there are no examples in this run", "next": "go on without"}
+        kernel = self._situation.candidate.kernel
+        question = Query(
+            text=f"{technique}: {query}" if technique else query,
+            language=kernel.language,
+            target=kernel.target,
+            device=self._situation.profile.device,
+            category=self._situation.analysis.category,
+            source=kernel.source,
+            exclude=self._situation.problem.id,
+        )
+        hits = self._retriever.search(question, k)
+        return {
+            "result": within(hits, EXAMPLE_TOKENS) or "nothing fits",
+            "next": "take over the idea, not the code: sizes and names are another problem's",
+        }
+
+    def tune(
+        self,
+        kernel: str,
+        space: dict[str, list[Value]],
+        tuner: TunerName = "portfolio",
+        trials: Annotated[int, Field(ge=1, le=200)] = 30,
+        constraints: list[str] | None = None,
+    ) -> dict[str, Any]:
+        candidate = self._candidate(kernel, space)
+        if not space:
+            raise SpaceError(f"the space is empty; name constants and values: it has {_named(candidate.config)}")
+        found = self._lane.tune(candidate, candidate.space(space, constraints or []), tuner, trials)
+        if found.best is None or found.best.latency_ms is None:
+            statuses = ", ".join(f"{count} {status.value}" for status, count in found.progress.statuses.items())
+            return {"error": f"no config was right: {statuses}", "next": "evaluate the kernel as it stands first"}
+        start = found.start.latency_ms if found.start and found.start.latency_ms else None
+        gain = f", {start / found.best.latency_ms:.3f} times as fast as the constants it had" if start else ""
+        return {
+            "result": f"best of {found.progress.trials} configs: {briefing.measured_text(found.best)}{gain}",
+            "config": found.best.config,
+            "next": "write these values into the constants and submit",
+        }
+
+    def profile(self) -> dict[str, Any]:
+        situation = self._situation
+        fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=situation.candidate)
+        return {
+            "result": briefing.roofline_text(situation.profile, fastest.evaluation),
+            "device": briefing.device_text(situation.profile),
+            "next": "name what the figures say is the limit, and change that",
+        }
+
+    def read_guide(self, section_title: str) -> dict[str, Any]:
+        return {"result": section(self._guide, section_title), "next": "use only what it says is accepted"}
+
+    def explain_error(self) -> dict[str, Any]:
+        if self._lane.last is None or self._lane.last[1].ok:
+            return {"result": "nothing has failed yet", "next": "evaluate a kernel first"}
+        kernel, evaluation = self._lane.last
+        return {
+            "result": error_context(kernel, evaluation),
+            "next": f"mend it; the guide has sections {', '.join(sections(self._guide))}",
+        }
+
+    def call(self, name: str, function: Callable[..., dict[str, Any]], /, **arguments: Any) -> str:
+        """One tool call as the model sees it; it is noted whatever comes of it."""
+        start, before = time.monotonic(), self._lane.workbench.trials
+        self._calls += 1
+        answer: dict[str, Any]
+        try:
+            if late := self._lane.late() or (f"all {CALLS} tool calls are used up" if self._calls > CALLS else None):
+                answer = {"error": late, "next": "submit the best kernel now"}
+            else:
+                answer = validate_call(function)(**arguments)
+        except ValidationError as error:
+            answer = {"error": "; ".join(_mistake(one) for one in error.errors()), "next": "call it again, corrected"}
+        except (KernelError, NoKernel, OptionError, SpaceError) as error:
+            answer = {"error": str(error), "next": "mend that and call it again"}
+        except Exception as error:
+            raise ToolBroke(error) from error
+        if (left := CALLS - self._calls) in range(1, 4):
+            answer["calls_left"] = left
+        text = told(answer)
+        call = ToolCall(
+            name=name,
+            arguments=arguments,
+            result=text,
+            ok="error" not in answer,
+            seconds=round(time.monotonic() - start, 3),
+            trials=self._lane.workbench.trials - before,
+        )
+        self._lane.tool_calls.append(call)
+        self._observe(call)
+        return text
+
+    def _candidate(self, kernel: str, constants: Collection[str]) -> Kernel:
+        """The kernel that the model gave, which has these constants; `KernelError` where it has not."""
+        candidate = kernel_of(kernel, self._situation.problem, self._situation.candidate.kernel)
+        if unknown := sorted(set(constants) - set(candidate.config)):
+            raise KernelError(
+                f"the kernel has no constant {', '.join(unknown)} at module level; it has {_named(candidate.config)}"
+            )
+        return candidate
+
+
+class _Observed(dspy.Tool):
+    """A tool whose arguments are checked here: dspy would show the model a traceback of its own insides."""
+
+    _toolbox: Toolbox = PrivateAttr()
+
+    def __init__(self, toolbox: Toolbox, function: Callable[..., dict[str, Any]]) -> None:
+        super().__init__(function, desc=render(f"tools/{function.__name__}"), args=_schema(function))
+        self._toolbox = toolbox
+
+    def __call__(self, **arguments: Any) -> str:
+        assert self.name is not None
+        return self._toolbox.call(self.name, self.func, **arguments)
+
+
+class _Answering(dict[str, Any]):
+    """Holds something for every name. DSPy would answer an unknown one by itself, unseen by the history."""
+
+    def __init__(self, offered: Mapping[str, dspy.Tool], missing: Callable[[str], Callable[..., str]]) -> None:
+        super().__init__(offered)
+        self._missing = missing
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Callable[..., str]:
+        return self._missing(name)
+
+
+def _schema(function: Callable[..., Any]) -> dict[str, Any]:
+    """JSON schema of each argument, its bounds too, which dspy would leave out."""
+    hints = get_type_hints(function, include_extras=True)
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        found[name] = TypeAdapter(hints[name]).json_schema()
+        if parameter.default is not parameter.empty:
+            found[name]["default"] = parameter.default
+    return found
+
+
+def _named(config: Config) -> str:
+    return ", ".join(config) or "none"
+
+
+def _mistake(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"]) or "arguments"
+    return f"{where}: {error['msg']}"

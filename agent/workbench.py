@@ -1,0 +1,240 @@
+"""Where the kernels of a run are evaluated: each once, counted, recalled where an earlier run did it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+
+from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, SearchSpace
+from ..tuners import HillClimb, catalogue
+from ..tuners.search import Found, Progress, Search
+from .observing import Observer
+from .recall import Recall
+from .turn import Candidate, ToolCall, fastest
+
+TUNING = "_tune_"
+"""Between the name of a run's journal and that of one of its searches."""
+
+
+class Workbench:
+    """The evaluators of a run, which its lanes share.
+
+    `evaluators` serve one lane each at a time; `searcher` makes the one that judges many configs quickly, when it is
+    first needed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        evaluators: Sequence[Evaluator],
+        searcher: Callable[[], Evaluator],
+        journal: Journal,
+        observer: Observer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.problem = problem
+        self.observer = observer
+        self.trials = 0
+        self._free: queue.Queue[Evaluator] = queue.Queue()
+        for evaluator in evaluators:
+            self._free.put(evaluator)
+        self._searcher = searcher
+        self._searching = threading.Lock()
+        self._search_evaluator: Evaluator | None = None
+        self._searches: dict[str, Found] = {}
+        self._journal = journal
+        self._recall = Recall(journal)
+        self._lock = threading.Lock()
+        self._clock = clock
+        # What was measured in this run, or is being measured, by the digest of the bound source.
+        self._seen: dict[str, Future[Evaluation]] = {}
+
+    def profile(self) -> Profile:
+        """What the problem asks of the device; measured once per run."""
+        if self._recall.profile is None:
+            with self._evaluator() as evaluator:
+                self._recall.profile = evaluator.profile(self.problem)
+            self._recall.add_profile(self._recall.profile)
+        return self._recall.profile
+
+    def measured(self) -> set[str]:
+        """What was measured so far: the digests of bound sources, and the names of searches."""
+        with self._lock:
+            return {*self._seen, *self._searches}
+
+    def evaluate(self, kernel: Kernel, config: Config, origin: str, again: bool = False) -> Evaluation:
+        """A full evaluation. What was measured in this run is not measured anew, unless `again`.
+
+        A lane that asks for what another is measuring just now waits for it, and holds no evaluator meanwhile.
+        """
+        bound = kernel.bind(config)
+        with self._lock:
+            pending = self._seen.get(bound.digest)
+            if mine := pending is None or again:
+                pending = self._seen[bound.digest] = Future()
+        assert pending is not None
+        if mine:
+            try:
+                pending.set_result(self._measure(kernel, config, bound, origin))
+            except BaseException as error:
+                with self._lock:
+                    del self._seen[bound.digest]
+                pending.set_exception(error)
+        found = pending.result()
+        # The text may have been measured as a kernel of another name, or at another config.
+        return found.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
+
+    def tune(self, kernel: Kernel, space: SearchSpace, tuner: str, trials: int, origin: str) -> Found:
+        """A search by one of the tuners, with compilers that work ahead and a final comparison.
+
+        Its trials are in a journal of their own beside the run's, from which a resumed run recalls them. It takes an
+        evaluator's place for as long as it lasts: on a CPU, where there is one, nothing else must run beside it.
+        """
+        profile = self.profile()
+        name = search_name(kernel, space, tuner, trials)
+        path = self._journal.path.with_name(f"{self._journal.path.stem}{TUNING}{name}.jsonl")
+        with self._searching:
+            if name in self._searches:
+                return self._searches[name]
+            if self._search_evaluator is None:
+                self._search_evaluator = self._searcher()
+            with self._evaluator(), Journal(path) as journal:
+                search = Search(
+                    self.problem,
+                    kernel,
+                    space,
+                    catalogue.create(tuner, space, start=[space.default], profile=profile),
+                    self._search_evaluator,
+                    journal,
+                    Budget(trials=trials),
+                    _Watched(self, origin),
+                )
+                self._searches[name] = search.run()
+            return self._searches[name]
+
+    def count(self, origin: str, evaluation: Evaluation) -> None:
+        """One more trial."""
+        with self._lock:
+            self.trials += 1
+        self.observer.trial(origin, evaluation)
+
+    def _measure(self, kernel: Kernel, config: Config, bound: Kernel, origin: str) -> Evaluation:
+        evaluation = self._recall.take(bound)
+        if evaluation is None:
+            with self._evaluator() as evaluator:
+                start = self._clock()
+                (evaluation,) = evaluator.evaluate(self.problem, kernel, [config])
+                seconds = self._clock() - start
+            self._recall.add(kernel, evaluation, origin, seconds)
+        self.count(origin, evaluation)
+        return evaluation
+
+    @contextlib.contextmanager
+    def _evaluator(self) -> Iterator[Evaluator]:
+        """One that is free, or the first to become so."""
+        evaluator = self._free.get()
+        try:
+            yield evaluator
+        finally:
+            self._free.put(evaluator)
+
+
+def search_name(kernel: Kernel, space: SearchSpace, tuner: str, trials: int) -> str:
+    """Sixteen hexadecimal digits. A search with more trials is another one: a resumed run must find what each found."""
+    return hashlib.sha256(f"{kernel.digest}{space!r}{tuner}{trials}".encode()).hexdigest()[:16]
+
+
+class _Watched:
+    """Tells the run's observer of a search's trials."""
+
+    def __init__(self, workbench: Workbench, origin: str) -> None:
+        self._workbench = workbench
+        self._origin = origin
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        self._workbench.count(self._origin, evaluation)
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        pass
+
+
+class Lane:
+    """One conversation with the workbench: what was tried in it, and which tools were used.
+
+    What it does must not depend on how far the lanes beside it have come, or a resumed run would go another way. So
+    what they measure meanwhile is not measured again, but counts as a trial of this lane as well.
+    """
+
+    def __init__(self, workbench: Workbench, number: int, index: int, late: Callable[[], str | None]) -> None:
+        """Before any lane of the same turn begins to work."""
+        self.workbench = workbench
+        self.number = number
+        self.index = index
+        self.late = late
+        """Which limit of the run is reached, in words, or None."""
+        self.trials = 0
+        """Evaluations of what was not known when the lane began."""
+        self.tried: list[Candidate] = []
+        """Right and timed."""
+        self.tool_calls: list[ToolCall] = []
+        self.last: tuple[Kernel, Evaluation] | None = None
+        """The latest evaluation, for a tool that explains its failure."""
+        self._known = workbench.measured()
+
+    @property
+    def name(self) -> str:
+        """'3.0': the third turn, its first expansion."""
+        return f"{self.number}.{self.index}"
+
+    def evaluate(self, kernel: Kernel, config: Config, strategy: str) -> Evaluation:
+        """A full evaluation of one config."""
+        evaluation = self._evaluate(kernel, config, strategy)
+        self.last = kernel.bind(config), evaluation
+        self._note(kernel, [evaluation])
+        return evaluation
+
+    def climb(
+        self, kernel: Kernel, space: SearchSpace, start: Sequence[Config], trials: int, strategy: str
+    ) -> list[Evaluation]:
+        """A short hill climb, each config evaluated in full; what was measured before takes no trial."""
+        tuner = HillClimb(space, start=start)
+        evaluations: list[Evaluation] = []
+        while len(evaluations) < trials and (configs := tuner.ask(1)):
+            before = self.trials
+            evaluation = self._evaluate(kernel, configs[0], strategy)
+            if self.trials > before:
+                evaluations.append(evaluation)
+            tuner.tell(configs[0], evaluation)
+        self._note(kernel, evaluations)
+        return evaluations
+
+    def tune(self, kernel: Kernel, space: SearchSpace, tuner: str, trials: int) -> Found:
+        """See `Workbench.tune`."""
+        found = self.workbench.tune(kernel, space, tuner, trials, self._origin(f"tune with {tuner}"))
+        name = search_name(kernel, space, tuner, trials)
+        self.trials += 0 if name in self._known else found.progress.trials
+        self._known.add(name)
+        self._note(kernel, found.finals)
+        return found
+
+    def _evaluate(self, kernel: Kernel, config: Config, strategy: str) -> Evaluation:
+        evaluation = self.workbench.evaluate(kernel, config, self._origin(strategy))
+        bound = kernel.bind(config).digest
+        self.trials += bound not in self._known
+        self._known.add(bound)
+        return evaluation
+
+    def _origin(self, strategy: str) -> str:
+        """How the journal names what this lane evaluates."""
+        lane = f".{self.index}" if self.index else ""
+        return f"turn {self.number}{lane}: {strategy}"
+
+    def _note(self, kernel: Kernel, evaluations: Sequence[Evaluation]) -> None:
+        best = fastest(kernel, tuple(evaluations))
+        if best is not None:
+            self.tried.append(best)

@@ -1,0 +1,145 @@
+"""How well and how fast worked examples are found, on labelled queries.
+
+    python benchmarks/retrieval.py [--held-back] [--misses] [--json FILE]
+
+Recall at 1 and 3 (whether one of the examples that an expert expects is among the first so many), the mean reciprocal
+rank of the first of them, and the time of a query after loading: median and 95th percentile over all queries, each
+asked once, after one query that is not counted; the load average tells whether the machine was busy. Then how well
+techniques are told from code: precision and recall over the labels of the shipped examples.
+
+The weights are tuned on retrieval/queries.toml only; --held-back measures them on retrieval/held_back.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernelwright.cli.wiring import device_label
+from kernelwright.core import Language, Query, Target, WorkedExample
+from kernelwright.corpus import load_examples
+from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder
+from kernelwright.rag.techniques import added
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path(__file__).with_suffix("")
+ASKED_FOR = 10
+
+ALONE = replace(Weights(), operation=0, guess=0, language=0, target=0, device=0, category=0, missing=0)
+WAYS: dict[str, tuple[bool, Weights]] = {
+    "full": (True, Weights()),
+    "without a model": (False, Weights()),
+    "vectors only": (True, replace(ALONE, lexical=0)),
+    "words only": (False, ALONE),
+}
+"""Each way of searching: whether it has the embedding model, and the weights."""
+
+
+def read_queries(path: Path) -> list[tuple[Query, list[str]]]:
+    """The queries of a file, and the slugs that are expected for each."""
+    found = []
+    for said in tomllib.loads(path.read_text())["query"]:
+        query = Query(
+            text=said["text"],
+            language=Language(said["language"]),
+            target=Target(said["target"]),
+            operation=said.get("operation"),
+            category=said.get("category"),
+            source=(ROOT / said["kernel"]).read_text() if "kernel" in said else None,
+            exclude=said.get("problem"),
+        )
+        found.append((query, said["expected"]))
+    return found
+
+
+def rank_of_expected(slugs: Sequence[str], expected: Sequence[str]) -> int | None:
+    """The place, from 1, of the first expected example; None where none was found."""
+    return next((place for place, slug in enumerate(slugs, start=1) if slug in expected), None)
+
+
+def measure(
+    retriever: ExampleRetriever, queries: Sequence[tuple[Query, list[str]]], missed: Callable[[str], None]
+) -> dict[str, float]:
+    """The figures of one way of searching."""
+    retriever.search(Query(text="warm up"), 1)
+    ranks, times = [], []
+    for query, expected in queries:
+        start = time.perf_counter()
+        hits = retriever.search(query, ASKED_FOR)
+        times.append((time.perf_counter() - start) * 1e3)
+        slugs = [hit.example.slug for hit in hits]
+        ranks.append(rank_of_expected(slugs, expected))
+        if ranks[-1] is None or ranks[-1] > 3:
+            missed(f"  missed: {query.text!r} ({query.language}): wanted {expected}, found {slugs[:3]}")
+    return {
+        "recall_at_1": sum(rank == 1 for rank in ranks) / len(ranks),
+        "recall_at_3": sum(rank is not None and rank <= 3 for rank in ranks) / len(ranks),
+        "mrr": statistics.fmean(1 / rank if rank else 0.0 for rank in ranks),
+        "median_ms": statistics.median(times),
+        "p95_ms": statistics.quantiles(times, n=20, method="inclusive")[-1],
+    }
+
+
+def classification(examples: Sequence[WorkedExample]) -> dict[str, Any]:
+    """How the techniques that are told from code compare with the labels of the examples."""
+    right: Counter[str] = Counter()
+    extra: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    for example in examples:
+        told, labels = set(added(example.before, example.after)), set(example.techniques)
+        right.update(told & labels)
+        extra.update(told - labels)
+        missed.update(labels - told)
+    return {
+        "precision": right.total() / max(1, (right + extra).total()),
+        "recall": right.total() / max(1, (right + missed).total()),
+        "right": dict(right),
+        "not_labelled": dict(extra),
+        "not_told": dict(missed),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--held-back", action="store_true", help="measure on the queries that are not tuned on")
+    parser.add_argument("--misses", action="store_true", help="show which queries found nothing expected")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    options = parser.parse_args()
+    queries = read_queries(FOLDER / ("held_back.toml" if options.held_back else "queries.toml"))
+    examples = load_examples(print)
+    start = time.perf_counter()
+    embedder: Embedder | None = load_embedder(print)
+    load_s = time.perf_counter() - start
+    print(
+        f"{len(queries)} queries, {len(examples)} examples, on {device_label('cpu')}; the model loads in {load_s:.2f} s"
+    )
+    report: dict[str, Any] = {"processor": device_label("cpu"), "queries": len(queries), "examples": len(examples)}
+    report |= {"model_load_s": load_s, "load_average": os.getloadavg()[0]}
+    print(f"load average {report['load_average']:.2f}")
+    for name, (with_model, weights) in WAYS.items():
+        start = time.perf_counter()
+        retriever = ExampleRetriever(examples, embedder if with_model else None, weights=weights)
+        index_s = time.perf_counter() - start
+        misses: list[str] = []
+        figures = {"index_s": index_s, **measure(retriever, queries, misses.append)}
+        report[name] = figures
+        print(f"{name:16} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items()))
+        if options.misses:
+            print("\n".join(misses))
+    report["techniques"] = classification(examples)
+    print("techniques from code: " + ", ".join(f"{key} {value}" for key, value in report["techniques"].items()))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Who proposes: the built-in rules, or a language model with its examples, its program and its account."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..agent.models.choice import DEFAULT_KEY, choose, parse
+from ..agent.observing import Observer
+from ..agent.proposing import Proposer
+from ..agent.rule_proposer import RuleProposer
+from ..core import Budget, OptionError
+from . import wiring
+from .request import Request
+
+if TYPE_CHECKING:
+    from .render import Screen
+
+RAG_K = 3
+
+
+class Proposers:
+    """Makes the proposer of each kernel of a command."""
+
+    def __init__(self, request: Request, screen: Screen) -> None:
+        self.request = request
+        self.choice = choose(request.model, os.environ)
+        self.analysis = parse(request.analysis_model) if request.analysis_model else None
+        self._screen = screen
+        self._told = request.model is not None
+        if not self.choice.is_model:
+            _require_no_model_options(request)
+
+    @property
+    def name(self) -> str:
+        """What the journal says of who proposed."""
+        return self.choice.name
+
+    @contextlib.contextmanager
+    def open(
+        self, job: wiring.Job, transcript: Path, observer: Observer
+    ) -> Iterator[tuple[Proposer, Callable[[str], dict[str, Any]]]]:
+        """The proposer of one kernel, and what tells the cost of a lane."""
+        if not self.choice.is_model:
+            if not self._told:
+                self._screen.note(f"no key for a language model ({DEFAULT_KEY}): the built-in rules propose")
+                self._told = True
+            yield RuleProposer(wiring.machine(job.device)), lambda lane: {}
+            return
+        # DSPy and LiteLLM look for prices on the network at the first call, and tell of it when there is none.
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        logging.getLogger("dspy").setLevel(logging.ERROR)
+        from ..agent.models.models import Models, ModelSettings
+        from ..agent.models.transcript import Transcript
+        from ..agent.program.proposer import ModelProposer
+        from ..agent.program.signatures import read_program
+
+        request, kernel = self.request, job.kernel
+        state = read_program(request.program, kernel.language, kernel.target) if request.program else None
+        settings = ModelSettings(
+            rewriting=self.choice,
+            analysis=self.analysis,
+            api_base=request.api_base,
+            temperature=request.temperature,
+            budget=Budget(tokens=request.max_tokens, dollars=request.max_cost),
+            wait=request.wait,
+        )
+        with contextlib.closing(Transcript(transcript)) as exchanges:
+            models = Models(
+                settings,
+                exchanges,
+                os.environ,
+                tell=self._screen.note,
+                watch=self._screen.replying if self._screen.live else None,
+                late=self._late(time.monotonic()),
+            )
+            models.check()
+            k = RAG_K if request.rag_k is None else request.rag_k
+            examples = wiring.Examples(request.results, self._screen.note) if k else None
+            yield ModelProposer(models, observer, examples, k, state), lambda lane: exchanges.cost([lane])
+
+    def _late(self, started: float) -> Callable[[], str | None]:
+        """Which limit on time is reached, asked before each exchange."""
+        limit = Budget(seconds=self.request.time_limit)
+        return lambda: limit.exhausted(Budget(seconds=time.monotonic() - started))
+
+
+def _require_no_model_options(request: Request) -> None:
+    """Raise `OptionError` for an option that only a language model could heed."""
+    given = {
+        "--analysis-model": request.analysis_model,
+        "--api-base": request.api_base,
+        "--temperature": request.temperature,
+        "--rag-k": request.rag_k,
+        "--program": request.program,
+        "--max-tokens": request.max_tokens,
+        "--max-cost": request.max_cost,
+        "--no-wait": None if request.wait else True,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise OptionError(
+                f"{option} is for language models, and the rules propose here; leave it out, or name one with --model"
+            )

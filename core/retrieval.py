@@ -1,0 +1,117 @@
+"""What a retriever speaks of: worked examples, the question, and the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .errors import OptionError
+from .kernel import Language, Target
+
+BOTTLENECKS = ("memory", "compute", "parallelism", "algorithm")
+
+TECHNIQUES = {
+    "shared-memory": "tiles are staged in shared memory, so that the threads of a block share each load",
+    "pipelining": "the loads of the next iterations are in flight while the present one computes, over several buffers",
+    "tensor-cores": "matrix products run on the tensor cores with matrix multiply-accumulate instructions",
+    "swizzle": "the order of blocks, or the layout in shared memory, is permuted for reuse or against bank conflicts",
+    "vectorized-access": "each thread or loop moves several neighbouring elements with one wide instruction",
+    "fusion": "what ran as several kernels runs as one, so that intermediate results never go through memory",
+    "split-k": "the long inner dimension of a product is split over blocks, whose partial sums are added",
+    "persistent-grid": "as many blocks as the device can run at once each loop over many tiles",
+    "online-reduction": "running maximum, sum or moments are corrected while the data streams by once",
+    "coalescing": "neighbouring threads touch neighbouring addresses",
+    "register-tiling": "each thread keeps a tile of results in registers and uses each loaded value several times",
+    "two-stage-reduction": "many blocks write partial results, a second small kernel combines them",
+    "multi-row-blocks": "one block handles several short rows",
+    "tma": "the tensor memory accelerator copies whole tiles asynchronously by descriptor",
+    "warp-specialization": "some warps only load while others only compute",
+    "recomputation": "cheap intermediate values are computed again instead of stored",
+    "launch-tuning": "block sizes, warps, threads and stages of the launch are chosen for the device",
+    "loop-order": "loops are nested so that the innermost one walks contiguous memory",
+    "threads": "the work is split over the cores of the processor",
+    "unrolling": "the steps of a loop are written out, so that independent instructions overlap",
+    "scan": "a parallel prefix scan replaces a sequential one",
+}
+"""The techniques that examples are split by, and what each does."""
+
+
+class Gain(BaseModel):
+    """How much faster the second kernel of an example is, as measured: medians, their ratio and its interval."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    before_ms: float = Field(gt=0, allow_inf_nan=False)
+    after_ms: float = Field(gt=0, allow_inf_nan=False)
+    speedup: float = Field(gt=0, allow_inf_nan=False)
+    low: float = Field(gt=0, allow_inf_nan=False)
+    high: float = Field(gt=0, allow_inf_nan=False)
+    device: str
+    environment: dict[str, Any] = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.speedup:.2f}x on {self.device} ({self.before_ms:.4g} ms to {self.after_ms:.4g} ms)"
+
+
+@dataclass(frozen=True)
+class WorkedExample:
+    """A kernel before and after an optimization, both right."""
+
+    slug: str
+    """Names it: `triton/softmax-online`."""
+    title: str
+    language: Language
+    target: Target
+    operation: str
+    """'matmul', 'softmax', 'layernorm', ..."""
+    category: str
+    """What the kernel before suffers from, one of `BOTTLENECKS`."""
+    techniques: tuple[str, ...]
+    """What the kernel after has and the one before has not; names of `TECHNIQUES`."""
+    before: str
+    """Source text."""
+    after: str
+    story: str
+    """Symptom, cause and change, in words."""
+    problem: str | None = None
+    """The id of the problem that both solve, where it has one: 'level1/1_23'."""
+    origin: Literal["corpus", "run"] = "corpus"
+    """Whether it was shipped, or found by a run of this installation."""
+    gain: Gain | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is being optimized, and what is wanted; anything that is not known may be left out."""
+
+    text: str = ""
+    """A symptom, a technique, an idea: in words."""
+    language: Language | None = None
+    target: Target | None = None
+    device: str | None = None
+    """The device's name, as measurements of examples give it."""
+    operation: str | None = None
+    category: str | None = None
+    source: str | None = field(default=None, repr=False)
+    """The kernel that is being optimized."""
+    exclude: str | None = None
+    """The problem that is being optimized, by its id, or an example by its slug: never among the answers."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An example that was found."""
+
+    example: WorkedExample
+    score: float
+    """Larger is better; comparable within one answer only."""
+    why: str
+    """What spoke for it, in a few words."""
+
+
+def check_count(k: int) -> None:
+    """Raise `OptionError` unless at least one example is asked for."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise OptionError(f"cannot search for {k!r} examples; ask for a whole number from 1")

@@ -1,0 +1,191 @@
+"""Worked examples: one folder each, with a problem, a kernel before and after an optimization, and what it teaches.
+
+`examples/<backend>/<name>/` holds problem.py, before.py, after.py and example.toml; `examples/measured.json` what was
+measured of all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from ..core import (
+    BOTTLENECKS,
+    TECHNIQUES,
+    ExampleError,
+    Gain,
+    Kernel,
+    KernelError,
+    Language,
+    Problem,
+    ProblemError,
+    Target,
+    WorkedExample,
+)
+from .kernels import BACKENDS
+
+SHIPPED = Path(__file__).parent / "examples"
+MEASURED = "measured.json"
+_FILES = ("problem.py", "before.py", "after.py", "example.toml")
+
+
+class Description(BaseModel):
+    """What example.toml says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str = Field(min_length=1)
+    operation: str = Field(min_length=1)
+    bottleneck: str
+    techniques: tuple[str, ...] = Field(min_length=1)
+    story: str = Field(min_length=1)
+    problem: str | None = None
+    """The id of the problem in the corpus that it solves; most solve a problem of their own."""
+
+    @field_validator("bottleneck")
+    @classmethod
+    def _known_bottleneck(cls, value: str) -> str:
+        if value not in BOTTLENECKS:
+            raise ValueError(f"it is one of {', '.join(BOTTLENECKS)}")
+        return value
+
+    @field_validator("techniques")
+    @classmethod
+    def _known_techniques(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [value for value in values if value not in TECHNIQUES]:
+            raise ValueError(f"{', '.join(unknown)} is unknown; the known ones are {', '.join(TECHNIQUES)}")
+        if len(set(values)) != len(values):
+            raise ValueError("a technique is named twice")
+        return values
+
+
+@dataclass(frozen=True)
+class ExampleFolder:
+    """An example that can be read from `path`."""
+
+    path: Path
+    gain: Gain | None = None
+    """What was measured of it."""
+
+    @property
+    def backend(self) -> str:
+        return self.path.parent.name
+
+    @property
+    def slug(self) -> str:
+        """`triton/softmax-online`: backend and name."""
+        return f"{self.backend}/{self.path.name}"
+
+    def read_problem(self) -> Problem:
+        """The reference that both kernels are checked against; raises `ExampleError`."""
+        path = self.path / "problem.py"
+        try:
+            return Problem(id=self.slug, name=self.path.name, source=_text(path), path=str(path))
+        except ProblemError as error:
+            raise ExampleError(f"example {path}: {error}") from None
+
+    def read_kernel(self, which: str) -> Kernel:
+        """The kernel 'before' or 'after'; raises `ExampleError` when it is none of this backend."""
+        path = self.path / f"{which}.py"
+        try:
+            kernel = Kernel.parse(_text(path), name=str(path))
+        except KernelError as error:
+            raise ExampleError(f"example {error}") from None
+        language = f"{kernel.language}_cpu" if kernel.target is Target.CPU else str(kernel.language)
+        if language != self.backend:
+            raise ExampleError(f"example {path} is a {language} kernel; move its folder to {language}/, or mend it")
+        return kernel
+
+    def read(self) -> WorkedExample:
+        """The whole example. `ExampleError` names the file that is missing or wrong, and the cure."""
+        if missing := [name for name in _FILES if not (self.path / name).is_file()]:
+            raise ExampleError(f"example {self.path} lacks {', '.join(missing)}; add what is missing or remove it")
+        self.read_problem()
+        before, after = self.read_kernel("before"), self.read_kernel("after")
+        if before.source == after.source:
+            raise ExampleError(f"example {self.path}: before.py and after.py are the same; mend one of them")
+        said = _description(self.path / "example.toml")
+        return WorkedExample(
+            slug=self.slug,
+            title=said.title,
+            language=Language(before.language),
+            target=before.target,
+            operation=said.operation,
+            category=said.bottleneck,
+            techniques=said.techniques,
+            before=before.source,
+            after=after.source,
+            story=" ".join(said.story.split()),
+            problem=said.problem,
+            gain=self.gain,
+        )
+
+
+def list_examples(root: Path = SHIPPED) -> list[ExampleFolder]:
+    """All examples of a folder, by backend and name, with what was measured of them.
+
+    Raises `ExampleError` when measured.json cannot be read.
+    """
+    gains = read_gains(root / MEASURED)
+    return [ExampleFolder(path, gains.get(ExampleFolder(path).slug)) for path in _folders(root)]
+
+
+def load_examples(note: Callable[[str], None], root: Path = SHIPPED) -> list[WorkedExample]:
+    """All examples that can be read; `note` is told, in a line each, which cannot, and why."""
+    try:
+        folders: Iterable[ExampleFolder] = list_examples(root)
+    except ExampleError as error:
+        note(f"the examples go without their figures: {error}")
+        folders = [ExampleFolder(path) for path in _folders(root)]
+    examples = []
+    for folder in folders:
+        try:
+            examples.append(folder.read())
+        except ExampleError as error:
+            note(f"left out: {error}")
+    return examples
+
+
+def read_gains(path: Path) -> Mapping[str, Gain]:
+    """What measured.json holds, by slug; empty where nothing was measured yet. Raises `ExampleError`."""
+    if not path.exists():
+        return {}
+    try:
+        records: Any = json.loads(_text(path))
+        if not isinstance(records, dict):
+            raise ValueError("no object")
+        return {slug: Gain.model_validate(record) for slug, record in records.items()}
+    except ValidationError as error:
+        what = f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}"
+    except (ValueError, RecursionError) as error:
+        what = str(error)
+    raise ExampleError(f"{path} is corrupt ({what}); measure the examples anew, or remove it")
+
+
+def _folders(root: Path) -> list[Path]:
+    found = [path for backend in BACKENDS for path in (root / backend).glob("[!_.]*") if path.is_dir()]
+    return sorted(found)
+
+
+def _description(path: Path) -> Description:
+    try:
+        return Description.model_validate(tomllib.loads(_text(path)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ExampleError(f"example {path}, {where}: {first['msg']}; mend it") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ExampleError(f"example {path} is no valid TOML: {error}; mend it") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExampleError(f"cannot read example {path}: {error}; restore it, or remove the example") from None

@@ -1,0 +1,23 @@
+"""Softmax over the last dimension, fp32."""
+
+import torch
+from torch import nn
+
+batch_size = 512
+dim = 2048
+
+WORKLOADS = {"tiny": {"batch_size": 3, "dim": 1000}}
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, dim=1)
+
+
+def get_inputs():
+    # Logits this far apart leave most of a row's weight on a few elements.
+    return [4 * torch.randn(batch_size, dim)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,6 @@
+"""Every instruction text that a language model sees, and the guides to the kernel languages that it can look up."""
+
+from .guides import guide_for, section, sections
+from .templates import names, render
+
+__all__ = ["guide_for", "names", "render", "section", "sections"]

@@ -1,0 +1,58 @@
+"""Guides to the kernel languages: Markdown files of short sections, of which a model reads the ones that it needs.
+
+Fenced blocks marked `python` run on the installed versions, those marked `python refused` end with the error that
+their first line names, `python compiled` is about the compiled code, and `text` is for reading only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+from ..core import Language, OptionError, Target
+
+_FOLDER = Path(__file__).parent / "guides"
+_GUIDES = {
+    (Language.TRITON, Target.CUDA): "triton",
+    (Language.TILELANG, Target.CUDA): "tilelang",
+    (Language.TILELANG, Target.CPU): "tilelang_cpu",
+}
+
+
+def guide_for(language: Language, target: Target) -> str:
+    """The name of the guide to a language on a kind of processor; raises `OptionError` where there is none."""
+    try:
+        return _GUIDES[language, target]
+    except KeyError:
+        known = ", ".join(f"{one} for {other}" for one, other in _GUIDES)
+        raise OptionError(f"no guide to {language} for {target}; there are guides to {known}") from None
+
+
+def sections(guide: str) -> dict[str, str]:
+    """The sections of a guide by title, in order; each text is Markdown that begins with its heading.
+
+    Raises `OptionError` for a guide that does not exist.
+    """
+    if guide not in _GUIDES.values():
+        raise OptionError(f"no guide {guide!r}; there are {', '.join(_GUIDES.values())}")
+    text = (_FOLDER / f"{guide}.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    return {part.splitlines()[0].removeprefix("## "): part.rstrip() for part in parts}
+
+
+def section(guide: str, title: str) -> str:
+    """The section with this title or the one nearest to it; raises `OptionError` that lists the titles."""
+    found = sections(guide)
+    by_key = {_key(one): one for one in found}
+    near = difflib.get_close_matches(_key(title), by_key, n=1, cutoff=0.6) or [
+        key for key in by_key if _key(title) and _key(title) in key
+    ]
+    if not near:
+        raise OptionError(f"no section {title!r} in the guide {guide!r}; its sections: {', '.join(found)}")
+    return found[by_key[near[0]]]
+
+
+def _key(title: str) -> str:
+    """Titles compare without case, punctuation and a dialect's prefix, as in `T.copy`."""
+    return re.sub(r"[^a-z0-9]+", " ", title.lower().removeprefix("t.")).strip()

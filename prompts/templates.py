@@ -1,0 +1,38 @@
+"""Instruction texts: Jinja2 templates in Markdown files beside this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The names of all templates, such as 'rewrite' and 'tools/evaluate', sorted."""
+    files = [path.relative_to(_FOLDER) for folder in (".", "tools") for path in (_FOLDER / folder).glob("*.md")]
+    return sorted(path.with_suffix("").as_posix() for path in files)
+
+
+def render(name: str, **values: object) -> str:
+    """The text of the template `name`, without a newline at its end.
+
+    The values are exactly the template's variables. Raises `ValueError`, which names the template, when it does not
+    exist, when a variable has no value, or when a value belongs to no variable: a text that lacks what it should say
+    would otherwise reach a model unnoticed.
+    """
+    from jinja2 import Environment, StrictUndefined, UndefinedError
+    from jinja2.meta import find_undeclared_variables
+
+    if name not in names():
+        raise ValueError(f"no template {name!r}; there are {', '.join(names())}")
+    environment = Environment(undefined=StrictUndefined)
+    text = (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    variables = find_undeclared_variables(environment.parse(text))
+    if missing := sorted(variables - values.keys()):
+        raise ValueError(f"template {name!r} needs a value for {', '.join(missing)}")
+    if unused := sorted(values.keys() - variables):
+        raise ValueError(f"template {name!r} does not use {', '.join(unused)}")
+    try:
+        return environment.from_string(text).render(values)
+    except UndefinedError as error:
+        raise ValueError(f"template {name!r}: {error}") from None

@@ -1,0 +1,69 @@
+"""What is searched for of an example: its text, split by technique."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..core import TECHNIQUES, WorkedExample
+from .features import features
+from .syntax import parse
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "matmul": ("matrix product", "matrix multiplication", "gemm", "linear layer", "dense projection", "gemv"),
+    "softmax": ("probabilities", "normalized exponentials"),
+    "layernorm": ("layer norm", "layer normalization", "mean and variance"),
+    "rmsnorm": ("rms norm", "root mean square normalization"),
+    "attention": ("scaled dot-product attention", "transformer", "queries, keys and values", "sdpa"),
+    "reduction": ("sum", "mean", "total", "norm"),
+    "transpose": ("swap dimensions", "permute axes", "turn a matrix"),
+    "elementwise": ("pointwise", "activation", "unary or binary operation"),
+    "convolution": ("conv", "filter", "kernel window", "im2col"),
+    "cross-entropy": ("cross entropy", "loss", "negative log-likelihood", "log softmax", "vocabulary", "nll"),
+    "scan": ("prefix sum", "cumulative sum", "cumsum"),
+    "embedding": ("lookup table", "gather rows"),
+    "rope": ("rotary position embedding",),
+}
+"""Other words for an operation, as people ask for it."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One entry of the index: an example under one of its techniques."""
+
+    example: int
+    """The example's number."""
+    text: str
+
+
+def documents(number: int, example: WorkedExample) -> list[Document]:
+    """The entries of an example, one per technique; one without where it has none."""
+    head = f"{example.title}. {_operation(example.operation)}."
+    tail = f"{example.story} {_features(example.before)}"
+    entries = [
+        f"{head} {spoken(technique)}: {TECHNIQUES.get(technique, '')}. {tail}" for technique in example.techniques
+    ]
+    return [Document(number, text) for text in entries or [f"{head} {tail}"]]
+
+
+def words_of(example: WorkedExample) -> str:
+    """The whole text of an example for the lexical search; title and techniques count twice."""
+    labels = f"{example.title}. {' '.join(example.techniques)}."
+    glosses = " ".join(TECHNIQUES.get(technique, "") for technique in example.techniques)
+    return f"{labels} {labels} {_operation(example.operation)}. {glosses}. {example.story} {_features(example.before)}"
+
+
+def spoken(label: str) -> str:
+    """`split-k` as it is written in a sentence."""
+    return label.replace("-", " ")
+
+
+def _operation(name: str) -> str:
+    return ", ".join([spoken(name), *SYNONYMS.get(name, ())])
+
+
+def _features(source: str) -> str:
+    try:
+        return features(parse(source)).text()
+    except (SyntaxError, ValueError, RecursionError):
+        return ""

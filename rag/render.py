@@ -1,0 +1,61 @@
+"""Examples as Markdown for a language model, whole or not at all."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from ..core import Hit, WorkedExample
+
+CHARACTERS_PER_TOKEN = 3
+"""An estimate on the safe side: English runs at about four characters a token, code at fewer. A model's own tokenizer
+would be exact, but most of them are fetched over a network."""
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens a text takes."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def within(hits: Iterable[Hit], tokens: int) -> str:
+    """The examples of these hits, best first, in at most so many tokens (as `tokens_of` estimates); '' if none fits.
+
+    Each is given with both kernels whole; where that does not fit, as a diff; then with the kernel after alone; then
+    not at all. Code is never cut off: half a kernel teaches mistakes.
+    """
+    parts: list[str] = []
+    for hit in hits:
+        for text in _forms(hit.example):
+            if tokens_of("\n\n".join([*parts, text])) <= tokens:
+                parts.append(text)
+                break
+    return "\n\n".join(parts)
+
+
+def _forms(example: WorkedExample) -> Iterator[str]:
+    """An example at its fullest, then shorter and shorter."""
+    head = _head(example)
+    yield "\n\n".join([head, "Before:", _fenced(example.before, "python"), "After:", _fenced(example.after, "python")])
+    change = difflib.unified_diff(
+        example.before.splitlines(), example.after.splitlines(), "before.py", "after.py", lineterm=""
+    )
+    yield "\n\n".join([head, "The change:", _fenced("\n".join(change), "diff")])
+    yield "\n\n".join([head, "After:", _fenced(example.after, "python")])
+
+
+def _head(example: WorkedExample) -> str:
+    lines = [
+        f"## {example.title} ({example.slug})",
+        f"{example.language} for {example.target}, {example.operation}, {example.category} bottleneck; "
+        f"techniques: {', '.join(example.techniques) or 'none named'}",
+    ]
+    if example.gain:
+        lines.append(f"Measured: {example.gain}")
+    return "\n\n".join([*lines, example.story])
+
+
+def _fenced(text: str, language: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

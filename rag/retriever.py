@@ -1,0 +1,163 @@
+"""Finding worked examples: by meaning, by words, and by what is known of the kernel and its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import Hit, Query, WorkedExample, check_count
+from .documents import documents, spoken, words_of
+from .embeddings import Embedder
+from .features import Features, features
+from .index import open_index
+from .lexical import Lexicon
+from .similarity import canonical, nearly_the_same, shingles
+from .syntax import parse
+from .techniques import techniques
+
+NEARLY_THE_SAME = 0.9
+"""From which resemblance of their code two examples count as one."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What each sign is worth; tuned on benchmarks/retrieval/queries.toml, around a broad optimum."""
+
+    vector: float = 1.5
+    """Times the cosine of the query and the example's nearest entry."""
+    lexical: float = 1.5
+    """Times the share of the query's words that the example has, as BM25 counts them."""
+    operation: float = 0.65
+    """The operation that the query names."""
+    guess: float = 0.3
+    """What the query's kernel seems to compute, where the query names no operation."""
+    language: float = 0.6
+    target: float = 0.75
+    device: float = 0.1
+    """Measured on the query's device."""
+    category: float = 0.3
+    """Cures the query's bottleneck."""
+    missing: float = 0.2
+    """Times the share of the example's techniques that the query's kernel lacks."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is taken from the query's kernel."""
+
+    canonical: str
+    features: Features
+    techniques: frozenset[str]
+
+    def lacks(self, technique: str) -> bool:
+        """Whether it could gain by the technique: it has it not, and there is something to fuse."""
+        return technique not in self.techniques and (technique != "fusion" or self.features.steps > 1)
+
+
+class ExampleRetriever:
+    """A `core.Retriever` over some examples; without an embedder it goes by words and by what is known.
+
+    `folder` keeps the vectors between runs; `note` is told what the user should know, a line each.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[WorkedExample],
+        embedder: Embedder | None,
+        folder: Path | None = None,
+        note: Callable[[str], None] = lambda line: None,
+        weights: Weights = Weights(),
+    ) -> None:
+        self._examples = [_Indexed(example) for example in examples]
+        self._weights = weights
+        self._lexicon = Lexicon(words_of(example) for example in examples)
+        self._entries = [entry for number, example in enumerate(examples) for entry in documents(number, example)]
+        texts = [entry.text for entry in self._entries]
+        self._index = open_index(texts, embedder, folder, note) if embedder else None
+
+    def search(self, query: Query, k: int) -> list[Hit]:
+        """See `core.Retriever`."""
+        check_count(k)
+        known = _read(query.source)
+        cosines = self._cosines(query, known)
+        matches = self._lexicon.scores(query.text)
+        found = []
+        for number, candidate in enumerate(self._examples):
+            if not candidate.excluded(query, known):
+                reasons = self._reasons(candidate.example, query, known, cosines[number], matches[number])
+                found.append((sum(worth for worth, _ in reasons), candidate, reasons))
+        found.sort(key=lambda item: (-item[0], item[1].example.slug))
+        kept: list[_Indexed] = []
+        hits: list[Hit] = []
+        for score, candidate, reasons in found:
+            if len(hits) == k:
+                break
+            if not any(nearly_the_same(candidate.shingles, other.shingles, NEARLY_THE_SAME) for other in kept):
+                kept.append(candidate)
+                hits.append(Hit(candidate.example, score, _why(reasons)))
+        return hits
+
+    def _cosines(self, query: Query, known: _Known | None) -> list[float]:
+        """Per example, the cosine of its nearest entry."""
+        found = [0.0] * len(self._examples)
+        text = query.text or " ".join(filter(None, [query.operation, query.category]))
+        if self._index is not None and self._weights.vector:
+            text = text or (known.features.text() if known else "")
+            for entry, score in zip(self._entries, self._index.scores(text), strict=True):
+                found[entry.example] = max(found[entry.example], float(score))
+        return found
+
+    def _reasons(
+        self, example: WorkedExample, query: Query, known: _Known | None, cosine: float, match: float
+    ) -> list[tuple[float, str]]:
+        """What speaks for an example: what each sign is worth, and its words."""
+        w = self._weights
+        guess = known.features.operation if known and not query.operation else None
+        signs = [
+            (w.vector * cosine, "near in meaning"),
+            (w.lexical * match, "shares words"),
+            (w.operation * (example.operation == query.operation), f"also {example.operation}"),
+            (w.guess * (example.operation == guess), f"the kernel looks like {example.operation}"),
+            (w.language * (example.language == query.language), f"in {example.language}"),
+            (w.target * (example.target == query.target), f"for {example.target}"),
+            (w.category * (example.category == query.category), f"cures a {example.category} bottleneck"),
+        ]
+        if example.gain and query.device:
+            signs.append((w.device * (example.gain.device == query.device), "measured on this device"))
+        if known and example.techniques:
+            lacking = [technique for technique in example.techniques if known.lacks(technique)]
+            words = f"the kernel lacks {', '.join(map(spoken, lacking))}"
+            signs.append((w.missing * len(lacking) / len(example.techniques), words))
+        return [(worth, words) for worth, words in signs if worth > 0]
+
+
+class _Indexed:
+    """An example with what is needed of it at each search."""
+
+    def __init__(self, example: WorkedExample) -> None:
+        self.example = example
+        self._forms = {canonical(example.before), canonical(example.after)}
+        self.shingles = shingles(example.before) | shingles(example.after)
+
+    def excluded(self, query: Query, known: _Known | None) -> bool:
+        """Whether it is the problem, or one of its kernels the very kernel, that is being optimized."""
+        same = query.exclude is not None and query.exclude in (self.example.problem, self.example.slug)
+        return same or (known is not None and known.canonical in self._forms)
+
+
+def _read(source: str | None) -> _Known | None:
+    """What a kernel tells; nothing where it is no Python."""
+    if not source:
+        return None
+    try:
+        program = parse(source)
+        return _Known(canonical(source), features(program), techniques(program))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _why(reasons: Sequence[tuple[float, str]]) -> str:
+    """The reasons in words, the weightiest first."""
+    told = sorted(reasons, key=lambda reason: -reason[0])
+    return ", ".join(words for _, words in told if words) or "nothing is nearer"

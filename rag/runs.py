@@ -1,0 +1,106 @@
+"""Examples from this installation's own runs: what an optimization began with, and what it ended with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..core import (
+    BOTTLENECKS,
+    Evaluation,
+    Gain,
+    JournalError,
+    Kernel,
+    KernelError,
+    Speedup,
+    WorkedExample,
+    read_journal,
+)
+from ..core.trial import read_trials
+from .features import features
+from .syntax import parse
+from .techniques import added
+
+LEAST_GAIN = 1.1
+"""How much faster than the kernel it began with a run's kernel must be to teach something."""
+
+
+def run_examples(results: Path, note: Callable[[str], None] = lambda line: None) -> list[WorkedExample]:
+    """The examples that the journals in a results folder hold, one per finished run whose kernel was verified and is
+    at least `LEAST_GAIN` times as fast as the one it began with. `note` is told which journals cannot be read."""
+    found = []
+    for path in sorted((results / "multiturn_logs").glob("journal_*.jsonl")):
+        try:
+            example = _example(path)
+        except (JournalError, OSError) as error:
+            note(f"no example from a run: {error}")
+            continue
+        except (KernelError, KeyError, TypeError, ValueError, RecursionError) as error:
+            note(f"no example from a run: {path} is not what a run writes ({type(error).__name__}: {error})")
+            continue
+        if example is not None:
+            found.append(example)
+    return found
+
+
+def _example(path: Path) -> WorkedExample | None:
+    records = read_journal(path)
+    run = next((record for record in records if record.get("kind") == "run"), None)
+    finished = next((record for record in reversed(records) if record.get("kind") == "finished"), None)
+    if run is None or finished is None or not finished["verified"]:
+        return None
+    trials = list(read_trials(records, path))
+    start = next((trial.evaluation for trial in trials if trial.origin == "start"), None)
+    # Several kernels may have had their final check; the one that is reported is known by its figure.
+    finals = [trial.evaluation for trial in trials if trial.origin == "final"]
+    final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished["best"]["latency_ms"]), None)
+    gain = _gain(start, final, str(finished["device"]))
+    if gain is None or gain.speedup < LEAST_GAIN or start is None or final is None:
+        return None
+    sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
+    before = Kernel.parse(sources[start.kernel_digest], str(path))
+    after = Kernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
+    turns = [record for record in records if record.get("kind") == "turn" and record.get("improved")]
+    found = added(before.source, after.source)
+    strategies = ", ".join(dict.fromkeys(str(turn["strategy"]) for turn in turns))
+    return WorkedExample(
+        slug=f"run/{path.stem.removeprefix('journal_')}",
+        title=f"{run['problem']}: {strategies or 'other parameters'}",
+        language=before.language,
+        target=before.target,
+        operation=features(parse(before.source)).operation,
+        category=_category(turns),
+        techniques=found,
+        before=before.source,
+        after=after.source,
+        story=" ".join(dict.fromkeys(str(turn["rationale"]) for turn in turns if turn["rationale"])),
+        problem=str(run["problem"]),
+        origin="run",
+        gain=gain,
+    )
+
+
+def _gain(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:
+    """None where either was not timed, or was while other processes took the processor."""
+    if start is None or final is None or start.measurement is None or final.measurement is None:
+        return None
+    if start.contention is not None or final.contention is not None:
+        return None
+    speedup = Speedup.between(start.measurement, final.measurement)
+    return Gain(
+        before_ms=start.measurement.median_ms,
+        after_ms=final.measurement.median_ms,
+        speedup=speedup.ratio,
+        low=speedup.low,
+        high=speedup.high,
+        device=device,
+        environment=dict(final.environment),
+    )
+
+
+def _category(turns: list[dict[str, Any]]) -> str:
+    """The bottleneck whose cure gained most."""
+    best = max(turns, key=lambda turn: float(turn["improvement"]), default=None)
+    category = str(best["category"]) if best else ""
+    return category if category in BOTTLENECKS else BOTTLENECKS[0]

@@ -1,0 +1,168 @@
+"""Evaluators, proposers and runs that are made up: the loop's decisions without a compiler and without a model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kernelwright.agent.analysis import Analysis
+from kernelwright.agent.goal import Goal
+from kernelwright.agent.loop import Optimization, Outcome
+from kernelwright.agent.proposing import Situation
+from kernelwright.agent.turn import Attempt
+from kernelwright.agent.workbench import Lane, Workbench
+from kernelwright.cli.optimize import keep
+from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, Profile, Proposal
+
+from ..fakes import PROBLEM, PROFILE, evaluation
+
+Change = Callable[[Kernel, int], float | str | None]
+Step = Kernel | Proposal | Exception | Callable[[Situation], Kernel | None] | None
+
+
+class Scripted:
+    """Evaluates what the source says: RESULT, or SPEED where it has that; `change` may say otherwise.
+
+    `after` counts down to an interruption.
+    """
+
+    def __init__(self, after: int | None = None, change: Change | None = None, contention: float | None = None) -> None:
+        self.calls: list[str] = []
+        self.profiles = 0
+        self._after = after
+        self._change = change
+        self._contention = contention
+        self._lock = threading.Lock()
+
+    def evaluate(
+        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+    ) -> Iterator[Evaluation]:
+        for config in configs:
+            bound = kernel.bind(config)
+            with self._lock:
+                if self._after is not None and len(self.calls) >= self._after:
+                    raise KeyboardInterrupt
+                self.calls.append(bound.source)
+                number = len(self.calls)
+            yield evaluation(kernel, config, self._result(bound, number), self._contention)
+
+    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+        return list(self.evaluate(problem, kernel, configs))
+
+    def profile(self, problem: Problem) -> Profile:
+        self.profiles += 1
+        return PROFILE
+
+    def _result(self, bound: Kernel, number: int) -> float | str:
+        result: float | str = (self._change and self._change(bound, number)) or bound.constants["RESULT"]
+        return bound.constants.get("SPEED", result) if isinstance(result, float) else result
+
+
+class Planned:
+    """Proposes by a plan: for each lane ('2.0': the second turn, its first expansion) one step per attempt."""
+
+    def __init__(self, plan: Mapping[str, Sequence[Step]]) -> None:
+        self.plan = plan
+        self.situations: dict[str, Situation] = {}
+        self.failed: dict[str, list[str]] = {}
+
+    def analyse(self, situation: Situation) -> Analysis:
+        self.situations[situation.lane.name] = situation
+        return situation.analysis
+
+    def propose(self, situation: Situation, failed: Sequence[Attempt] = ()) -> Proposal | None:
+        lane = situation.lane.name
+        self.failed[lane] = [attempt.error for attempt in failed]
+        steps = self.plan.get(lane, ())
+        step = steps[len(failed)] if len(failed) < len(steps) else None
+        if isinstance(step, Exception):
+            raise step
+        chosen = step(situation) if callable(step) else step
+        return Proposal(chosen, f"step-{lane}", "compute", "because") if isinstance(chosen, Kernel) else chosen
+
+
+def listed(*steps: Step) -> Planned:
+    """One step per turn, in one lane, and no repairs."""
+    return Planned({f"{number}.0": [step] for number, step in enumerate(steps, start=1)})
+
+
+class Silence:
+    """An observer that remembers who said what."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.heard.append((name, arguments))
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        return [arguments for said, arguments in self.heard if said == name]
+
+
+class Ticking:
+    """A clock that goes on by a second whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+ENDLESS = Goal(target_speedup=1e9, max_iterations=10)
+
+
+def run(
+    folder: Path,
+    start: Kernel,
+    proposer: Any,
+    evaluator: Scripted | Sequence[Scripted] | None = None,
+    goal: Goal = ENDLESS,
+    observer: Silence | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+    searcher: Scripted | None = None,
+) -> Outcome:
+    """A run in a folder, which goes on from what it finds there. Without a searcher, a search is a mistake."""
+
+    def search() -> Scripted:
+        assert searcher is not None
+        return searcher
+
+    pool = [evaluator or Scripted()] if evaluator is None or isinstance(evaluator, Scripted) else list(evaluator)
+    watching: Any = observer or Silence()
+    with Journal(folder / "journal.jsonl") as journal:
+        workbench = Workbench(PROBLEM, pool, search, journal, watching)  # type: ignore[arg-type]
+        written = partial(keep, journal)
+        return Optimization(workbench, start, proposer, goal, watching, written, clock=clock).run()
+
+
+def trials(limit: int) -> Goal:
+    return Goal(target_speedup=1e9, max_iterations=10, budget=Budget(trials=limit))
+
+
+class Bench:
+    """A workbench over a journal in a folder, with what it is made of."""
+
+    def __init__(self, folder: Path, evaluators: int = 1, evaluator: Scripted | None = None) -> None:
+        self.evaluator = evaluator or Scripted()
+        self.searcher = Scripted()
+        self.searchers = 0
+        self.observer = Silence()
+        self.journal = Journal(folder / "journal.jsonl")
+        pool: list[Any] = [self.evaluator] * evaluators
+        watching: Any = self.observer
+        self.bench = Workbench(PROBLEM, pool, self._searcher, self.journal, watching, Ticking())
+
+    def _searcher(self) -> Any:
+        self.searchers += 1
+        return self.searcher
+
+    def lane(self, number: int = 1, index: int = 0) -> Lane:
+        return Lane(self.bench, number, index, lambda: None)
+
+    def origins(self) -> list[str]:
+        return [record["origin"] for record in self.journal.of_kind("trial")]

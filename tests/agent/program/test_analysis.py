@@ -1,0 +1,122 @@
+"""The analysis that a model gives: how it is read, and what serves where it cannot be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from kernelwright.agent.analysis import Analysis, Category
+from kernelwright.agent.program.proposer import ModelProposer
+from kernelwright.agent.proposing import RunEnded
+from kernelwright.core import read_journal
+
+from ...openai_server import Fail, OpenAIServer, Step, Text
+from ..conversations.telling import analysis
+from .stand import Stand, source, stand, textual
+
+Run = Callable[[Sequence[Step]], ModelProposer]
+Served = Callable[..., tuple[ModelProposer, OpenAIServer]]
+FENCED = f"Loops swapped.\n\n```python\n{source(5.0)}```\n"
+IDEA = ("threads", "the grid", "half of the cores idle", 1.8)
+
+
+def analysed(tmp_path: Path, here: Stand, text: str | None) -> Analysis:
+    return ModelProposer(textual(tmp_path, [Text(text)]), here.heard).analyse(here.situation)
+
+
+def test_an_analysis_replaces_what_the_figures_said(run: Run, here: Stand) -> None:
+    found = run([analysis("memory", ["1 GB/s of 10"], IDEA)]).analyse(here.situation)
+    assert found.category is Category.MEMORY
+    assert found.evidence == ("1 GB/s of 10",)
+    assert found.suggestions == ("threads: the grid; half of the cores idle (expected 1.8x)",)
+    assert found.floor_ms == here.situation.analysis.floor_ms
+    assert here.heard.failures == []
+
+
+@pytest.mark.parametrize("category", ["Memory", "MEMORY", "memory-bound", "**memory**", '"memory"', "memory."])
+def test_a_category_is_recognized(tmp_path: Path, here: Stand, category: str) -> None:
+    assert analysed(tmp_path, here, analysis(category, ["e"], IDEA).content).category is Category.MEMORY
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("1.8", "1.8"), ('"2x"', "2"), ('"about 1.5x"', "1.5"), ('"30%"', "1.3"), ('"1.2-1.5x"', "1.2")],
+)
+def test_an_expected_gain_is_read(tmp_path: Path, here: Stand, written: str, read: str) -> None:
+    said = analysis("memory", ["e"], IDEA).content
+    assert said is not None
+    (suggestion,) = analysed(tmp_path, here, said.replace("1.8", written)).suggestions
+    assert suggestion.endswith(f"(expected {read}x)")
+
+
+@pytest.mark.parametrize("written", ['"large"', "null"])
+def test_no_expected_gain_is_made_up(tmp_path: Path, here: Stand, written: str) -> None:
+    said = analysis("memory", ["e"], IDEA).content
+    assert said is not None
+    (suggestion,) = analysed(tmp_path, here, said.replace("1.8", written)).suggestions
+    assert suggestion == "threads: the grid; half of the cores idle"
+    assert here.heard.failures == []
+
+
+def test_what_an_analysis_leaves_empty_is_filled_from_the_figures(tmp_path: Path, here: Stand) -> None:
+    found = analysed(tmp_path, here, analysis("memory", []).content)
+    figures = here.situation.analysis
+    assert (found.category, found.evidence, found.suggestions) == (
+        Category.MEMORY,
+        figures.evidence,
+        figures.suggestions,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("It is slow.", "no category, evidence, suggestions in the reply"),
+        ("[[ ## category ## ]]\nmemory\n[[ ## completed ## ]]", "no evidence, suggestions in the reply"),
+        (analysis("memory or compute", ["e"], IDEA).content, "'memory or compute' is no category"),
+        (analysis("heat", ["e"], IDEA).content, "'heat' is no category"),
+        (FENCED, "no category, evidence, suggestions in the reply"),
+    ],
+)
+def test_of_an_analysis_that_cannot_be_read_the_figures_serve(
+    tmp_path: Path, here: Stand, text: str, reason: str
+) -> None:
+    assert analysed(tmp_path, here, text) == here.situation.analysis
+    assert here.heard.failures == [f"the analysis cannot be read ({reason}); the figures serve instead"]
+
+
+def test_suggestions_that_cannot_be_read_are_told_in_a_line(tmp_path: Path, here: Stand) -> None:
+    text = "[[ ## category ## ]]\nmemory\n\n[[ ## evidence ## ]]\n[]\n\n[[ ## suggestions ## ]]\nuse threads"
+    assert analysed(tmp_path, here, text) == here.situation.analysis
+    (told,) = here.heard.failures
+    assert "\n" not in told
+    assert told.startswith("the analysis cannot be read (")
+
+
+def test_lanes_of_one_candidate_share_an_analysis_that_the_first_asks_for(tmp_path: Path) -> None:
+    lanes = [stand(tmp_path, variant=variant, index=variant) for variant in (0, 1, 2)]
+    models = textual(tmp_path, [analysis("memory", ["e"], IDEA)])
+    proposer = ModelProposer(models, lanes[0].heard)
+    found: dict[int, Analysis] = {}
+    threads = [
+        threading.Thread(target=lambda n=n: found.update({n: proposer.analyse(lanes[n].situation)})) for n in (2, 1, 0)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert {one.category for one in found.values()} == {Category.MEMORY}
+    assert len(found) == 3
+    # Which thread came first is luck; a resumed run must find the exchange all the same.
+    asked = [record["lane"] for record in read_journal(models.transcript.path) if record["kind"] == "exchange"]
+    assert asked == ["1.0"]
+
+
+def test_lanes_of_one_candidate_end_together_when_the_model_fails(served: Served, here: Stand, tmp_path: Path) -> None:
+    proposer, server = served(Fail(500, "oops"))
+    for lane in (here, stand(tmp_path, variant=1, index=1)):
+        with pytest.raises(RunEnded, match="the server of openai/gpt-4o failed"):
+            proposer.analyse(lane.situation)
+    assert server.unused() == []

@@ -1,0 +1,262 @@
+"""What models are told: words for figures, and whole requests as golden files.
+
+After an intended change: `GOLDEN=write pytest tests/agent/test_briefing.py`, and read the difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from kernelwright.agent.analysis import Analysis, Category, analyse
+from kernelwright.agent.program import briefing
+from kernelwright.agent.program.inputs import DETAILS, analysis_inputs, repair_inputs, rewrite_inputs
+from kernelwright.agent.program.proposer import ModelProposer
+from kernelwright.agent.proposing import Situation
+from kernelwright.agent.turn import Attempt, Candidate, Turn
+from kernelwright.core import (
+    Ceilings,
+    Correctness,
+    DeviceLimits,
+    Evaluation,
+    Kernel,
+    Measurement,
+    Problem,
+    Profile,
+    Proposal,
+    Status,
+)
+
+from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
+from ..conversations.telling import submit
+from .stand import TRITON, Heard, OneExample, requests, stand, textual
+
+GOLDEN = Path(__file__).with_name("golden")
+PROBLEM = Problem("level1/1_999", "999_Scale", SCALE_PROBLEM)
+CPU = Profile(
+    flops=2**21,
+    matrix_flops=0,
+    min_bytes=2**24,
+    eager_bytes=2**24,
+    operators=("aten::mul",),
+    ceilings=Ceilings(copy_gb_s=12.5, matrix_gflop_s=180, cores=2),
+    device="a processor",
+)
+GPU = CPU.model_copy(
+    update={
+        "device": "NVIDIA H200",
+        "ceilings": Ceilings(copy_gb_s=4000, matrix_gflop_s=480_000, cores=132),
+        "limits": DeviceLimits(
+            capability=90, multiprocessors=132, shared_bytes=232_448, registers=65_536, threads=2048
+        ),
+    }
+)
+WRONG = (
+    "32 of 8192 elements differ by more than 0.0001; the first at (0, 255): 2.1701e-18 against 0.00167419; "
+    "largest error 3.57e+03"
+)
+REFUSED = """\
+CompilationError: at 6:4:
+def scale(x, w, y, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    mask = at < N
+    value = tl.load(x + row * N + at, mask=mask)
+    factor = tl.load(w + at, msk=mask)
+             ^
+TypeError("load() got an unexpected keyword argument 'msk'")
+line 28: scale[(x.shape[0],)](x, self.weight, y, x.shape[1], BLOCK=BLOCK)"""
+CASES = {
+    "tilelang_cpu": (Kernel.parse(SCALE_KERNEL), PROBLEM.at("cpu"), CPU, 4.0),
+    "triton": (Kernel.parse(TRITON), PROBLEM.at("default"), GPU, 0.0125),
+}
+
+
+def right(kernel: Kernel, ms: float, reference_ms: float, cores: float | None = None, **config: int) -> Evaluation:
+    return Evaluation(
+        status=Status.OK,
+        kernel_digest=kernel.digest,
+        config=dict(config),
+        correctness=Correctness(seeds=(1, 2), max_abs_error=0, max_rel_error=0, tolerance=1e-4, passed=True),
+        measurement=Measurement(samples_ms=(ms,) * 5),
+        reference=Measurement(samples_ms=(reference_ms,) * 5),
+        cores_used=cores,
+    )
+
+
+def wrong(kernel: Kernel, status: Status, message: str, log: str = "") -> Evaluation:
+    return Evaluation(status=status, kernel_digest=kernel.digest, message=message, log=log)
+
+
+def proposed(kernel: Kernel, strategy: str, rationale: str) -> Proposal:
+    return Proposal(kernel, strategy, "memory", rationale)
+
+
+def a_past(kernel: Kernel, start: Candidate, figures: Analysis, ms: float) -> list[Turn]:
+    """Two turns: one that helped after a repair, one in which nothing was right."""
+    faster = Candidate(kernel, right(kernel, ms / 1.5, ms / 2, 1.0, BLOCK=16))
+    failure = wrong(kernel, Status.WRONG_VALUE, WRONG)
+    first = Turn(
+        1, 0, figures, start,
+        (
+            Attempt(proposed(kernel, "wider rows", "Wider."), (failure,), f"wrong_value: {WRONG}"),
+            Attempt(proposed(kernel, "wider rows", "Rows of 16 share each load."), (faster.evaluation,)),
+        ),
+        faster, True, 1.5,
+    )  # fmt: skip
+    refused = wrong(kernel, Status.COMPILE_ERROR, REFUSED)
+    second = Turn(
+        2, 0, figures, faster,
+        (
+            Attempt(None, (), "the reply holds no kernel; send the whole file"),
+            Attempt(proposed(kernel, "mask", "The mask is a constant."), (refused,), f"compile_error: {REFUSED}"),
+        ),
+        None, False, 1.0,
+    )  # fmt: skip
+    return [first, second]
+
+
+def situation(folder: Path, case: str, past: bool) -> Situation:
+    kernel, problem, profile, ms = CASES[case]
+    start = Candidate(kernel, right(kernel, ms, ms / 2, None if profile.limits else 1.0))
+    figures = analyse(profile, kernel, start.evaluation)
+    turns = a_past(kernel, start, figures, ms) if past else []
+    candidate = turns[0].found or start if turns else start
+    told = dataclasses.replace(
+        figures,
+        category=Category.MEMORY,
+        evidence=("one row per block: 132 blocks of 32 rows",),
+        suggestions=("several rows per block: the grid; fewer launches of the same load (expected 1.4x)",),
+    )
+    lane = stand(folder, number=len(turns) + 1).lane
+    return Situation(problem, profile, candidate, told if past else figures, turns, lane)
+
+
+def failed_attempts(kernel: Kernel) -> Sequence[Attempt]:
+    error = "/tmp/x.cpp:12:5: error: 'expf2' was not declared in this scope"
+    failures = (
+        wrong(kernel, Status.COMPILE_ERROR, "RuntimeError: Compilation Failed! ['g++', '-O3']", log=error),
+        wrong(kernel, Status.WRONG_VALUE, WRONG),
+    )
+    attempts = [Attempt(None, (), "the reply holds no kernel; send the whole file")]
+    return [*attempts, *(Attempt(proposed(kernel, "s", "r"), (f,), f"{f.status}: {f.message}") for f in failures)]
+
+
+def request(folder: Path, part: str, where: Situation) -> str:
+    """What is sent to a model without tool calls of its own."""
+    models = textual(folder, [submit(where.candidate.kernel.source, "s", "r")])
+    proposer = ModelProposer(models, Heard(), OneExample())
+    if part == "analyse":
+        proposer.analyse(where)
+    else:
+        proposer.propose(where, failed_attempts(where.candidate.kernel) if part == "repair" else ())
+    (sent,) = requests(models)
+    (message,) = sent["messages"]
+    return f"{sent['system']}\n\n{'=' * 100}\n\n{message['text']}\n"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("part", ["analyse", "rewrite", "repair"])
+def test_the_request_is_the_golden_one(tmp_path: Path, part: str, case: str) -> None:
+    # The analysis of the first turn has no past yet; a rewrite and a repair of the third have.
+    text = request(tmp_path, part, situation(tmp_path, case, past=part != "analyse"))
+    path = GOLDEN / f"{part}_{case}.md"
+    if os.environ.get("GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+    # A resumed run must send the same: nothing in it may depend on the machine or the time.
+    assert str(tmp_path) not in text
+
+
+def test_no_golden_file_is_left_over() -> None:
+    parts = ("analyse", "rewrite", "repair")
+    assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(f"{p}_{c}" for p in parts for c in CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_prompt_gets_shorter_and_keeps_the_task(tmp_path: Path, case: str) -> None:
+    where = situation(tmp_path, case, past=True)
+    examples = lambda suggestion, tokens: "x" * tokens  # noqa: E731
+    for inputs in (
+        [rewrite_inputs(where, detail, examples) for detail in DETAILS],
+        [analysis_inputs(where, detail) for detail in DETAILS],
+        [repair_inputs(where, detail, failed_attempts(where.candidate.kernel)[:2]) for detail in DETAILS],
+    ):
+        lengths = [sum(map(len, one.values())) for one in inputs]
+        assert lengths == sorted(lengths, reverse=True)
+        assert lengths[-1] < lengths[0]
+        assert inputs[-1]["source"] == inputs[0]["source"] == where.candidate.kernel.source
+        assert inputs[-1]["reference"] == inputs[0]["reference"] == where.problem.source
+
+
+def test_the_sizes_that_are_measured_are_told() -> None:
+    assert briefing.workload_text(PROBLEM.at("default")) == "999_Scale at the sizes that the reference sets"
+    told = briefing.workload_text(PROBLEM.at("rows=7,columns=9"))
+    assert (
+        told == "999_Scale with rows = 7, columns = 9 in place of the reference's values; its other sizes as they are"
+    )
+
+
+def test_a_figure_that_others_disturbed_is_told_as_such() -> None:
+    kernel = CASES["tilelang_cpu"][0]
+    quiet = right(kernel, 2.0, 4.0)
+    assert briefing.measured_text(quiet) == "right: 2 ms against the reference's 4 ms: speedup 2.000x [2.000, 2.000]"
+    told = briefing.measured_text(quiet.model_copy(update={"contention": 1.25}))
+    assert told.endswith("(other processes used 1.2 cores meanwhile: not to be trusted)")
+    untimed = quiet.model_copy(update={"measurement": None, "reference": None, "message": "checked, not timed"})
+    assert briefing.measured_text(untimed) == "right; checked, not timed"
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
+def test_every_failure_comes_with_a_hint(status: Status) -> None:
+    kernel = CASES["triton"][0]
+    failure = wrong(kernel, status, "why", log="what was printed").model_copy(update={"config": {"BLOCK": 4}})
+    lines = briefing.failure_text(failure, log=True).splitlines()
+    assert lines[:4] == [f"{status}: why", "at BLOCK=4", "the last lines of its output:", "what was printed"]
+    assert lines[4].startswith("hint: ")
+    assert "what was printed" not in briefing.failure_text(failure)
+
+
+def test_only_failures_of_an_attempt_are_told() -> None:
+    kernel = CASES["triton"][0]
+    failures = tuple(wrong(kernel, Status.TIMEOUT, f"no {number}") for number in range(4))
+    attempt = Attempt(proposed(kernel, "s", "r"), (right(kernel, 1, 1), *failures), "timeout: no 0")
+    told = briefing.attempt_text(attempt)
+    assert "no 0" in told
+    assert "no 1" in told
+    assert "no 2" not in told
+    assert briefing.attempt_text(Attempt(None, (), "there was no kernel")) == "there was no kernel"
+
+
+def test_early_turns_are_told_in_a_line_each(tmp_path: Path) -> None:
+    turns = situation(tmp_path, "triton", past=True).turns
+    assert briefing.history_text(()) == "nothing was tried so far"
+    short, full = briefing.history_text(turns, 0).splitlines(), briefing.history_text(turns, 2).splitlines()
+    assert short == [
+        "turn 1: wider rows (compute): 0.008333 ms, "
+        "1.500 times as fast as the kernel that it began with, the best so far",
+        "turn 2: mask (compute): nothing was right",
+    ]
+    assert [line for line in full if line.startswith("turn")] == short
+    assert "  idea: Rows of 16 share each load." in full
+    worse = dataclasses.replace(turns[0], before=turns[0].found, found=turns[0].before, improved=False)
+    told = "turn 1: wider rows (compute): 0.0125 ms, 0.667 times as fast as the kernel that it began with"
+    assert briefing.history_text([worse], 0) == told
+    mixed = briefing.history_text(turns, 1).splitlines()
+    assert mixed[0] == short[0]
+    assert mixed[1] == short[1]
+    assert len(mixed) > 2
+
+
+def test_figures_have_no_exponent() -> None:
+    big = GPU.model_copy(update={"flops": 1.374e11, "matrix_flops": 1.374e11})
+    kernel = CASES["triton"][0]
+    told = briefing.roofline_text(big, right(kernel, 0.0003, 0.0004)) + briefing.device_text(big)
+    assert "work: 137400 MFLOP, 137400 of them in matrix products; at least 16.78 MB must move" in told
+    assert "55920 GB/s, 458000000 GFLOP/s" in told
+    assert "matrix rate 480000 GFLOP/s" in told
+    assert "e+" not in told

@@ -1,0 +1,151 @@
+"""A run that was cut off goes on where it was: the same turns, and nothing measured twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.agent.goal import Goal
+from kernelwright.agent.loop import Outcome
+from kernelwright.agent.proposing import RunEnded, Situation
+from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, Waiting
+
+from ..fakes import kernel
+from .made_up import ENDLESS, Planned, Scripted, listed, run
+
+TUNED = kernel(20.0, SPEED=20)
+SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
+SEARCHING = Proposal(TUNED, "tune", "compute", "because", SPACE)
+WIDE = Goal(target_speedup=1e9, max_iterations=3, beam=3)
+
+
+def records(outcome: Outcome) -> list[dict[str, Any]]:
+    return [turn.record() for turn in outcome.turns]
+
+
+def turns_written(folder: Path) -> list[tuple[int, int]]:
+    with Journal(folder / "journal.jsonl") as journal:
+        return [(record["iteration"], record["lane"]) for record in journal.of_kind("turn")]
+
+
+@pytest.mark.parametrize("after", range(1, 7))
+def test_resume_goes_on_without_measuring_anything_twice(tmp_path: Path, after: int) -> None:
+    proposals = [kernel(18.0), SEARCHING, kernel("timeout"), kernel(3.0)]
+    whole = Scripted()
+    expected = run(tmp_path / "whole", kernel(20.0), listed(*proposals), whole)
+    first, second = Scripted(after=after), Scripted()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", kernel(20.0), listed(*proposals), first)
+    resumed = run(tmp_path / "cut", kernel(20.0), listed(*proposals), second)
+    assert first.calls + second.calls == whole.calls
+    assert first.profiles + second.profiles == 1
+    assert resumed.best == expected.best
+    assert records(resumed) == records(expected)
+    assert len(turns_written(tmp_path / "cut")) == len(expected.turns)
+
+
+def tuning(situation: Situation) -> Kernel:
+    """A model that has a space searched, and submits what was found."""
+    found = situation.lane.tune(TUNED, SPACE, "grid", 4)
+    assert found.best is not None
+    return TUNED.bind(found.best.config)
+
+
+def wide() -> Planned:
+    """Lanes that repair, climb the same space and search it, and meet at the same texts."""
+    return Planned(
+        {
+            "1.0": [kernel("compile_error"), kernel(18.0)],
+            "1.1": [SEARCHING],
+            "1.2": [Proposal(TUNED, "tune-too", "compute", "because", SPACE)],
+            "2.0": [tuning],
+            "2.1": [kernel(12.0, SPEED=12)],
+            "2.2": [tuning],
+            "3.0": [kernel("wrong_value"), kernel("crashed"), kernel("timeout")],
+            "3.1": [kernel(20.0, SPEED=8)],
+            "3.2": [kernel(6.5)],
+        }
+    )
+
+
+@pytest.mark.parametrize("evaluators", [1, 3])
+@pytest.mark.parametrize("after", range(1, 20, 3))
+def test_resume_of_a_beam_takes_the_same_turns(tmp_path: Path, after: int, evaluators: int) -> None:
+    whole, searcher = Scripted(), Scripted()
+    expected = run(tmp_path / "whole", kernel(20.0), wide(), [whole] * evaluators, WIDE, searcher=searcher)
+    assert len(expected.turns) == 9
+    assert len(whole.calls) == len({*whole.calls}) + 1, "only the winner is measured twice"
+    first, second = Scripted(after=after), Scripted()
+    searched = [Scripted(), Scripted()]
+    interrupted = after < len(whole.calls)
+    try:
+        run(tmp_path / "cut", kernel(20.0), wide(), [first] * evaluators, WIDE, searcher=searched[0])
+        assert not interrupted
+    except KeyboardInterrupt:
+        assert interrupted
+    resumed = run(tmp_path / "cut", kernel(20.0), wide(), [second] * evaluators, WIDE, searcher=searched[1])
+    assert sorted(first.calls + second.calls) == sorted(whole.calls)
+    assert sorted(searched[0].calls + searched[1].calls) == sorted(searcher.calls)
+    assert resumed.best == expected.best
+    assert records(resumed) == records(expected)
+    assert set(turns_written(tmp_path / "cut")) == {(i, lane) for i in (1, 2, 3) for lane in (0, 1, 2)}
+
+
+@pytest.mark.parametrize("after", range(1, 10))
+def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, after: int) -> None:
+    """Four configs, then the kernel as it stands against its finalist."""
+    whole = Scripted()
+    expected = run(tmp_path / "whole", kernel(20.0), listed(tuning), searcher=whole)
+    assert expected.best.latency_ms == 8.0
+    first, second, evaluator = Scripted(after=after), Scripted(), Scripted()
+    interrupted = after < len(whole.calls)
+    try:
+        run(tmp_path / "cut", kernel(20.0), listed(tuning), searcher=first)
+        assert not interrupted
+    except KeyboardInterrupt:
+        assert interrupted
+    resumed = run(tmp_path / "cut", kernel(20.0), listed(tuning), evaluator, searcher=second)
+    compared = 2 if after == 5 else 1  # the finalists are timed in turn: one without the other is worth nothing
+    assert len(first.calls + second.calls) == len(whole.calls) + compared - 1
+    assert kernel(20.0).source not in evaluator.calls
+    assert records(resumed) == records(expected)
+    assert resumed.best == expected.best
+
+
+def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
+    def plan(*replies: Kernel | Waiting) -> Planned:
+        first, last = replies
+        return Planned({"1.0": [first], "1.1": [kernel(5.0)], "1.2": [last]})
+
+    goal = Goal(target_speedup=1e9, max_iterations=1, beam=3)
+    evaluators = [Scripted(), Scripted(), Scripted()]
+    waiting = Waiting("0001.prompt.md has no reply yet"), Waiting("0003.prompt.md has no reply yet")
+    with pytest.raises(Waiting, match=r"0001.prompt.md has no reply yet; 0003.prompt.md has no reply yet"):
+        run(tmp_path, kernel(20.0), plan(*waiting), evaluators[0], goal)
+    assert turns_written(tmp_path) == [(1, 1)]
+    with pytest.raises(Waiting, match=r"^0003.prompt.md has no reply yet$"):
+        run(tmp_path, kernel(20.0), plan(kernel(7.0), waiting[1]), evaluators[1], goal)
+    outcome = run(tmp_path, kernel(20.0), plan(kernel(7.0), kernel(4.0)), evaluators[2], goal)
+    measured = [[float(source.removeprefix("RESULT = ")) for source in one.calls] for one in evaluators]
+    assert measured == [[20.0, 5.0], [7.0], [4.0, 4.0]]
+    # The lane that did not wait is written anew: its kernel is no longer the best of the iteration.
+    assert sorted(turns_written(tmp_path)) == [(1, 0), (1, 1), (1, 1), (1, 2)]
+    assert [turn.lane for turn in outcome.turns] == [0, 1, 2]
+    assert [turn.improved for turn in outcome.turns] == [False, False, True]
+
+
+def test_a_run_that_ended_goes_on_with_what_it_had_found(tmp_path: Path) -> None:
+    def ends(situation: Situation) -> Kernel:
+        situation.lane.evaluate(kernel(9.0), Config(), "evaluate")
+        raise RunEnded("budget of 10 tokens used up")
+
+    def goes_on(situation: Situation) -> Kernel:
+        situation.lane.evaluate(kernel(9.0), Config(), "evaluate")
+        return kernel(6.0)
+
+    run(tmp_path, kernel(20.0), listed(ends), goal=ENDLESS)
+    evaluator = Scripted()
+    outcome = run(tmp_path, kernel(20.0), listed(goes_on), evaluator)
+    assert evaluator.calls == [kernel(6.0).source] * 2
+    assert outcome.best.latency_ms == 6.0

@@ -1,0 +1,196 @@
+"""The workbench and its lanes: what is measured, by whom, how it is counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kernelwright.core import Config, Kernel, KernelError, SearchSpace
+
+from ..fakes import PROFILE, kernel
+from .made_up import Bench, Scripted
+
+TUNED = kernel(20.0, SPEED=20)
+SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.journal.close()
+
+
+def test_what_was_measured_is_not_measured_again(made: Bench) -> None:
+    first, second = (made.bench.evaluate(kernel(5.0), Config(), "start") for _ in range(2))
+    assert first == second
+    assert (made.bench.trials, len(made.evaluator.calls)) == (1, 1)
+    assert len(made.observer.of("trial")) == 1
+    (trial,) = made.journal.of_kind("trial")
+    assert trial["seconds"] == 1.0, "by the clock of the workbench"
+
+
+def test_again_measures_again_and_counts_from_then_on(tmp_path: Path) -> None:
+    made = Bench(tmp_path, evaluator=Scripted(change=lambda bound, call: 5.0 + call))
+    first = made.bench.evaluate(kernel(1.0), Config(), "start")
+    again = made.bench.evaluate(kernel(1.0), Config(), "final", again=True)
+    known = made.bench.evaluate(kernel(1.0), Config(), "later")
+    assert [one.latency_ms for one in (first, again, known)] == [6.0, 7.0, 7.0]
+    assert made.bench.trials == 2
+    assert made.origins() == ["start", "final"]
+
+
+def test_the_same_text_under_another_name_is_known_and_named_as_asked(made: Bench) -> None:
+    bound = TUNED.bind({"SPEED": 8})
+    made.bench.evaluate(bound, Config(), "turn 1: one")
+    found = made.bench.evaluate(TUNED, Config({"SPEED": 8}), "turn 1: other")
+    assert len(made.evaluator.calls) == 1
+    assert (found.kernel_digest, found.config) == (TUNED.digest, {"SPEED": 8})
+    lane = made.lane()
+    lane.evaluate(TUNED, Config({"SPEED": 8}), "evaluate")
+    assert [one.kernel for one in lane.tried] == [bound]
+
+
+def test_the_same_text_under_another_name_is_recalled(tmp_path: Path) -> None:
+    bound = TUNED.bind({"SPEED": 8})
+    for kernels in ([(TUNED, Config({"SPEED": 8})), (bound, Config())], [(bound, Config())]):
+        made = Bench(tmp_path)
+        for one, config in kernels:
+            found = made.bench.evaluate(one, config, "turn 1: step")
+            assert (found.kernel_digest, found.latency_ms) == (one.digest, 8.0)
+        made.journal.close()
+    assert made.evaluator.calls == []
+    assert made.bench.trials == 1, "what is recalled counts as it did"
+
+
+def test_a_config_that_does_not_fit_is_told_before_anything_is_measured(made: Bench) -> None:
+    with pytest.raises(KernelError, match="no constant WIDTH"):
+        made.lane().evaluate(TUNED, Config({"WIDTH": 8}), "evaluate")
+    assert made.evaluator.calls == []
+    assert made.bench.trials == 0
+
+
+def test_what_went_wrong_while_measuring_can_be_tried_again(tmp_path: Path) -> None:
+    def broken(bound: Kernel, call: int) -> None:
+        if call == 1:
+            raise KernelError("written for another device")
+
+    made = Bench(tmp_path, evaluator=Scripted(change=broken))
+    with pytest.raises(KernelError, match="another device"):
+        made.bench.evaluate(kernel(5.0), Config(), "start")
+    assert made.bench.evaluate(kernel(5.0), Config(), "start").ok
+
+
+def test_those_who_wait_for_a_measurement_share_what_goes_wrong_in_it(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def broken(bound: Kernel, call: int) -> None:
+        begun.set()
+        assert go_on.wait(20)
+        raise KernelError("written for another device")
+
+    made = Bench(tmp_path, evaluators=2, evaluator=Scripted(change=broken))
+    told: list[str] = []
+
+    def ask() -> None:
+        try:
+            made.bench.evaluate(kernel(5.0), Config(), "turn 1: step")
+        except KernelError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    time.sleep(0.1)
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert told == ["written for another device"] * 2
+    assert len(made.evaluator.calls) == 1
+
+
+def test_waiting_for_a_measurement_holds_no_evaluator(tmp_path: Path) -> None:
+    """Three lanes want the same kernel while it is measured; a fourth, with another kernel, finds an evaluator free."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(bound: Kernel, call: int) -> None:
+        if bound == kernel(5.0):
+            begun.set()
+            assert go_on.wait(20)
+
+    made = Bench(tmp_path, evaluators=2, evaluator=Scripted(change=slow))
+    found: list[float | None] = []
+
+    def ask() -> None:
+        found.append(made.bench.evaluate(kernel(5.0), Config(), "turn 1: step").latency_ms)
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(20)
+    time.sleep(0.05)
+    other = threading.Thread(target=made.bench.evaluate, args=(kernel(7.0), Config(), "turn 1.1: step"), daemon=True)
+    other.start()
+    other.join(5)
+    assert not other.is_alive()
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert found == [5.0] * 3
+    assert sorted(made.evaluator.calls) == [kernel(5.0).source, kernel(7.0).source]
+
+
+def test_the_profile_is_measured_once_and_recalled(tmp_path: Path) -> None:
+    for profiles in (1, 0):
+        made = Bench(tmp_path)
+        assert made.bench.profile() == made.bench.profile() == PROFILE
+        assert made.evaluator.profiles == profiles
+        made.journal.close()
+
+
+def test_origins_name_the_turn_and_the_lane(made: Bench) -> None:
+    made.lane(2, 0).evaluate(kernel(5.0), Config(), "evaluate")
+    made.lane(2, 1).evaluate(kernel(6.0), Config(), "evaluate")
+    made.lane(3, 1).climb(TUNED, SPACE, [SPACE.default], 1, "split-grid")
+    assert made.origins() == ["turn 2: evaluate", "turn 2.1: evaluate", "turn 3.1: split-grid"]
+    assert made.lane(3, 1).name == "3.1"
+
+
+def test_a_lane_remembers_what_was_right_and_what_came_last(made: Bench) -> None:
+    lane = made.lane()
+    lane.evaluate(kernel(5.0), Config(), "evaluate")
+    lane.evaluate(TUNED, Config({"SPEED": 12}), "evaluate")
+    slow = kernel("timeout", SPEED=1)
+    failed = [lane.evaluate(slow, Config({"SPEED": 2}), "evaluate") for _ in range(2)][-1]
+    assert [one.latency_ms for one in lane.tried] == [5.0, 12.0]
+    assert lane.tried[1].kernel == TUNED.bind({"SPEED": 12})
+    assert lane.last == (slow.bind({"SPEED": 2}), failed)
+    assert lane.trials == 3
+
+
+def test_a_climb_counts_what_is_new(made: Bench) -> None:
+    made.lane(1).evaluate(TUNED, Config({"SPEED": 16}), "evaluate")
+    lane = made.lane(2)
+    found = lane.climb(TUNED, SPACE, [SPACE.default, Config({"SPEED": 16})], 2, "tune")
+    assert [dict(one.config) for one in found] == [{"SPEED": 20}, {"SPEED": 12}]
+    assert (lane.trials, made.bench.trials) == (2, 3)
+    assert [one.latency_ms for one in lane.tried] == [12.0]
+
+
+def test_a_climb_ends_with_its_space(made: Bench) -> None:
+    assert len(made.lane().climb(TUNED, SPACE, [SPACE.default], 99, "tune")) == 4
+    assert made.lane(2).climb(TUNED, SPACE, [SPACE.default], 99, "tune") == []
+
+
+def test_what_a_lane_beside_measured_meanwhile_counts_as_a_trial_of_this_one(made: Bench) -> None:
+    """Or the length of a climb would depend on which lane was faster."""
+    one, other = made.lane(1, 0), made.lane(1, 1)
+    first = one.climb(TUNED, SPACE, [SPACE.default], 3, "tune")
+    second = other.climb(TUNED, SPACE, [SPACE.default], 3, "tune")
+    assert [e.config for e in first] == [e.config for e in second]
+    assert len(made.evaluator.calls) == 3
+    assert (one.trials, other.trials, made.bench.trials) == (3, 3, 3)

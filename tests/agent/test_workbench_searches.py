@@ -1,0 +1,117 @@
+"""Searches on the workbench: each once, in a journal of its own, alone on a CPU."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kernelwright.agent.workbench import TUNING
+from kernelwright.core import Kernel, SearchSpace, read_journal
+
+from ..fakes import kernel
+from .made_up import Bench, Scripted
+
+TUNED = kernel(20.0, SPEED=20)
+SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.journal.close()
+
+
+def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
+    lane = made.lane()
+    found = lane.tune(TUNED, SPACE, "grid", 3)
+    assert [dict(one.config) for one in found.evaluations] == [{"SPEED": 20}, {"SPEED": 16}, {"SPEED": 12}]
+    assert found.best is not None
+    assert found.best.latency_ms == 12.0
+    assert found.start is not None
+    assert found.start.latency_ms == 20.0
+    assert (lane.trials, made.bench.trials) == (3, 3)
+    assert [one.kernel for one in lane.tried] == [TUNED.bind({"SPEED": 12})]
+    assert made.origins() == []
+    assert made.evaluator.calls == []
+    (path,) = made.journal.path.parent.glob(f"journal{TUNING}*.jsonl")
+    assert [record["origin"] for record in read_journal(path)] == ["search"] * 3 + ["final"] * 2
+    assert {origin for origin, _ in made.observer.of("trial")} == {"turn 1: tune with grid"}
+
+
+def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:
+    lane = made.lane()
+    fast = kernel(4.0, SPEED=4)
+    lane.tune(fast, SearchSpace.of({"SPEED": [8, 16]}), "grid", 9)
+    assert [(one.kernel, one.latency_ms) for one in lane.tried] == [(fast, 4.0)]
+
+
+def test_a_search_without_a_right_config_finds_nothing(made: Bench) -> None:
+    lane = made.lane()
+    wrong = kernel("wrong_value", SPEED=4)
+    found = lane.tune(wrong, SearchSpace.of({"SPEED": [4, 8]}, SPEED=4), "grid", 9)
+    assert found.best is None
+    assert lane.tried == []
+    assert lane.trials == 2
+
+
+def test_the_same_search_is_made_once(made: Bench) -> None:
+    first = made.lane(1, 0).tune(TUNED, SPACE, "grid", 2)
+    beside, later = made.lane(1, 1), made.lane(2, 0)
+    calls = list(made.searcher.calls)
+    assert later.tune(TUNED, SPACE, "grid", 2) == beside.tune(TUNED, SPACE, "grid", 2) == first
+    assert made.searcher.calls == calls
+    assert (made.bench.trials, made.searchers) == (2, 1)
+    assert later.trials == 0
+    assert [one.latency_ms for one in later.tried] == [16.0]
+
+
+@pytest.mark.parametrize(
+    ("space", "tuner", "trials"),
+    [(SearchSpace.of({"SPEED": [20, 16]}, SPEED=20), "grid", 2), (SPACE, "hill_climb", 2), (SPACE, "grid", 3)],
+)
+def test_another_search_finds_for_itself(made: Bench, space: SearchSpace, tuner: str, trials: int) -> None:
+    """So a resumed run, whose searches find all of their trials at once, finds in each what it found."""
+    made.lane(1).tune(TUNED, SPACE, "grid", 2)
+    made.lane(2).tune(TUNED, space, tuner, trials)
+    assert len(list(made.journal.path.parent.glob(f"journal{TUNING}*.jsonl"))) == 2
+
+
+def test_searches_are_recalled(tmp_path: Path) -> None:
+    results = []
+    for _ in range(2):
+        made = Bench(tmp_path)
+        lane = made.lane()
+        results.append([lane.tune(TUNED, SPACE, "grid", trials).finals for trials in (2, 4)])
+        assert made.bench.trials == 6
+        made.journal.close()
+    assert results[0] == results[1]
+    assert made.searcher.calls == []
+
+
+def test_a_search_takes_the_place_of_an_evaluator(tmp_path: Path) -> None:
+    """On a CPU, where lanes share one, what runs beside a timing would spoil it."""
+    inside, most = [0], [0]
+
+    def busy(bound: Kernel, call: int) -> None:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.01)
+        inside[0] -= 1
+
+    made = Bench(tmp_path, evaluator=Scripted(change=busy))
+    made.searcher = Scripted(change=busy)
+    lanes = [made.lane(1, index) for index in range(2)]
+    threads = [
+        threading.Thread(target=lanes[0].tune, args=(TUNED, SPACE, "grid", 4), daemon=True),
+        threading.Thread(target=lanes[1].climb, args=(TUNED, SPACE, [SPACE.default], 4, "step"), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (len(made.searcher.calls), len(made.evaluator.calls)) == (6, 4)
+    assert most == [1]

@@ -1,0 +1,178 @@
+"""`kernelwright agent compile`: from a recorded run to a program that `optimize --program` follows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from kernelwright.cli.agent import agent_app
+from kernelwright.cli.compile_program import CompileOptions, chosen_situations
+from kernelwright.core import Language
+from typer.testing import CliRunner
+
+from ..agent.conversations.telling import READY, analysis, submit
+from ..agent.history.recorded import copied
+from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
+from ..openai_server import JSON, KEY, OpenAIServer, Step, Text
+from .commands import SCALE, kernelwright, refused_here
+
+LESSON = "Take larger blocks."
+FASTER = SCALE_KERNEL.replace("BLOCK = 8", "BLOCK = 16")
+WRONG = SCALE_KERNEL.replace("* W[j]", "+ W[j]")
+
+
+def compile_here(*arguments: object) -> Result:
+    return CliRunner().invoke(agent_app, ["compile", *map(str, arguments)])
+
+
+def answer(body: JSON) -> Step:
+    """Suggests what goes wrong, until its instructions hold the lesson."""
+    if len(body["messages"]) == 1:
+        return READY
+    system, user = (str(message["content"]) for message in body["messages"][:2])
+    if "You improve the instructions" in system:
+        present = re.search(r"## present ## \]\]\n(.*?)\n\n\[\[ ## pages", user, re.DOTALL)
+        assert present is not None
+        return Text(f"[[ ## new_instructions ## ]]\n{present[1]}\n{LESSON}")
+    if "You find what limits" in system:
+        idea = "larger blocks" if LESSON in system else "addition"
+        return analysis("memory", ["far from the copy's bandwidth"], (idea, "BLOCK", "it is cheaper", 1.5))
+    return submit(FASTER if "larger blocks" in user else WRONG, "as suggested", "It should be faster.")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a kernel, its problem, and a run of `optimize` that the rules made."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "level1").mkdir()
+    (folder / "level1" / "999_Scale.py").write_text(SCALE_PROBLEM)
+    (folder / "1_999.py").write_text(SCALE_KERNEL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        run = kernelwright(
+            *("optimize", "--kernel", "1_999.py", *SCALE, "--model", "rules", "--max-iterations", 1),
+            *("--target-speedup", 1e-9, "--no-save", "--quiet"), cwd=folder,
+        )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return tmp_path
+
+
+def options(server: OpenAIServer, *more: object) -> Sequence[object]:
+    model = ("--model", "openai/gpt-4o", "--api-base", server.base_url)
+    return ("results", "--device", "cpu", "--problem", "level1/999_Scale.py", *model, "--json", *more)
+
+
+def test_a_program_is_compiled_and_followed_and_nothing_is_paid_twice(folder: Path) -> None:
+    with OpenAIServer([answer] * 100) as server:
+        run = compile_here(*options(server, "--max-evaluations", 3))
+        assert run.exit_code == 0, run.output
+        asked = len(server.requests)
+        again = compile_here(*options(server, "--max-evaluations", 3, "--resume"))
+        assert len(server.requests) == asked
+        assert server.errors == []
+    summary = json.loads(run.stdout)
+    assert json.loads(again.stdout) == summary
+    assert summary["scores"][0] == 0.0
+    assert max(summary["scores"]) > 0.3
+    assert "a single situation serves" in run.stderr
+    assert "GEPA" not in run.output  # its bars
+    saved = json.loads((folder / "program.json").read_text())
+    assert saved["scores"] == summary["scores"]
+    assert KEY not in "".join(path.read_text() for path in folder.rglob("*.json*"))
+    followed = kernelwright(
+        *("optimize", "--kernel", "1_999.py", *SCALE, "--program", "program.json", "--target-speedup", 1e9),
+        *("--model", "files:chat", "--no-wait", "--results", "other", "--quiet"), cwd=folder,
+    )  # fmt: skip
+    assert followed.returncode == 75, followed.stderr
+    (prompt,) = (folder / "chat").glob("*.prompt.md")
+    assert LESSON in prompt.read_text()
+
+
+def test_a_person_can_be_the_model(folder: Path) -> None:
+    run = compile_here(
+        "results", "--device", "cpu", "--problem", "level1/999_Scale.py", "--model", "files:chat", "--no-wait"
+    )
+    assert run.exit_code == 75, run.output
+    assert "0001.reply.md" in run.stderr
+    assert "You find what limits a tilelang kernel" in (folder / "chat" / "0001.prompt.md").read_text()
+    assert not (folder / "program.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("results",), "set OPENAI_API_KEY, or name one"),
+        (("results", "--model", "rules"), "instructions are for language models"),
+        (("results", "--model", "openai/o3", "--reflection-model", "rules"), "instructions are for language models"),
+        (("results", "--model", "gpt"), "is no model"),
+        (("results", "--model", "openai/o3", "--max-cost", 0), "--max-cost 0 leaves nothing to work with"),
+        (("results", "--model", "openai/o3", "--max-evaluations", 0), "--max-evaluations 0 leaves nothing"),
+        (("results", "--model", "openai/o3", "--time-limit", -1), "--time-limit -1 leaves nothing"),
+        (("results", "--model", "openai/o3", "--output", "results"), "--output results is a folder"),
+        (("nowhere", "--model", "openai/o3"), "there is no nowhere"),
+        (("empty", "--model", "openai/o3"), "no journals in empty"),
+        (("results", "--model", "openai/o3", "--problem", "nofile.py"), "no problem 'nofile.py'"),
+        (("results", "--model", "openai/o3", "--device", "abacus"), "no device 'abacus'"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[object], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    copied(tmp_path / "results" / "multiturn_logs")
+    (tmp_path / "empty").mkdir()
+    assert told in refused_here(compile_here(*arguments))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results folder of a run that was recorded on this device, as far as the command knows."""
+    monkeypatch.chdir(tmp_path)
+    path = copied(tmp_path / "results" / "multiturn_logs")
+    device = next(json.loads(line)["device"] for line in path.read_text().splitlines() if '"run"' in line)
+    monkeypatch.setattr("kernelwright.cli.wiring.device_label", lambda _: device)
+    return path
+
+
+def test_an_output_that_cannot_be_written_is_told_before_any_work(elsewhere: Path) -> None:
+    Path("file").write_text("")
+    run = compile_here("results", "--device", "cpu", "--model", "openai/o3", "--output", "file/program.json")
+    assert "cannot write file/program.json" in refused_here(run)
+
+
+def test_a_corrupt_journal_is_left_out_and_said_so(elsewhere: Path) -> None:
+    elsewhere.write_text("no journal\n" + elsewhere.read_text())
+    run = compile_here("results", "--device", "cpu", "--model", "openai/o3")
+    assert run.exit_code == 2
+    assert "line 1 is corrupt" in run.stdout
+    assert run.stderr.startswith("error: no recorded situations to practise on")
+
+
+def test_one_backend_is_chosen_and_the_others_are_left_out_in_a_line(elsewhere: Path) -> None:
+    kernel = "import triton\n\n\nclass ModelNew: ...\n"
+    records = [json.loads(line) for line in elsewhere.read_text().splitlines()]
+    for record in records:
+        if record["kind"] == "kernel":
+            record["source"] = kernel
+    other = elsewhere.with_name("journal_other.jsonl")
+    other.write_text("".join(json.dumps(record) + "\n" for record in records if record["kind"] != "turn"))
+    notes: list[str] = []
+    found = chosen_situations(CompileOptions((Path("results"),)), "cpu", notes.append)
+    assert {one.kernel.language for one in found} == {Language.TILELANG}
+    (note,) = notes
+    assert "1 of triton" in note
+    (one,) = chosen_situations(CompileOptions((Path("results"),), backend="triton"), "cpu", notes.append)
+    assert one.kernel.language is Language.TRITON

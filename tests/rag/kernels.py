@@ -1,0 +1,101 @@
+"""Kernels and examples that are made up: parsed, never run."""
+
+from __future__ import annotations
+
+from kernelwright.core import Gain, Language, Target, WorkedExample
+
+TRITON = '''"""{doc}"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 1024
+
+
+@triton.jit
+def kernel({parameters}):
+{body}
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), BLOCK),)]({arguments})
+        return y
+'''
+
+TILELANG = '''"""{doc}"""
+
+import functools
+
+import tilelang
+import {module} as T
+import torch
+from torch import nn
+
+{top}
+
+
+@functools.cache
+def build(M, N, K):
+    @T.prim_func
+    def kernel(A: T.Tensor((M, K), "float32"), B: T.Tensor((K, N), "float32"), C: T.Tensor((M, N), "float32")):
+{body}
+
+    return tilelang.compile(kernel, out_idx=[-1])
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return build(a.shape[0], b.shape[1], a.shape[1])(a, b)
+'''
+
+
+def _indented(body: str, spaces: int) -> str:
+    return "\n".join(" " * spaces + line if line else line for line in body.strip("\n").splitlines())
+
+
+def triton(
+    body: str,
+    parameters: str = "x_ptr, y_ptr, n, BLOCK: tl.constexpr",
+    arguments: str = "x, y, x.numel(), BLOCK=BLOCK",
+    doc: str = "A kernel.",
+) -> str:
+    """A Triton kernel file with this body."""
+    return TRITON.format(body=_indented(body, 4), parameters=parameters, arguments=arguments, doc=doc)
+
+
+def tilelang(body: str, cpu: bool = False, top: str = "BLOCK = 64", doc: str = "A kernel.") -> str:
+    """A TileLang kernel file with this body."""
+    module = "tilelang.cpu.language" if cpu else "tilelang.language"
+    return TILELANG.format(body=_indented(body, 8), module=module, top=top, doc=doc)
+
+
+RELU = triton("""
+offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+x = tl.load(x_ptr + offs, mask=offs < n)
+tl.store(y_ptr + offs, tl.maximum(x, 0.0), mask=offs < n)
+""")
+
+
+def example(slug: str = "triton/one", **changes: object) -> WorkedExample:
+    """A made-up example; `changes` are fields of it."""
+    fields: dict[str, object] = {
+        "slug": slug,
+        "title": "Rectified linear unit with wide accesses",
+        "language": Language.TRITON,
+        "target": Target.CUDA,
+        "operation": "elementwise",
+        "category": "memory",
+        "techniques": ("vectorized-access",),
+        "before": RELU,
+        "after": RELU.replace("BLOCK = 1024", "BLOCK = 4096"),
+        "story": "Small blocks move too little at once; larger ones use wide loads.",
+        **changes,
+    }
+    return WorkedExample(**fields)  # type: ignore[arg-type]
+
+
+GAIN = Gain(before_ms=2.0, after_ms=1.0, speedup=2.0, low=1.9, high=2.1, device="NVIDIA H200")

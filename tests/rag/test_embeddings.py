@@ -1,0 +1,75 @@
+"""Which embedding model is taken, and what it gives."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from kernelwright.core import OptionError
+from kernelwright.rag import embeddings, load_embedder
+from kernelwright.rag.embeddings import PACKAGED, VARIABLE
+
+from .models import embedder
+
+
+def _without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(embeddings, "find_spec", lambda name: None if name in missing else find(name))
+
+
+def test_vectors_are_normalized_and_mean_something() -> None:
+    texts = ["matrix product", "gemm: multiply two matrices", "a recipe for soup"]
+    vectors = embedder().encode(texts)
+    assert vectors.dtype == np.float32 and vectors.shape == (3, 384)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert vectors[0] @ vectors[1] > 0.5 > vectors[0] @ vectors[2]
+
+
+def test_a_vector_does_not_depend_on_its_neighbours() -> None:
+    alone = embedder().encode(["transpose"])
+    beside = embedder().encode(["a much longer text about something else altogether", "transpose"])
+    assert np.array_equal(alone[0], beside[1])
+
+
+def test_the_number_of_threads_is_left_as_it_was() -> None:
+    before = torch.get_num_threads()
+    embedder().encode(["a text"])
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("missing", ["sentence_transformers", "faiss", PACKAGED])
+def test_without_a_model_one_line_says_so(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    _without(monkeypatch, missing)
+    notes: list[str] = []
+    assert load_embedder(notes.append) is None
+    assert len(notes) == 1 and "by words only" in notes[0] and "pip install" in notes[0]
+
+
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_a_model_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by_variable: bool
+) -> None:
+    wanted: Any = str(tmp_path / "nothing")
+    if by_variable:
+        monkeypatch.setenv(VARIABLE, wanted)
+    with pytest.raises(OptionError, match=f"cannot load embedding model .*nothing.*{VARIABLE}") as caught:
+        load_embedder(pytest.fail, None if by_variable else wanted)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_was_asked_for_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "faiss")
+    with pytest.raises(OptionError, match="faiss not installed"):
+        load_embedder(pytest.fail, "some/model")
+
+
+def test_a_folder_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = importlib.util.find_spec(PACKAGED)
+    assert package is not None and package.origin is not None
+    monkeypatch.setenv(VARIABLE, str(Path(package.origin).with_name("model")))
+    chosen = load_embedder(pytest.fail)
+    assert chosen is not None and chosen.name == embedder().name

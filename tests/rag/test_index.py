@@ -1,0 +1,87 @@
+"""The index: kept, rebuilt when something changed, replaced when it is corrupt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernelwright.rag.index import FILE, open_index
+from numpy.typing import NDArray
+
+TEXTS = ["softmax", "matrix product", "transpose"]
+
+
+class Letters:
+    """Counts letters: a model without a model, that says how often it was asked."""
+
+    def __init__(self, name: str = "letters") -> None:
+        self.name = name
+        self.encoded = 0
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.encoded += len(texts)
+        counts = np.array([[1 + text.count(chr(97 + i)) for i in range(26)] for text in texts], dtype=np.float32)
+        lengths: NDArray[np.float32] = np.linalg.norm(counts, axis=1, keepdims=True).astype(np.float32)
+        return counts / lengths
+
+
+def _open(folder: Path | None, model: Letters, texts: Sequence[str] = TEXTS) -> tuple[NDArray[np.float32], list[str]]:
+    notes: list[str] = []
+    return open_index(texts, model, folder, notes.append).scores("softmax"), notes
+
+
+def test_a_text_is_nearest_to_itself(tmp_path: Path) -> None:
+    scores, notes = _open(tmp_path, Letters())
+    assert scores[0] == pytest.approx(1.0) and scores.argmax() == 0 and notes == []
+
+
+def test_the_second_time_nothing_is_embedded_but_the_query(tmp_path: Path) -> None:
+    first, _ = _open(tmp_path, Letters())
+    again = Letters()
+    second, notes = _open(tmp_path, again)
+    assert again.encoded == 1 and notes == []
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("changed", ["texts", "model"])
+def test_a_change_rebuilds_without_a_word(tmp_path: Path, changed: str) -> None:
+    _open(tmp_path, Letters())
+    model = Letters("other" if changed == "model" else "letters")
+    texts = ["reduction", *TEXTS[1:]] if changed == "texts" else TEXTS
+    _, notes = _open(tmp_path, model, texts)
+    assert model.encoded == len(texts) + 1 and notes == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "no header", "text"])
+def test_a_corrupt_file_is_told_and_replaced(tmp_path: Path, damage: str) -> None:
+    good, _ = _open(tmp_path, Letters())
+    path = tmp_path / FILE
+    data = path.read_bytes()
+    path.write_bytes(
+        {
+            "cut": data[: len(data) // 2],
+            "flipped": data[:-5] + bytes([data[-5] ^ 255]) + data[-4:],
+            "empty": b"",
+            "no header": data.partition(b"\n")[2],
+            "text": b'"hello"\n',
+        }[damage]
+    )
+    scores, notes = _open(tmp_path, Letters())
+    assert len(notes) == 1 and str(path) in notes[0] and "built anew" in notes[0]
+    assert np.array_equal(scores, good)
+    model = Letters()
+    assert _open(tmp_path, model)[1] == [] and model.encoded == 1
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    scores, notes = _open(tmp_path / "file", Letters())
+    assert scores.argmax() == 0
+    assert any("cannot write" in note for note in notes)
+
+
+def test_no_texts_and_no_folder(tmp_path: Path) -> None:
+    assert len(_open(tmp_path, Letters(), [])[0]) == 0
+    assert _open(None, Letters())[0].argmax() == 0

@@ -1,0 +1,105 @@
+"""Words, near duplicates, the entries of an example, and the order that the signs give."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernelwright.core import Language, Query, Target
+from kernelwright.rag import ExampleRetriever
+from kernelwright.rag.documents import documents
+from kernelwright.rag.lexical import Lexicon, terms
+from kernelwright.rag.similarity import canonical, nearly_the_same, resemblance, shingles
+
+from .kernels import GAIN, RELU, example, triton
+from .technique_cases import ONLINE, PRODUCT_TF32, TWO_PASSES
+
+TEXTS = ["online softmax of long rows", "split K over the grid of a matrix product", "transpose through shared memory"]
+
+
+def _best(query: str) -> int:
+    scores = list(Lexicon(TEXTS).scores(query))
+    return scores.index(max(scores))
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [("softmax", 0), ("Split-K", 1), ("matrices", 1), ("transposing", 2), ("sofmax", 0), ("memry of a transpsoe", 2)],
+)
+def test_words_their_forms_and_misspellings_are_found(query: str, best: int) -> None:
+    assert _best(query) == best
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=5))
+def test_lexical_scores_are_shares(query: str, texts: list[str]) -> None:
+    scores = Lexicon(texts).scores(query)
+    assert len(scores) == len(texts)
+    assert all(0.0 <= score <= 1.0 for score in scores)
+
+
+def test_words_that_say_nothing_match_nothing() -> None:
+    assert terms("how can I do this to the") == []
+    assert list(Lexicon(TEXTS).scores("how can I do this to the")) == [0.0] * 3
+
+
+def test_layout_and_comments_do_not_make_another_kernel() -> None:
+    laid_out = RELU.replace("BLOCK = 1024", "BLOCK   =   1024  # wide").replace("A kernel.", "Another text.")
+    assert canonical(laid_out) == canonical(RELU) != canonical(RELU.replace("1024", "2048"))
+    assert canonical("not ( python") == canonical("not  (\n python")
+
+
+def test_resemblance() -> None:
+    one, two, other = (
+        shingles(TWO_PASSES),
+        shingles(TWO_PASSES.replace("largest", "biggest", 1)),
+        shingles(PRODUCT_TF32),
+    )
+    assert resemblance(one, one) == 1.0 > resemblance(one, two) > 0.9 > resemblance(one, other)
+    assert nearly_the_same(one, two, 0.9) and not nearly_the_same(one, other, 0.9)
+    assert resemblance(shingles(""), shingles("")) == 1.0
+
+
+def test_an_example_has_an_entry_per_technique() -> None:
+    entries = documents(7, example(techniques=("split-k", "tma")))
+    assert [entry.example for entry in entries] == [7, 7]
+    assert "split k" in entries[0].text and "descriptor" in entries[1].text
+    assert all("Rectified linear unit" in entry.text for entry in entries)
+    assert len(documents(0, example(techniques=()))) == 1
+
+
+def _ranking(query: Query, **changes: dict[str, object]) -> list[str]:
+    """The order of examples that differ in these fields only."""
+    bodies = [
+        f"tl.store(y_ptr + {n}, tl.load(x_ptr + {'n + ' * n}{n}) + {n}.0)\n" * (n + 1) for n in range(len(changes))
+    ]
+    examples = [
+        example(slug, **{"before": triton(body), "after": triton(body * 2), **fields})
+        for body, (slug, fields) in zip(bodies, changes.items(), strict=True)
+    ]
+    return [hit.example.slug for hit in ExampleRetriever(examples, None).search(query, 9)]
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        (Query(operation="softmax"), {"operation": "softmax"}),
+        (Query(language=Language.TILELANG), {"language": Language.TILELANG}),
+        (Query(target=Target.CPU), {"target": Target.CPU}),
+        (Query(category="compute"), {"category": "compute"}),
+        (Query(device="NVIDIA H200"), {"gain": GAIN}),
+        (Query(source=TWO_PASSES), {"operation": "softmax"}),
+        (Query(source=ONLINE), {"techniques": ("split-k",)}),
+    ],
+)
+def test_each_sign_counts(query: Query, fields: dict[str, object]) -> None:
+    others = {"a": {}, "b": fields, "c": {}}
+    if query.source == ONLINE:  # has what a and c would add, and lacks split-k
+        others = {"a": {"techniques": ("online-reduction",)}, "b": fields, "c": {"techniques": ("online-reduction",)}}
+    assert _ranking(query, **others) == ["b", "a", "c"]
+
+
+def test_fusion_is_missing_only_where_there_is_something_to_fuse() -> None:
+    fused, tma = {"techniques": ("fusion",)}, {"techniques": ("tma",)}
+    assert _ranking(Query(source=RELU), a=fused, b=tma) == ["b", "a"]
+    two = RELU.replace("        return y", "        return torch.sigmoid(y)")
+    assert _ranking(Query(source=two), a=fused, b=tma) == ["a", "b"]
