@@ -108,7 +108,7 @@ class Optimization:
         members = self._standings.beam(self.goal.beam)
         tasks = []
         for i in range(self.goal.beam):
-            lane, member = Lane(self.workbench, number, i, self._late), members[i % len(members)]
+            lane, member = Lane(self.workbench, number, i, self._late, self._left), members[i % len(members)]
             tasks.append(partial(self._expand, profile, lane, member, i // len(members)))
         outcomes = side_by_side(tasks)
         expanded = [outcome for outcome in outcomes if isinstance(outcome, Expanded)]
@@ -193,6 +193,11 @@ class Optimization:
         spent = Budget(trials=self.workbench.trials, seconds=self._clock() - self._started)
         limits = Budget(trials=self.goal.budget.trials, seconds=self.goal.budget.seconds)
         return limits.exhausted(spent)
+
+    def _left(self) -> float | None:
+        """Seconds until the time limit."""
+        seconds = self.goal.budget.seconds
+        return None if seconds is None else max(0.0, seconds - (self._clock() - self._started))
 
     def _failed(self) -> list[Category]:
         return [

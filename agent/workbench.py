@@ -89,7 +89,9 @@ class Workbench:
         # The text may have been measured as a kernel of another name, or at another config.
         return found.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
 
-    def tune(self, kernel: Kernel, space: SearchSpace, tuner: str, trials: int, origin: str) -> Found:
+    def tune(
+        self, kernel: Kernel, space: SearchSpace, tuner: str, trials: int, origin: str, seconds: float | None = None
+    ) -> Found:
         """A search by one of the tuners, with compilers that work ahead and a final comparison.
 
         Its trials are in a journal of their own beside the run's, from which a resumed run recalls them. It takes an
@@ -111,7 +113,7 @@ class Workbench:
                     catalogue.create(tuner, space, start=[space.default], profile=profile),
                     self._search_evaluator,
                     journal,
-                    Budget(trials=trials),
+                    Budget(trials=trials, seconds=seconds),
                     _Watched(self, origin),
                 )
                 self._searches[name] = search.run()
@@ -170,13 +172,21 @@ class Lane:
     what they measure meanwhile is not measured again, but counts as a trial of this lane as well.
     """
 
-    def __init__(self, workbench: Workbench, number: int, index: int, late: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        workbench: Workbench,
+        number: int,
+        index: int,
+        late: Callable[[], str | None],
+        left: Callable[[], float | None] = lambda: None,
+    ) -> None:
         """Before any lane of the same turn begins to work."""
         self.workbench = workbench
         self.number = number
         self.index = index
         self.late = late
         """Which limit of the run is reached, in words, or None."""
+        self._left = left
         self.trials = 0
         """Evaluations of what was not known when the lane began."""
         self.tried: list[Candidate] = []
@@ -204,7 +214,7 @@ class Lane:
         """A short hill climb, each config evaluated in full; what was measured before takes no trial."""
         tuner = HillClimb(space, start=start)
         evaluations: list[Evaluation] = []
-        while len(evaluations) < trials and (configs := tuner.ask(1)):
+        while len(evaluations) < trials and not self.late() and (configs := tuner.ask(1)):
             before = self.trials
             evaluation = self._evaluate(kernel, configs[0], strategy)
             if self.trials > before:
@@ -215,7 +225,8 @@ class Lane:
 
     def tune(self, kernel: Kernel, space: SearchSpace, tuner: str, trials: int) -> Found:
         """See `Workbench.tune`."""
-        found = self.workbench.tune(kernel, space, tuner, trials, self._origin(f"tune with {tuner}"))
+        origin = self._origin(f"tune with {tuner}")
+        found = self.workbench.tune(kernel, space, tuner, trials, origin, self._left())
         name = search_name(kernel, space, tuner, trials)
         self.trials += 0 if name in self._known else found.progress.trials
         self._known.add(name)

@@ -20,7 +20,8 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,38 @@ ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_suffix("")
 ASKED_FOR = 10
 
-ALONE = replace(Weights(), operation=0, guess=0, language=0, target=0, device=0, category=0, missing=0)
-WAYS: dict[str, tuple[bool, Weights]] = {
-    "full": (True, Weights()),
-    "without a model": (False, Weights()),
-    "vectors only": (True, replace(ALONE, lexical=0)),
-    "words only": (False, ALONE),
+WEIGHTS = Weights()
+ALONE = replace(WEIGHTS, operation=0, guess=0, language=0, target=0, device=0, category=0, missing=0)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of searching."""
+
+    what: str
+    model: bool
+    """Whether it has the embedding model."""
+    weights: Weights = WEIGHTS
+    asked: Callable[[Query], Query] = lambda query: query
+    """What is asked instead of a labelled query."""
+
+
+def as_the_agent(query: Query) -> Query:
+    """Nobody tells the agent an operation: it takes it from the problem that it optimizes, where there is one."""
+    return query if query.exclude else replace(query, operation=None)
+
+
+WAYS = {
+    "full": Way("all that a query is labelled with", True),
+    "as the agent asks": Way(
+        "full, but the operation is known only where the query is about a problem, whose reference tells it",
+        True,
+        asked=as_the_agent,
+    ),
+    "without a model": Way("full, without vectors", False),
+    "vectors only": Way("the cosine alone", True, replace(ALONE, lexical=0)),
+    "words only": Way("BM25 alone", False, ALONE),
 }
-"""Each way of searching: whether it has the embedding model, and the weights."""
 
 
 def read_queries(path: Path) -> list[tuple[Query, list[str]]]:
@@ -108,6 +133,17 @@ def classification(examples: Sequence[WorkedExample]) -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str]:
+    """The packages that the vectors depend on."""
+    found = {}
+    for name in ("torch", "sentence-transformers", "faiss-cpu"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--held-back", action="store_true", help="measure on the queries that are not tuned on")
@@ -120,19 +156,22 @@ def main() -> None:
     embedder: Embedder | None = load_embedder(print)
     load_s = time.perf_counter() - start
     print(
-        f"{len(queries)} queries, {len(examples)} examples, on {device_label('cpu')}; the model loads in {load_s:.2f} s"
+        f"{len(queries)} queries, {len(examples)} examples, on {device_label('cpu')}, "
+        f"{', '.join(f'{name} {found}' for name, found in versions().items())}; the model loads in {load_s:.2f} s"
     )
     report: dict[str, Any] = {"processor": device_label("cpu"), "queries": len(queries), "examples": len(examples)}
+    report["versions"] = versions()
     report |= {"model_load_s": load_s, "load_average": os.getloadavg()[0]}
     print(f"load average {report['load_average']:.2f}")
-    for name, (with_model, weights) in WAYS.items():
+    for name, way in WAYS.items():
         start = time.perf_counter()
-        retriever = ExampleRetriever(examples, embedder if with_model else None, weights=weights)
+        retriever = ExampleRetriever(examples, embedder if way.model else None, weights=way.weights)
         index_s = time.perf_counter() - start
         misses: list[str] = []
-        figures = {"index_s": index_s, **measure(retriever, queries, misses.append)}
+        asked = [(way.asked(query), expected) for query, expected in queries]
+        figures = {"index_s": index_s, **measure(retriever, asked, misses.append)}
         report[name] = figures
-        print(f"{name:16} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items()))
+        print(f"{name:17} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items()) + f"  ({way.what})")
         if options.misses:
             print("\n".join(misses))
     report["techniques"] = classification(examples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..agent.observing import Observer
 from ..agent.workbench import Workbench
-from ..core import Journal, ResultsError
+from ..core import Journal, ResultsError, set_aside
 from . import wiring
 
 if TYPE_CHECKING:
@@ -50,13 +51,10 @@ class CompileFolder:
             yield workbench
 
     def _set_aside(self) -> None:
-        """Rename the whole folder; `JournalError` while another compile uses it."""
-        Journal(self.transcript).close()
-        number = 1
-        while (older := self.path.with_name(f"{self.path.name}.{number}")).exists():
-            number += 1
+        """Rename all journals, corrupt ones too; `JournalError` while another compile uses them."""
+        present = [path for path in self.path.glob("*.jsonl") if not re.search(r"\.\d+$", path.stem)]
         try:
-            self.path.rename(older)
+            set_aside(self.transcript, *(path for path in present if path != self.transcript))
         except OSError as error:
             raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another --results") from None
 

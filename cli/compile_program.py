@@ -101,9 +101,11 @@ def run_compile(options: CompileOptions) -> int:
     # DSPy and LiteLLM look for prices on the network at the first call, and tell of it when there is none.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     logging.getLogger("dspy").setLevel(logging.CRITICAL)
+    # A server's address is for the models named openai/NAME, and wrong where there is none.
+    elsewhere = not any(model.is_openai for model in (choice, reflecting))
     settings = ModelSettings(
         choice,
-        api_base=options.api_base,
+        api_base=options.api_base if choice.is_openai or elsewhere else None,
         budget=Budget(tokens=options.max_tokens, dollars=options.max_cost),
         wait=options.wait,
     )
@@ -112,12 +114,16 @@ def run_compile(options: CompileOptions) -> int:
         wiring.Evaluators(device, 1) as evaluators,
         folder.workbenches(evaluators, Silent()) as workbench,
     ):
-        late = _late(options.time_limit)
-        models = Models(settings, transcript, os.environ, tell=tell, late=late)
+        late, remaining = _late(options.time_limit), _remaining(options.time_limit)
+        models = Models(settings, transcript, os.environ, tell=tell, late=late, remaining=remaining)
         improving = models
         models.check()
         if reflecting != choice:
-            improving = Models(replace(settings, rewriting=reflecting), transcript, os.environ, tell=tell, late=late)
+            api_base = options.api_base if reflecting.is_openai else None
+            improving = Models(
+                replace(settings, rewriting=reflecting, api_base=api_base),
+                *(transcript, os.environ), tell=tell, late=late, remaining=remaining,
+            )  # fmt: skip
             improving.check()
         examples = wiring.Examples(options.results, tell)
         rollouts = Rollouts(models, workbench, Silent(), examples, RAG_K, tell)
@@ -218,6 +224,12 @@ def _late(limit: float | None) -> Callable[[], str | None]:
     """Which limit on time is reached, asked before each exchange."""
     started = time.monotonic()
     return lambda: Budget(seconds=limit).exhausted(Budget(seconds=time.monotonic() - started))
+
+
+def _remaining(limit: float | None) -> Callable[[], float | None]:
+    """Seconds that are left, or None without a limit."""
+    started = time.monotonic()
+    return lambda: None if limit is None else limit - (time.monotonic() - started)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..agent.goal import Goal
 from ..agent.loop import Optimization, Outcome
+from ..agent.models.choice import Kind
 from ..agent.results import Results
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
@@ -35,6 +36,8 @@ class Finished:
     target: float
     model: str
     """Who proposed."""
+    spent: Budget
+    """Tokens and dollars of all exchanges with models."""
 
     @property
     def exit_code(self) -> int:
@@ -56,8 +59,8 @@ class Finished:
             "model": self.model,
             "iterations": max((turn.number for turn in outcome.turns), default=0),
             "turns": len(outcome.turns),
-            "tokens": sum(turn.cost.get("tokens", 0) for turn in outcome.turns),
-            "dollars": round(sum(turn.cost.get("dollars", 0.0) for turn in outcome.turns), 6),
+            "tokens": self.spent.tokens,
+            "dollars": round(self.spent.dollars or 0.0, 6),
             "stopped": outcome.stopped,
             "kernel": str(self.kernel) if self.kernel else None,
             "history": str(self.history) if self.history else None,
@@ -105,8 +108,26 @@ def optimize_one(
     """Run the loop on one job and write its files."""
     must_be_timed(job)
     _ = job.kernel.declared_space  # a mistake in it is told now, not after minutes of work
-    if not request.resume:
-        results.set_aside(job.problem, job.backend)
+    transcript = results.transcript_path(job.problem, job.backend)
+    if (
+        proposers.choice.kind is Kind.REPLAY
+        and not request.resume
+        and proposers.choice.path.resolve() == transcript.resolve()
+    ):
+        raise OptionError(f"--model {proposers.name} is what this run would write; choose another --results")
+    if request.resume:
+        proposers.check(job, transcript)
+    else:
+        # What an earlier run left stays where it is until the model is known to answer.
+        checked = transcript.with_suffix(".check.jsonl")
+        try:
+            checked.unlink(missing_ok=True)
+            proposers.check(job, checked)
+            results.set_aside(job.problem, job.backend)
+            if checked.exists():
+                checked.rename(transcript)
+        finally:
+            checked.unlink(missing_ok=True)
     path = results.journal_path(job.problem, job.backend)
     with Journal(path) as journal, contextlib.ExitStack() as stack:
         same_run(journal, job, proposers.name)
@@ -115,20 +136,20 @@ def optimize_one(
             request.target_speedup, request.max_iterations, request.min_improvement, beam=request.beam, budget=budget
         )
         observer = observer_for(screen, job, goal, proposers.choice.is_model)
-        transcript = results.transcript_path(job.problem, job.backend)
-        proposer, cost = stack.enter_context(proposers.open(job, transcript, observer))
+        stack.callback(results.save_conversation, job.problem, job.backend)
+        proposing = stack.enter_context(proposers.open(job, transcript, observer))
         workbench = Workbench(job.problem, evaluators.pool, evaluators.searcher, journal, observer)
-        run = Optimization(workbench, job.kernel, proposer, goal, observer, partial(keep, journal), cost)
+        run = Optimization(
+            workbench, job.kernel, proposing.proposer, goal, observer, partial(keep, journal), proposing.cost
+        )
         outcome = run.run()
         kernel = None
         if request.save and outcome.verified and outcome.best.speedup is not None:
             kernel = results.save_kernel(job.problem, outcome.kernel, outcome.best, outcome.start)
         history = results.save_history(job.problem, job.backend, outcome.turns)
-        finished = Finished(job, outcome, kernel, history, request.target_speedup, proposers.name)
+        finished = Finished(job, outcome, kernel, history, request.target_speedup, proposers.name, proposing.spent())
         journal.append({"kind": "finished", **finished.summary()})
-    if proposers.choice.is_model:
-        results.save_conversation(job.problem, job.backend)
-    return finished
+        return finished
 
 
 def keep(journal: Journal, turn: Turn) -> None:

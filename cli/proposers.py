@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,19 @@ from . import wiring
 from .request import Request
 
 if TYPE_CHECKING:
+    from ..agent.models.models import Models
     from .render import Screen
 
 RAG_K = 3
+
+
+@dataclass(frozen=True)
+class Proposing:
+    """A proposer, what the models of a lane cost, and what all of them have cost so far."""
+
+    proposer: Proposer
+    cost: Callable[[str], dict[str, Any]] = lambda lane: {}
+    spent: Callable[[], Budget] = lambda: Budget(tokens=0, dollars=0.0)
 
 
 class Proposers:
@@ -41,27 +52,46 @@ class Proposers:
         """What the journal says of who proposed."""
         return self.choice.name
 
+    def check(self, job: wiring.Job, transcript: Path) -> None:
+        """Find out whether the model can be used, before anything else is done; what it says goes into `transcript`.
+
+        Raises `ModelError` or `OptionError` when it cannot.
+        """
+        if self.choice.is_model:
+            self._program(job)
+            with self._models(transcript) as models:
+                models.check()
+
     @contextlib.contextmanager
-    def open(
-        self, job: wiring.Job, transcript: Path, observer: Observer
-    ) -> Iterator[tuple[Proposer, Callable[[str], dict[str, Any]]]]:
-        """The proposer of one kernel, and what tells the cost of a lane."""
+    def open(self, job: wiring.Job, transcript: Path, observer: Observer) -> Iterator[Proposing]:
+        """The proposer of one kernel."""
         if not self.choice.is_model:
             if not self._told:
                 self._screen.note(f"no key for a language model ({DEFAULT_KEY}): the built-in rules propose")
                 self._told = True
-            yield RuleProposer(wiring.machine(job.device)), lambda lane: {}
+            yield Proposing(RuleProposer(wiring.machine(job.device)))
             return
+        with self._models(transcript) as models:
+            from ..agent.program.proposer import ModelProposer
+
+            k = RAG_K if self.request.rag_k is None else self.request.rag_k
+            examples = wiring.Examples(self.request.results, self._screen.note) if k else None
+            exchanges = models.transcript
+            yield Proposing(
+                ModelProposer(models, observer, examples, k, self._program(job)),
+                cost=lambda lane: exchanges.cost([lane]),
+                spent=lambda: exchanges.spent,
+            )
+
+    @contextlib.contextmanager
+    def _models(self, transcript: Path) -> Iterator[Models]:
         # DSPy and LiteLLM look for prices on the network at the first call, and tell of it when there is none.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         logging.getLogger("dspy").setLevel(logging.ERROR)
         from ..agent.models.models import Models, ModelSettings
         from ..agent.models.transcript import Transcript
-        from ..agent.program.proposer import ModelProposer
-        from ..agent.program.signatures import read_program
 
-        request, kernel = self.request, job.kernel
-        state = read_program(request.program, kernel.language, kernel.target) if request.program else None
+        request, started = self.request, time.monotonic()
         settings = ModelSettings(
             rewriting=self.choice,
             analysis=self.analysis,
@@ -71,18 +101,26 @@ class Proposers:
             wait=request.wait,
         )
         with contextlib.closing(Transcript(transcript)) as exchanges:
-            models = Models(
+            yield Models(
                 settings,
                 exchanges,
                 os.environ,
                 tell=self._screen.note,
                 watch=self._screen.replying if self._screen.live else None,
-                late=self._late(time.monotonic()),
+                late=self._late(started),
+                remaining=self._remaining(started),
             )
-            models.check()
-            k = RAG_K if request.rag_k is None else request.rag_k
-            examples = wiring.Examples(request.results, self._screen.note) if k else None
-            yield ModelProposer(models, observer, examples, k, state), lambda lane: exchanges.cost([lane])
+
+    def _program(self, job: wiring.Job) -> dict[str, Any] | None:
+        from ..agent.program.signatures import read_program
+
+        path = self.request.program
+        return read_program(path, job.kernel.language, job.kernel.target) if path else None
+
+    def _remaining(self, started: float) -> Callable[[], float | None]:
+        """Seconds until the time limit."""
+        limit = self.request.time_limit
+        return lambda: None if limit is None else max(0.0, limit - (time.monotonic() - started))
 
     def _late(self, started: float) -> Callable[[], str | None]:
         """Which limit on time is reached, asked before each exchange."""

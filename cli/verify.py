@@ -33,9 +33,9 @@ def run_verify(names: Sequence[str], device: str, record: Path | None, as_json: 
             results.append(result)
             if not quiet:
                 screen.print(f"[{number}/{len(folders)}] {_line(result)}")
-            if record and result["gain"] is not None:
-                known[folder.slug] = Gain.model_validate(result["gain"])
-                found = {slug: known[slug].model_dump(mode="json") for slug in sorted(known)}
+            if record and _noted(known, result):
+                # Only what was set: a record from before there were digests stays as it is.
+                found = {slug: known[slug].model_dump(mode="json", exclude_unset=True) for slug in sorted(known)}
                 write_whole(record, json.dumps(found, indent=1) + "\n", "choose another --record")
     wrong = [result["example"] for result in results if not result["right"]]
     if as_json:
@@ -43,6 +43,17 @@ def run_verify(names: Sequence[str], device: str, record: Path | None, as_json: 
     else:
         screen.print(f"{len(results) - len(wrong)} of {len(results)} examples are right")
     return 1 if wrong else 0
+
+
+def _noted(known: dict[str, Gain], result: dict[str, Any]) -> bool:
+    """Put the figures of an example among the known ones, or, where it is wrong, take them out; whether that changed
+    anything. A right example that was not timed keeps the figures that it has."""
+    if not result["right"]:
+        return known.pop(result["example"], None) is not None
+    if result["gain"] is None:
+        return False
+    known[result["example"]] = Gain.model_validate(result["gain"])
+    return True
 
 
 def _chosen(names: Sequence[str], device: str) -> list[ExampleFolder]:
@@ -67,14 +78,14 @@ def _only_checked(folder: ExampleFolder, device: str) -> bool:
 
 
 def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> dict[str, Any]:
-    problem = folder.read_problem()
+    digest, problem = folder.digest, folder.read_problem()
     problem = problem if timed else problem.at("tiny")
     before, after = (_evaluate(evaluator, folder, which, problem) for which in ("before", "after"))
     return {
         "example": folder.slug,
         "right": before.ok and after.ok,
         "messages": [f"{e.status}: {e.message}" for e in (before, after) if not e.ok],
-        "gain": _gain(before, after),
+        "gain": _gain(before, after, digest),
     }
 
 
@@ -83,7 +94,7 @@ def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, prob
     return evaluation
 
 
-def _gain(before: Evaluation, after: Evaluation) -> dict[str, Any] | None:
+def _gain(before: Evaluation, after: Evaluation, digest: str) -> dict[str, Any] | None:
     """The gain as it is recorded; None where nothing was timed, or other processes disturbed it."""
     if before.measurement is None or after.measurement is None:
         return None
@@ -98,6 +109,7 @@ def _gain(before: Evaluation, after: Evaluation) -> dict[str, Any] | None:
         high=round(speedup.high, 4),
         device=after.environment["device"],
         environment=after.environment,
+        digest=digest,
     ).model_dump(mode="json")
 
 

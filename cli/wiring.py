@@ -193,8 +193,9 @@ class Evaluators:
         self._device = device
         self._stack = contextlib.ExitStack()
         self._searcher: LocalEvaluator | Fleet | None = None
+        settings = Settings(compile_ahead=lanes > 1)
         self.pool: list[LocalEvaluator] = [
-            self._stack.enter_context(evaluator(device)) for _ in range(1 if device == CPU else lanes)
+            self._stack.enter_context(evaluator(device, settings)) for _ in range(1 if device == CPU else lanes)
         ]
 
     def searcher(self) -> LocalEvaluator | Fleet:

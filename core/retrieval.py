@@ -50,6 +50,8 @@ class Gain(BaseModel):
     high: float = Field(gt=0, allow_inf_nan=False)
     device: str
     environment: dict[str, Any] = Field(default_factory=dict)
+    digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
+    """Of the sources that were measured, where it was noted: the figures are of no others."""
 
     def __str__(self) -> str:
         return f"{self.speedup:.2f}x on {self.device} ({self.before_ms:.4g} ms to {self.after_ms:.4g} ms)"

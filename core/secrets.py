@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_NAMES = re.compile(r"(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
+# Whole words between underscores, so that a MONKEY is no key and TOKENIZERS are no tokens. MAX_TOKENS is a number.
+_NAMES = re.compile(
+    r"(^|_)(KEYS?|PAT|PASSPHRASE)\d*(_|$)|(TOKEN|SECRETS?|PASSWORD|PASSWD|APIKEY|CREDENTIALS?)\d*(_|$)", re.IGNORECASE
+)
 
 
 def is_secret(name: str) -> bool:

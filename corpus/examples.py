@@ -6,6 +6,7 @@ measured of all of them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +33,8 @@ from .kernels import BACKENDS
 
 SHIPPED = Path(__file__).parent / "examples"
 MEASURED = "measured.json"
-_FILES = ("problem.py", "before.py", "after.py", "example.toml")
+_SOURCES = ("problem.py", "before.py", "after.py")
+_FILES = (*_SOURCES, "example.toml")
 
 
 class Description(BaseModel):
@@ -82,6 +84,12 @@ class ExampleFolder:
         """`triton/softmax-online`: backend and name."""
         return f"{self.backend}/{self.path.name}"
 
+    @property
+    def digest(self) -> str:
+        """Of the problem and both kernels, as their files stand; raises `ExampleError`."""
+        sources = "\0".join(_text(self.path / name) for name in _SOURCES)
+        return hashlib.sha256(sources.encode()).hexdigest()[:16]
+
     def read_problem(self) -> Problem:
         """The reference that both kernels are checked against; raises `ExampleError`."""
         path = self.path / "problem.py"
@@ -103,7 +111,10 @@ class ExampleFolder:
         return kernel
 
     def read(self) -> WorkedExample:
-        """The whole example. `ExampleError` names the file that is missing or wrong, and the cure."""
+        """The whole example, without figures of other sources than its own.
+
+        `ExampleError` names the file that is missing or wrong, and the cure.
+        """
         if missing := [name for name in _FILES if not (self.path / name).is_file()]:
             raise ExampleError(f"example {self.path} lacks {', '.join(missing)}; add what is missing or remove it")
         self.read_problem()
@@ -123,26 +134,27 @@ class ExampleFolder:
             after=after.source,
             story=" ".join(said.story.split()),
             problem=said.problem,
-            gain=self.gain,
+            gain=self.gain if self.gain and self.gain.digest in (None, self.digest) else None,
         )
 
 
-def list_examples(root: Path = SHIPPED) -> list[ExampleFolder]:
-    """All examples of a folder, by backend and name, with what was measured of them.
+def list_examples(root: Path | None = None) -> list[ExampleFolder]:
+    """All examples of a folder, else the shipped ones, by backend and name, with what was measured of them.
 
     Raises `ExampleError` when measured.json cannot be read.
     """
+    root = root or SHIPPED
     gains = read_gains(root / MEASURED)
     return [ExampleFolder(path, gains.get(ExampleFolder(path).slug)) for path in _folders(root)]
 
 
-def load_examples(note: Callable[[str], None], root: Path = SHIPPED) -> list[WorkedExample]:
+def load_examples(note: Callable[[str], None], root: Path | None = None) -> list[WorkedExample]:
     """All examples that can be read; `note` is told, in a line each, which cannot, and why."""
     try:
         folders: Iterable[ExampleFolder] = list_examples(root)
     except ExampleError as error:
         note(f"the examples go without their figures: {error}")
-        folders = [ExampleFolder(path) for path in _folders(root)]
+        folders = [ExampleFolder(path) for path in _folders(root or SHIPPED)]
     examples = []
     for folder in folders:
         try:

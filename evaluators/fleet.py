@@ -86,7 +86,6 @@ class _Member:
         self._stopped = False
         self._asked: queue.SimpleQueue[Config | None] = queue.SimpleQueue()
         self._told: queue.SimpleQueue[Evaluation | BaseException] = queue.SimpleQueue()
-        _ = evaluator.processes.server  # a server ends with the thread that starts it, so this one does
         self._thread = threading.Thread(target=self._serve, args=(evaluator, problem, kernel, known), daemon=True)
         self._thread.start()
 

@@ -61,5 +61,7 @@ class Settings:
     """Comparisons with the reference, each with new weights and new inputs."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
+    compile_ahead: bool = False
+    """On a GPU, compile before the device is locked, so that others may measure meanwhile; it takes a process more."""
     search: SearchSettings | None = None
     """Judge configs as a search needs it, without timing the reference; None judges each one fully."""

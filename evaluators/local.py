@@ -10,22 +10,12 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-import tempfile
+import shutil
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core import (
-    CHECKED_NOT_TIMED,
-    Config,
-    Evaluation,
-    Kernel,
-    KernelError,
-    Language,
-    Problem,
-    Profile,
-    Target,
-)
+from ..core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, KernelError, Language, Problem, Profile, Target
 from .bench import Bench, Checked, Failure
 from .compiling import Compiled, CompileStatus
 from .contention import LoadMeter, tolerated_cores
@@ -78,16 +68,8 @@ class LocalEvaluator:
             yield from self._search(search, judge, kernel, configs, known)
             return
         for config in configs:
-            bench = self._bench_for(problem, kernel, config)
-            ahead = self._compile_ahead(judge, kernel, config)
-            if ahead is not None and ahead.status is CompileStatus.TIMEOUT:
-                yield refused(judge, kernel, config, ahead)
-                continue
-            with self._exclusive(judge):
-                evaluation = self._evaluate(judge, bench, config, ahead)
-            if not config:
-                self.forget_bench()
-            yield evaluation
+            # The judge of now: with the server that the last config took down, its judge went.
+            yield self._evaluate_in_full(self._judge_for(problem, kernel), kernel, config)
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
@@ -117,10 +99,13 @@ class LocalEvaluator:
         return dict(self.processes.judge(problem).environment)
 
     def forget_bench(self) -> None:
-        """End the candidate's process."""
+        """End the candidate's process, and remove what was compiled ahead for it."""
         if self._bench is not None:
             self._bench.close()
             self._bench = None
+        if self._ahead is not None:
+            shutil.rmtree(self._ahead, ignore_errors=True)
+            self._ahead = None
 
     def _judge_for(self, problem: Problem, kernel: Kernel) -> Judge:
         if (kernel.target is Target.CPU) != (self.device == "cpu") and kernel.language is not Language.TRITON:
@@ -135,6 +120,18 @@ class LocalEvaluator:
     def _exclusive(self, judge: Judge) -> contextlib.AbstractContextManager[None]:
         return DeviceLock(judge.environment.get("uuid", self.device)).held()
 
+    def _evaluate_in_full(self, judge: Judge, kernel: Kernel, config: Config) -> Evaluation:
+        try:
+            bench = self._bench_for(judge.problem, kernel, config)
+            ahead = self._compile_ahead(judge, kernel, config)
+            if ahead is not None and ahead.status is CompileStatus.TIMEOUT:
+                return refused(judge, kernel, config, ahead)
+            with self._exclusive(judge):
+                return self._evaluate(judge, bench, config, ahead)
+        finally:
+            if not config:
+                self.forget_bench()
+
     def _bench_for(self, problem: Problem, kernel: Kernel, config: Config) -> Bench:
         """The bench of the last call when a search goes on with the same kernel, else a new one.
 
@@ -143,15 +140,16 @@ class LocalEvaluator:
         known = self._bench is not None and self._bench.alive and (self._benched, self._bench.kernel)
         if self._bench is None or not config or known != (problem, kernel):
             self.forget_bench()
-            if self.device != "cpu":
-                self._ahead = Path(tempfile.mkdtemp(prefix="ahead-", dir=self.processes.folder))
+            if self.device != "cpu" and self.settings.compile_ahead:
+                self._ahead = self.processes.new_folder("ahead")
             self._bench, self._benched = self._new_bench(problem, kernel, self._ahead), problem
         return self._bench
 
     def _compile_ahead(self, judge: Judge, kernel: Kernel, config: Config) -> Compiled | None:
-        """On a GPU, compile for the bench before the device is locked: others who measure on it need not wait.
+        """Compile for the bench before the device is locked, where the settings ask for it.
 
-        On a CPU compilers would disturb what is being timed. What a compiler refuses is compiled again for its log.
+        Never on a CPU, where compilers would disturb what is being timed. What a compiler refuses is compiled again
+        for its log.
         """
         if self._ahead is None:
             return None

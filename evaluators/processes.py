@@ -66,7 +66,7 @@ class Processes:
         if self._judge is None or self._judge.problem != problem or not self._judge.alive:
             self.forget_judge()
             options = problem_options(problem, self.folder)
-            worker = self._fork("judge", {**options, "tolerances": dict(problem.tolerances)})
+            worker = self._fork("judge", {**options, "tolerances": dict(problem.tolerances)}, self.server)
             self._judge = Judge(problem, worker)
         return self._judge
 
@@ -86,25 +86,25 @@ class Processes:
         """What starts workers for candidates; they share `cache`, or have one each."""
         options = {**problem_options(problem, self.folder), "cache": str(cache) if cache else None}
         confined = {"memory_gib": self._limits.memory_gib, "file_gib": self._limits.file_gib}
-        return lambda: self._fork("candidate", {**options, **confined})
+        # The server of now, here and below: starting another would end the judge, which may be in use.
+        return partial(self._fork, "candidate", {**options, **confined}, self.server)
 
     def compilers(self, problem: Problem, cache: Path, count: int) -> CompilePool:
         """Workers that compile into `cache`."""
         properties = self.judge(problem).call("properties")["properties"]
         options = {**problem_options(problem, self.folder), "cache": str(cache), "properties": properties}
         confined = {"memory_gib": self._limits.memory_gib, "file_gib": self._limits.file_gib, "nice": COURTESY}
-        # The server of now: one that a thread of the pool started would end with that thread.
-        server = self.server
-        start = partial(self._fork, "compiler", {**options, **confined}, server)
+        start = partial(self._fork, "compiler", {**options, **confined}, self.server)
         return CompilePool(start, count, self._limits.compile_s)
 
-    def _fork(self, role: str, options: Mapping[str, Any], server: ForkServer | None = None) -> Worker:
+    def _fork(self, role: str, options: Mapping[str, Any], server: ForkServer) -> Worker:
         """A fresh worker in a folder of its own."""
         kind, _, number = self.device.partition(":")
         visible = _visible_gpu(int(number or 0)) if kind == "cuda" else None
-        return (server or self.server).fork(role, self._new_folder(role), device=kind, visible=visible, **options)
+        return server.fork(role, self.new_folder(role), device=kind, visible=visible, **options)
 
-    def _new_folder(self, name: str) -> Path:
+    def new_folder(self, name: str) -> Path:
+        """A folder of its own, for who removes it when it is done; `close` removes what is left."""
         folder = self.folder / f"{name}-{next(self._serial)}"
         folder.mkdir()
         return folder

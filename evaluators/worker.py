@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .forkserver import REQUEST_BYTES
 
 LOG_BYTES = 4096
+ENDED = "the evaluation server ended (out of memory?); run again with --resume"
 
 
 class WorkerDied(Exception):
@@ -47,6 +50,46 @@ def describe_exit(code: int | None) -> str:
     return f"exited with code {code}"
 
 
+_Asked = queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
+
+
+class _Starter:
+    """Starts processes from one thread, which lives as long as this process.
+
+    A server asks to be killed when its parent ends, and to Linux that is the thread that started it, not the process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._asked: _Asked = queue.SimpleQueue()
+
+    def start(self, command: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """What `command` returns, or raises, in that thread."""
+        started: Future[subprocess.Popen[bytes]] = Future()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():  # a fork of this process does not have it
+                self._asked = queue.SimpleQueue()
+                self._thread = threading.Thread(target=_serve, args=(self._asked,), name="starter", daemon=True)
+                self._thread.start()
+            self._asked.put((command, started))
+        return started.result()
+
+
+_STARTER = _Starter()
+"""One for all servers: its thread is begun with the first and never ends."""
+
+
+def _serve(asked: _Asked) -> None:
+    while True:
+        command, started = asked.get()
+        try:
+            started.set_result(command())
+        except BaseException as error:  # raised again where the process is asked for
+            started.set_exception(error)
+        del command, started  # what was asked for must not be kept until something else is
+
+
 class ForkServer:
     """A process with `modules` imported, from which workers are forked in milliseconds."""
 
@@ -54,18 +97,22 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            # What a kernel could print would end up in logs, journals and prompts.
-            env={**without_secrets(os.environ), **environment},
-            # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
-            start_new_session=True,
-        )
-        theirs.close()
+
+        def command() -> subprocess.Popen[bytes]:
+            with theirs:
+                return subprocess.Popen(
+                    [sys.executable, "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._errors,
+                    # What a kernel could print would end up in logs, journals and prompts.
+                    env={**without_secrets(os.environ), **environment},
+                    # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
+                    start_new_session=True,
+                )
+
+        self._process = _STARTER.start(command)
         self._ready: Message | None = None
 
     @property
@@ -120,7 +167,7 @@ class ForkServer:
                 socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
                 answer: Message = json.loads(self._socket.recv(REQUEST_BYTES))
             except (OSError, ValueError):
-                raise DeviceError("the evaluation server ended (out of memory?); run again with --resume") from None
+                raise DeviceError(ENDED) from None
             return answer
 
     def close(self) -> None:
@@ -147,8 +194,11 @@ class Worker:
     def call(self, seconds: float, **request: Any) -> Message:
         """Send a request and wait for its answer.
 
-        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either.
+        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either. Raises `DeviceError` when its server
+        ended before, which is not the worker's fault.
         """
+        if not self._server.alive:
+            raise DeviceError(ENDED)
         try:
             self._channel.send(request)
             return self._channel.receive(seconds)
@@ -174,7 +224,8 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return not self._ended
+        """Whether it can be asked: workers end with their server."""
+        return not self._ended and self._server.alive
 
     @property
     def log(self) -> str:

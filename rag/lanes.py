@@ -156,7 +156,7 @@ def accesses(program: Program, code: DeviceCode) -> Iterator[tuple[Stride, int |
         if base(element) in code.parameters and isinstance(element.value, ast.Name) and code.grid is not None:
             index = element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
             inner = [addresses.of(part) for part in index]
-            if inner[-1]:
+            if inner and inner[-1]:
                 yield reduce(Lane.plus, inner[-1].values()).stride, None
             elif any(inner):
                 yield Stride.WIDE, None

@@ -147,13 +147,13 @@ class _Indexed:
 
 
 def _read(source: str | None) -> _Known | None:
-    """What a kernel tells; nothing where it is no Python."""
+    """What a kernel tells; nothing where it cannot be analysed."""
     if not source:
         return None
     try:
         program = parse(source)
         return _Known(canonical(source), features(program), techniques(program))
-    except (SyntaxError, ValueError, RecursionError):
+    except Exception:  # a model may write any code: what the analysis does not foresee must not end a run
         return None
 
 

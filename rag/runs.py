@@ -25,6 +25,8 @@ from .techniques import added
 LEAST_GAIN = 1.1
 """How much faster than the kernel it began with a run's kernel must be to teach something."""
 
+UNKNOWN = "unknown operation"
+
 
 def run_examples(results: Path, note: Callable[[str], None] = lambda line: None) -> list[WorkedExample]:
     """The examples that the journals in a results folder hold, one per finished run whose kernel was verified and is
@@ -62,14 +64,14 @@ def _example(path: Path) -> WorkedExample | None:
     before = Kernel.parse(sources[start.kernel_digest], str(path))
     after = Kernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
     turns = [record for record in records if record.get("kind") == "turn" and record.get("improved")]
-    found = added(before.source, after.source)
+    operation, found = _told(before.source, after.source)
     strategies = ", ".join(dict.fromkeys(str(turn["strategy"]) for turn in turns))
     return WorkedExample(
         slug=f"run/{path.stem.removeprefix('journal_')}",
         title=f"{run['problem']}: {strategies or 'other parameters'}",
         language=before.language,
         target=before.target,
-        operation=features(parse(before.source)).operation,
+        operation=operation,
         category=_category(turns),
         techniques=found,
         before=before.source,
@@ -79,6 +81,14 @@ def _example(path: Path) -> WorkedExample | None:
         origin="run",
         gain=gain,
     )
+
+
+def _told(before: str, after: str) -> tuple[str, tuple[str, ...]]:
+    """The operation, and the techniques that the second kernel added; nothing of code that cannot be analysed."""
+    try:
+        return features(parse(before)).operation, added(before, after)
+    except Exception:  # a model may write any code, and the rest of the run is worth as much without its labels
+        return UNKNOWN, ()
 
 
 def _gain(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:

@@ -11,16 +11,16 @@ _SHINGLE = 3
 
 
 def canonical(source: str) -> str:
-    """The program without comments, docstrings and layout; of what does not parse, the text without white space."""
+    """The program without comments, docstrings and layout; of what cannot be read, the text without white space."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if isinstance(body, list):
+                node.body = [s for s in body if not _is_text(s)]  # type: ignore[attr-defined]
+        return ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError):
         return " ".join(source.split())
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [s for s in body if not _is_text(s)]  # type: ignore[attr-defined]
-    return ast.dump(tree)
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -25,6 +25,7 @@ from ...core import (
 )
 from ...core.trial import read_trials
 from ..analysis import Analysis
+from ..history.files import run_files
 from ..turn import Attempt, Candidate, Turn, turn_records
 from ..workbench import TUNING
 
@@ -101,7 +102,8 @@ def read_situations(
         except KernelwrightError as error:
             note(f"left out: {error}")
         except (OSError, KeyError, TypeError, ValueError, SyntaxError, RecursionError) as error:
-            note(f"left out: {path} is not what a run writes ({type(error).__name__}: {str(error).splitlines()[0]})")
+            said = next(iter(str(error).splitlines()), "")
+            note(f"left out: {path} is not what a run writes ({type(error).__name__}: {said})")
     return list(found.values())
 
 
@@ -121,12 +123,19 @@ def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device
     start = Kernel.parse(sources[trials[0].kernel_digest], problem.name)
     situations = [Recorded(problem, profile, start, ())]
     searched = [*trials, *_searched(path)]
+    # What a turn begins with is the start, or what an earlier turn found.
+    measured = {start.source: trials[0]}
     turns: list[Turn] = []
     for record in turn_records(records):
         kernel = Kernel.parse(record["before"], problem.name)
+        if kernel.source not in measured:
+            raise JournalError(f"{path}: what turn {record['iteration']} began with was measured nowhere")
         past = tuple(turn for turn in turns if turn.number < record["iteration"])
         situations.append(Recorded(problem, profile, kernel, past))
-        turns.append(_turn(dict(record), Candidate(kernel, trials[0]), searched))
+        turn = _turn(dict(record), Candidate(kernel, measured[kernel.source]), searched)
+        turns.append(turn)
+        if turn.found is not None:
+            measured[turn.found.kernel.source] = turn.found.evaluation
     return situations
 
 
@@ -142,8 +151,8 @@ def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[Problem
 
 def _searched(path: Path) -> list[Evaluation]:
     """What the searches of a run measured."""
-    journals = sorted(path.parent.glob(f"{path.stem}{TUNING}*.jsonl"))
-    return [trial.evaluation for journal in journals for trial in read_trials(read_journal(journal), journal)]
+    searches = run_files(path).searches
+    return [trial.evaluation for search in searches for trial in read_trials(read_journal(search), search)]
 
 
 def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) -> Turn:

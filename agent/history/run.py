@@ -144,7 +144,7 @@ def load_history(path: Path | str) -> History:
         problem=str(run.get("problem", "")),
         backend=str(run.get("backend", "")),
         device=first.environment.get("device", "") if first else str(run.get("device", "")),
-        model=str(run.get("model", "rules")),
+        model=str((ended or run).get("model", run.get("model", "rules"))),
         sizes=_sizes(run.get("sizes")),
         environment=first.environment if first else {},
         profile=profile,

@@ -34,6 +34,11 @@ class ModelChoice:
         return Path(self.name.partition(":")[2])
 
     @property
+    def is_openai(self) -> bool:
+        """Whether it is named openai/NAME: OpenAI's own, or one on a server that speaks OpenAI's protocol."""
+        return self.kind is Kind.NAMED and self.name.startswith("openai/")
+
+    @property
     def is_model(self) -> bool:
         return self.kind is not Kind.RULES
 

@@ -34,8 +34,8 @@ class Source(Protocol):
 
     supports_function_calling: bool
 
-    def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
-        """The response, and what it cost in dollars."""
+    def answer(self, request: lm15.Request) -> tuple[lm15.Response, float | None]:
+        """The response, and what it cost in dollars; None where no price is known."""
         ...
 
     def recalled(self) -> None:

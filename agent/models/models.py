@@ -20,9 +20,9 @@ from .named import Named, Patience
 from .prompt_file import open_folder
 from .replay import Recording, Replay
 from .secrets import Redactor
-from .transcript import Transcript
+from .transcript import PROBE, Transcript
 
-ANALYSE, REWRITE, PROBE = "analyse", "rewrite", "probe"
+ANALYSE, REWRITE = "analyse", "rewrite"
 REPLY_S = 600
 """Reasoning models think for minutes before they answer."""
 PROBE_S = 120
@@ -38,6 +38,7 @@ class ModelSettings:
     analysis: ModelChoice | None = None
     """None: the same model."""
     api_base: str | None = None
+    """A server that speaks OpenAI's protocol; for the models named openai/NAME alone."""
     temperature: float | None = None
     budget: Budget = field(default_factory=Budget)
     """Of tokens and dollars."""
@@ -47,6 +48,13 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if not all(choice.is_model for choice in self.choices):
             raise OptionError("the rules are no language model; name one for --analysis-model, or leave it out")
+        named = [choice for choice in self.choices if choice.kind is Kind.NAMED]
+        if self.api_base and named and not any(choice.is_openai for choice in named):
+            name = named[0].name.partition("/")[2]
+            raise OptionError(
+                f"--api-base is for a server that speaks OpenAI's protocol, and {named[0].name} is not asked there; "
+                f"write openai/{name} for a model of that server, or leave --api-base out"
+            )
 
     @property
     def choices(self) -> tuple[ModelChoice, ...]:
@@ -57,9 +65,9 @@ class ModelSettings:
 class Models:
     """Makes one `dspy.LM` per lane and purpose.
 
-    `tell` hears what a person should know, `watch` the lane and how many characters of a reply have come, and `late`
-    says which limit of the run is reached, if any. Raises `ModelError` for models that cannot be used; `check` finds
-    out before anything is measured.
+    `tell` hears what a person should know, `watch` the lane and how many characters of a reply have come, `late`
+    says which limit of the run is reached, if any, and `remaining` how many seconds are left, if there is a limit.
+    Raises `ModelError` for models that cannot be used; `check` finds out before anything is measured.
     """
 
     def __init__(
@@ -70,6 +78,7 @@ class Models:
         tell: Callable[[str], None] = lambda text: None,
         watch: Callable[[str, int], None] | None = None,
         late: Callable[[], str | None] = lambda: None,
+        remaining: Callable[[], float | None] = lambda: None,
         reply_s: float = REPLY_S,
         retries: int = RETRIES,
     ) -> None:
@@ -80,10 +89,11 @@ class Models:
         self._tell = lambda text: tell(self.redact(text))
         self._watch = watch
         self._late = late
+        self._remaining = remaining
         self._reply_s = reply_s
         self._retries = retries
         self._writing = threading.Lock()
-        self._named = {choice: self._client(choice.name) for choice in settings.choices if choice.kind is Kind.NAMED}
+        self._named = {choice: self._client(choice) for choice in settings.choices if choice.kind is Kind.NAMED}
         self._recordings = {choice: Recording(choice.path) for choice in settings.choices if choice.kind is Kind.REPLAY}
 
     def lm(self, purpose: str, lane: str) -> dspy.LM:
@@ -92,22 +102,32 @@ class Models:
         return self._lm(choice, purpose, lane)
 
     def check(self) -> None:
-        """Ask each named model for a word, look into each folder: what cannot work is told now, not after minutes."""
+        """Ask each named model for a word, look into each folder: what cannot work is told now, not after minutes.
+
+        `OptionError` for a limit in dollars where nobody knows what a model costs. A resumed run asks again, unless
+        it has used up what it may use: then it only recalls.
+        """
         for choice in self.settings.choices:
             if choice.kind is Kind.FILES:
                 open_folder(choice.path)
-            if choice.kind is Kind.NAMED:
-                request = lm15.Request(model=choice.name, messages=(lm15.Message.user("Reply with the word ready."),))
-                try:
-                    self._lm(choice, PROBE, f"check.{choice.name}")(request)
-                except dspy.LMError as error:
-                    raise ModelError(explained(error, choice.name, self.redact)) from None
+            if choice.kind is Kind.NAMED and self._exhausted() is None:
+                self._probe(choice)
 
     def explain(self, error: Exception) -> str:
         """One line for an error of one of the models, without keys."""
         asked = str(getattr(error, "model", None) or "")  # without its provider, where LiteLLM sent it
         names = [choice.name for choice in self.settings.choices]
         return explained(error, next((name for name in names if name.endswith(asked)), names[0]), self.redact)
+
+    def _probe(self, choice: ModelChoice) -> None:
+        lane = f"check.{choice.name}"
+        request = lm15.Request(model=choice.name, messages=(lm15.Message.user("Reply with the word ready."),))
+        try:
+            self._lm(choice, PROBE, lane)(request)
+        except dspy.LMError as error:
+            raise ModelError(explained(error, choice.name, self.redact)) from None
+        if self.settings.budget.dollars is not None and not self.transcript.priced(lane):
+            raise OptionError(f"no price is known for {choice.name}, so --max-cost cannot be kept; use --max-tokens")
 
     def _lm(self, choice: ModelChoice, purpose: str, lane: str) -> dspy.LM:
         source = self._source(choice, purpose, lane)
@@ -126,16 +146,17 @@ class Models:
         if purpose == PROBE:
             seconds, watch = min(PROBE_S, seconds), None
             lm = lm.copy(timeout=seconds)
-        patience = Patience(self._retries, seconds, self._tell, self._late)
+        patience = Patience(self._retries, seconds, self._tell, self._late, self._remaining)
         return Named(lm, patience, partial(watch, lane) if watch else None)
 
-    def _client(self, name: str) -> dspy.LM:
-        """DSPy's own client. A server of one's own needs no key, so any word serves."""
+    def _client(self, choice: ModelChoice) -> dspy.LM:
+        """DSPy's own client. A server of one's own needs no key, so any word serves; it gets no other provider's."""
+        name = choice.name
         self._require_temperature(name)
         options: dict[str, Any] = {"timeout": self._reply_s}
         if key := self._environment.get(f"{name.partition('/')[0].upper()}_API_KEY"):
             options["api_key"] = key
-        if self.settings.api_base:
+        if self.settings.api_base and choice.is_openai:
             options = {"api_key": "none", **options, "api_base": self.settings.api_base}
         try:
             return dspy.LM(name, cache=False, num_retries=0, **options)

@@ -28,6 +28,13 @@ class Patience:
     tell: Callable[[str], None]
     late: Callable[[], str | None]
     """Which limit of the run is reached, in words, or None."""
+    remaining: Callable[[], float | None]
+    """Seconds that are left to the run; None without a limit."""
+
+    def cap(self) -> float | None:
+        """Seconds that a request may take where the run leaves it less than `seconds`."""
+        left = self.remaining()
+        return None if left is None or left >= self.seconds else max(left, LOOK_S)
 
 
 class Named(Source):
@@ -39,18 +46,21 @@ class Named(Source):
     """
 
     def __init__(self, lm: dspy.LM, patience: Patience, watch: Callable[[int], None] | None = None) -> None:
-        self._lm = lm.copy()  # histories of lanes that run side by side must not mix
+        self._lm = lm
         self._patience = patience
         self._watch = watch
         self.supports_function_calling = bool(lm.supports_function_calling)
 
-    def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
+    def answer(self, request: lm15.Request) -> tuple[lm15.Response, float | None]:
         start = time.monotonic()
         for failures in itertools.count():
+            cap = self._patience.cap()
+            # A copy, since histories of lanes that run side by side must not mix.
+            lm = self._lm.copy() if cap is None else self._lm.copy(timeout=cap)
             try:
                 # A stream that broke is asked for in one piece.
-                response = self._streamed(request) if self._watch and not failures else self._lm(request)
-                return response, float(self._lm.history[-1].get("cost") or 0.0)
+                response = self._streamed(lm, request) if self._watch and not failures else lm(request)
+                return response, lm.history[-1].get("cost")
             except dspy.LMError as error:
                 self._wait(error, failures, start)
         raise AssertionError("count has no end")
@@ -60,6 +70,8 @@ class Named(Source):
         pause = float(2**failures if error.retry_after is None else error.retry_after)
         end = time.monotonic() + pause
         passing = dspy.is_retryable_lm_error(error) or isinstance(error, dspy.LMStreamAssemblyError)
+        if passing and (late := self._patience.late()):
+            raise BudgetSpent(late) from error
         if not passing or failures >= self._patience.retries or end - start > self._patience.seconds:
             raise error
         self._patience.tell(f"{self._lm.model} failed for now ({said(error)}); asking again in {pause:.0f} s")
@@ -68,14 +80,17 @@ class Named(Source):
                 raise BudgetSpent(late) from error
             time.sleep(min(left, LOOK_S))
 
-    def _streamed(self, request: lm15.Request) -> lm15.Response:
+    def _streamed(self, lm: dspy.LM, request: lm15.Request) -> lm15.Response:
         assert self._watch is not None
         characters = 0
-        for item in dspy.streamify(_Asking(self._lm), async_streaming=False)(request=request):
+        for item in dspy.streamify(_Asking(lm), async_streaming=False)(request=request):
             if isinstance(item, dspy.Prediction):
                 return item.response
             characters += sum(_characters(choice.delta) for choice in item.choices)
             self._watch(characters)
+            # A time limit of the client bounds the wait for each piece, not that for the whole.
+            if late := self._patience.late():
+                raise BudgetSpent(late)
         raise dspy.LMStreamAssemblyError("the stream ended without a reply")
 
 

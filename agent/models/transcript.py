@@ -12,6 +12,8 @@ from ...core import Budget, Journal, JournalError, ModelError, read_journal
 from .exchange import Record, digest
 
 KIND = "exchange"
+PROBE = "probe"
+"""The purpose of an exchange that finds out whether a model works now."""
 
 
 class Transcript:
@@ -19,7 +21,7 @@ class Transcript:
 
     Exchanges belong to lanes: conversations that go on side by side, each in its own order. What an earlier run
     left is recalled where the lane sends the same request again, so that nothing is asked, or paid for, twice.
-    Safe to use from several threads.
+    Probes are no part of a conversation, and never recalled. Safe to use from several threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +34,8 @@ class Transcript:
             if record.get("kind") == KIND:
                 try:
                     self._count(record)
-                    self._known[str(record["lane"])].append(record)
+                    if record.get("purpose") != PROBE:
+                        self._known[str(record["lane"])].append(record)
                 except (KeyError, TypeError, ValueError):
                     raise JournalError(f"{path}, line {line} is no valid exchange; mend or remove that line") from None
 
@@ -89,6 +92,12 @@ class Transcript:
             "dollars": sum(record.get("dollars") or 0.0 for record in found),
             "seconds": sum(record.get("seconds") or 0.0 for record in found),
         }
+
+    def priced(self, lane: str) -> bool:
+        """Whether it is known what the lane's last exchange cost."""
+        with self._lock:
+            last = [record for record in self._journal.of_kind(KIND) if record["lane"] == lane][-1]
+        return last.get("dollars") is not None
 
     def close(self) -> None:
         self._journal.close()

@@ -11,22 +11,24 @@ from typing import Any
 import dspy
 from pydantic import ValidationError
 
-from ...core import Kernel, Proposal, Query, Retriever, Waiting
+from ...core import Proposal, Retriever, Waiting
 from ...rag.render import within
 from ..analysis import Analysis, Category
 from ..models.engines import NoReply
 from ..models.models import ANALYSE, REWRITE, Models
 from ..observing import Observer
 from ..proposing import NoKernel, RunEnded, Situation
-from ..rule_proposer import formatted
 from ..turn import Attempt
 from .adapter import KernelAdapter
 from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inputs
-from .reply import kernel_of
+from .reply import kernel_of, laid_out
+from .retrieval import question
 from .signatures import KernelProgram, Suggestion
 from .toolbox import Toolbox, ToolBroke
 
 Ask = Callable[[KernelProgram, Detail], dspy.Prediction]
+NOT_SUBMITTED = "ReActV2 failed to produce final outputs"
+"""How DSPy's agent begins to say so; it has no error of its own for it."""
 
 
 class ModelProposer:
@@ -79,8 +81,10 @@ class ModelProposer:
                 agent, inputs = program.rewrite, rewrite_inputs(situation, detail, self._examples(situation))
             try:
                 return agent(history=history, **inputs)
-            except ValueError:  # as ReActV2 says it
-                raise NoKernel("nothing was submitted; call submit with the kernel") from None
+            except ValueError as error:
+                if type(error) is ValueError and str(error).startswith(NOT_SUBMITTED):
+                    raise NoKernel("nothing was submitted; call submit with the kernel") from None
+                raise
 
         try:
             prediction = self._ask(situation, REWRITE, ask, toolbox)
@@ -90,7 +94,7 @@ class ModelProposer:
             raise broke.why from None
         kernel = kernel_of(str(prediction.kernel or ""), situation.problem, situation.candidate.kernel)
         return Proposal(
-            kernel=_laid_out(kernel),
+            kernel=laid_out(kernel),
             strategy=" ".join(str(prediction.strategy or "rewrite").split())[:60],
             category=situation.analysis.category,
             rationale=" ".join(str(prediction.rationale or "").split()),
@@ -143,17 +147,7 @@ class ModelProposer:
         def found(suggestion: str, tokens: int) -> str:
             if self._retriever is None or not self._rag_k or not tokens:
                 return ""
-            kernel = situation.candidate.kernel
-            query = Query(
-                text=suggestion,
-                language=kernel.language,
-                target=kernel.target,
-                device=situation.profile.device,
-                category=situation.analysis.category,
-                source=kernel.source,
-                exclude=situation.problem.id,
-            )
-            return within(self._retriever.search(query, self._rag_k), tokens)
+            return within(self._retriever.search(question(situation, suggestion), self._rag_k), tokens)
 
         return found
 
@@ -169,16 +163,6 @@ def _category(text: str) -> Category:
 def _idea(suggestion: Suggestion) -> str:
     gain = f" (expected {suggestion.expected_gain:g}x)" if suggestion.expected_gain is not None else ""
     return f"{suggestion.technique}: {suggestion.where}; {suggestion.why}{gain}"
-
-
-def _laid_out(kernel: Kernel) -> Kernel:
-    """Laid out by black, so that a diff shows changes and not layout; as it is where black cannot read it."""
-    from black.parsing import InvalidInput
-
-    try:
-        return formatted(kernel)
-    except InvalidInput:
-        return kernel
 
 
 def _no_kernel(error: dspy.AdapterParseError, situation: Situation) -> NoKernel:

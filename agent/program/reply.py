@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ...core import Kernel, KernelError, Problem
 from ..proposing import NoKernel
+from ..rule_proposer import formatted
 
 _FENCE = re.compile(r"[ \t]*(`{3,})[ \t]*([\w+-]*)[ \t]*")
 _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
@@ -39,6 +40,16 @@ def kernel_of(text: str, problem: Problem, before: Kernel) -> Kernel:
         )
     _require_same_problem(kernel, problem)
     return kernel
+
+
+def laid_out(kernel: Kernel) -> Kernel:
+    """Laid out by black, so that a diff shows changes and not layout; as it is where black cannot read it."""
+    from black.parsing import InvalidInput
+
+    try:
+        return formatted(kernel)
+    except InvalidInput:
+        return kernel
 
 
 def source_of(text: str) -> str:

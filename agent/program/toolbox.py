@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import dspy
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, validate_call
 
-from ...core import Config, Kernel, KernelError, OptionError, Query, Retriever, SpaceError
+from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceError, Status
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
 from ..proposing import NoKernel, Situation
@@ -20,13 +20,20 @@ from ..workbench import Lane
 from . import briefing
 from .answers import told
 from .context import error_context
-from .reply import kernel_of
+from .reply import kernel_of, laid_out
+from .retrieval import question
 
 TunerName = Literal["portfolio", "grid", "hill_climb", "xgboost"]
 Value = int | float | str | bool
 EXAMPLE_TOKENS = 6000
 CALLS = 12
 """Uses of tools in one attempt, before nothing but submitting is left."""
+
+NAMES_LINES = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.CRASHED)
+"""Failures whose output may name lines of the kernel."""
+LOCATED = "call explain_error for the lines around it, mend them, and evaluate again"
+TOLD = "mend what the message says, and evaluate again"
+NO_FASTER = "it is no faster: ask profile before you give it up, or submit the kernel you were given"
 
 
 class ToolBroke(BaseException):
@@ -72,14 +79,14 @@ class Toolbox:
         if not evaluation.ok:
             return {
                 "result": briefing.failure_text(evaluation, log=True),
-                "next": "call explain_error for the lines around it, mend them, and evaluate again",
+                "next": LOCATED if evaluation.status in NAMES_LINES else TOLD,
             }
         start = self._situation.candidate.latency_ms
         gain = start / evaluation.latency_ms if evaluation.latency_ms else 1.0
         return {
             "result": briefing.measured_text(evaluation),
             "against_the_kernel_you_were_given": f"{gain:.3f} times as fast",
-            "next": "submit it, or tune its parameters first" if gain > 1 else "it is no faster: try another idea",
+            "next": "submit it, or tune its parameters first" if gain > 1 else NO_FASTER,
         }
 
     def search_examples(
@@ -87,17 +94,8 @@ class Toolbox:
     ) -> dict[str, Any]:
         if self._retriever is None:
             return {"result": "there are no examples in this run", "next": "go on without"}
-        kernel = self._situation.candidate.kernel
-        question = Query(
-            text=f"{technique}: {query}" if technique else query,
-            language=kernel.language,
-            target=kernel.target,
-            device=self._situation.profile.device,
-            category=self._situation.analysis.category,
-            source=kernel.source,
-            exclude=self._situation.problem.id,
-        )
-        hits = self._retriever.search(question, k)
+        idea = f"{technique}: {query}" if technique else query
+        hits = self._retriever.search(question(self._situation, idea), k)
         return {
             "result": within(hits, EXAMPLE_TOKENS) or "nothing fits",
             "next": "take over the idea, not the code: sizes and names are another problem's",
@@ -180,7 +178,8 @@ class Toolbox:
 
     def _candidate(self, kernel: str, constants: Collection[str]) -> Kernel:
         """The kernel that the model gave, which has these constants; `KernelError` where it has not."""
-        candidate = kernel_of(kernel, self._situation.problem, self._situation.candidate.kernel)
+        # Laid out as what is submitted will be: a kernel that was evaluated is then not measured again.
+        candidate = laid_out(kernel_of(kernel, self._situation.problem, self._situation.candidate.kernel))
         if unknown := sorted(set(constants) - set(candidate.config)):
             raise KernelError(
                 f"the kernel has no constant {', '.join(unknown)} at module level; it has {_named(candidate.config)}"

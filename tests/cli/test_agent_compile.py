@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from kernelwright.cli.agent import agent_app
+from kernelwright.cli.compile_folder import CompileFolder
 from kernelwright.cli.compile_program import CompileOptions, chosen_situations
-from kernelwright.core import Language
+from kernelwright.core import Journal, JournalError, Language
 from typer.testing import CliRunner
 
 from ..agent.conversations.telling import READY, analysis, submit
@@ -79,12 +80,13 @@ def test_a_program_is_compiled_and_followed_and_nothing_is_paid_twice(folder: Pa
     with OpenAIServer([answer] * 100) as server:
         run = compile_here(*options(server, "--max-evaluations", 3))
         assert run.exit_code == 0, run.output
-        asked = len(server.requests)
+        asked = [request.body for request in server.requests]
         again = compile_here(*options(server, "--max-evaluations", 3, "--resume"))
-        assert len(server.requests) == asked
+        # Whether the model works is asked anew, and nothing else.
+        assert [request.body for request in server.requests[len(asked) :]] == asked[:1]
         assert server.errors == []
     summary = json.loads(run.stdout)
-    assert json.loads(again.stdout) == summary
+    assert json.loads(again.stdout) | {"tokens": 0, "dollars": 0} == summary | {"tokens": 0, "dollars": 0}
     assert summary["scores"][0] == 0.0
     assert max(summary["scores"]) > 0.3
     assert "a single situation serves" in run.stderr
@@ -159,6 +161,26 @@ def test_a_corrupt_journal_is_left_out_and_said_so(elsewhere: Path) -> None:
     assert run.exit_code == 2
     assert "line 1 is corrupt" in run.stdout
     assert run.stderr.startswith("error: no recorded situations to practise on")
+
+
+def test_what_an_earlier_compile_left_is_set_aside_whole_or_corrupt(tmp_path: Path) -> None:
+    folder = tmp_path / "compile"
+    folder.mkdir()
+    for content in ("no journal\n{}\n", '{"second":1}\n'):
+        for name in ("transcript.jsonl", "journal_x.jsonl"):
+            (folder / name).write_text(content)
+        assert CompileFolder(tmp_path, resume=True).transcript.read_text() == content
+        assert not CompileFolder(tmp_path, resume=False).transcript.exists()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "journal_x.1.jsonl", "journal_x.2.jsonl", "transcript.1.jsonl", "transcript.2.jsonl",
+    ]  # fmt: skip
+    assert (folder / "transcript.1.jsonl").read_text() == "no journal\n{}\n"
+
+
+def test_a_compile_that_goes_on_is_not_set_aside(tmp_path: Path) -> None:
+    with Journal(tmp_path / "compile" / "transcript.jsonl"), pytest.raises(JournalError, match="in use by another"):
+        CompileFolder(tmp_path, resume=False)
+    assert (tmp_path / "compile" / "transcript.jsonl").exists()
 
 
 def test_one_backend_is_chosen_and_the_others_are_left_out_in_a_line(elsewhere: Path) -> None:

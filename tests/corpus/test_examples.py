@@ -56,10 +56,14 @@ def test_both_kernels_take_what_the_problem_takes(folder: ExampleFolder) -> None
         assert kernel.declared_space is None or kernel.declared_space.default is not None
 
 
-def test_figures_are_of_examples_that_exist() -> None:
-    path = SHIPPED / MEASURED
-    if path.exists():
-        assert set(json.loads(path.read_text())) <= {folder.slug for folder in FOLDERS}
+def test_every_example_has_figures_of_its_own_sources() -> None:
+    assert set(json.loads((SHIPPED / MEASURED).read_text())) == {folder.slug for folder in FOLDERS}
+    assert [example.slug for example in load_examples(pytest.fail) if example.gain is None] == []
+    device: dict[str, set[str]] = {"cpu": set(), "cuda": set()}
+    for example in load_examples(pytest.fail):
+        assert example.gain is not None and example.gain.low <= example.gain.speedup <= example.gain.high
+        device[example.target].add(example.gain.device)
+    assert device["cuda"] == {"NVIDIA H200"} and not device["cpu"] & device["cuda"]
 
 
 def test_figures_come_with_their_example(copy: Path) -> None:
@@ -68,7 +72,28 @@ def test_figures_come_with_their_example(copy: Path) -> None:
     assert example.gain is not None and str(example.gain) == "2.00x on NVIDIA H200 (2 ms to 1 ms)"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "5", json.dumps({ONE: {}}), json.dumps({ONE: {**GAIN, "speedup": -1}})])
+@pytest.mark.parametrize("name", ["problem.py", "before.py", "after.py"])
+def test_figures_of_other_sources_are_not_shown(copy: Path, name: str) -> None:
+    (copy / MEASURED).write_text(json.dumps({ONE: {**GAIN, "digest": ExampleFolder(copy / ONE).digest}}))
+    (example,) = load_examples(pytest.fail, copy)
+    assert example.gain is not None
+    path = copy / ONE / name
+    path.write_text(path.read_text() + "\nCHANGED = 1\n")
+    (example,) = load_examples(pytest.fail, copy)
+    assert example.gain is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "5",
+        json.dumps({ONE: {}}),
+        json.dumps({ONE: {**GAIN, "speedup": -1}}),
+        json.dumps({ONE: {**GAIN, "digest": "?"}}),
+    ],
+)
 def test_corrupt_figures_are_told_and_the_examples_stay(copy: Path, text: str) -> None:
     (copy / MEASURED).write_text(text)
     with pytest.raises(ExampleError, match=r"measured\.json is corrupt.*measure the examples anew"):

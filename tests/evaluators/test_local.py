@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -183,7 +184,7 @@ class AGpu(LocalEvaluator):
     """An evaluator whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
     def __init__(self, compiled: Compiled) -> None:
-        super().__init__("cuda", FAST)
+        super().__init__("cuda", replace(FAST, compile_ahead=True))
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
         self.came = threading.Event()
@@ -234,6 +235,36 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Probl
     assert len(set(folders[:4])) == 1, "what was compiled is there when it is measured"
     assert folders[4] == folders[5] != folders[0], "a last check compiles anew"
     assert len(found) == 2
+
+
+@pytest.mark.parametrize("status", [CompileStatus.COMPILED, CompileStatus.TIMEOUT])
+def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: Problem, status: CompileStatus) -> None:
+    with AGpu(Compiled(status, "made up")) as gpu:
+        for _ in range(3):
+            list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+            assert list(gpu.processes.folder.iterdir()) == []
+        for size in (2, 3):
+            list(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": size})]))
+            (kept,) = gpu.processes.folder.iterdir()
+            assert kept == gpu.happened[-1][1]
+        list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+        assert list(gpu.processes.folder.iterdir()) == []
+        assert len({folder for _, folder in gpu.happened}) == 5
+
+
+def test_an_evaluation_that_is_broken_off_leaves_nothing(
+    scale_problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with AGpu(Compiled(CompileStatus.COMPILED)) as gpu:
+        for step in ("_compile_ahead", "_evaluate"):
+            with monkeypatch.context() as patch:
+                patch.setattr(gpu, step, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+            assert gpu._bench is None and list(gpu.processes.folder.iterdir()) == []
 
 
 def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: Problem) -> None:

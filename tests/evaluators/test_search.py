@@ -250,7 +250,6 @@ def test_a_measurement_waits_for_the_device(
         list(searching.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 2})]))
         measured.set()
 
-    _ = searching.processes.server  # a server ends with the thread that starts it
     thread = threading.Thread(target=measure)
     with DeviceLock(path.stem).held():
         thread.start()

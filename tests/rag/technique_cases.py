@@ -189,6 +189,13 @@ NOT_IN_WORDS = [
     *("tensor-cores", "split-k", "tma", "online-reduction", "swizzle", "shared-memory", "pipelining", "fusion", "scan"),
     *("threads", "persistent-grid", "warp-specialization", "unrolling"),
 ]
+SCALAR = tilelang("""
+with T.Kernel(1, threads=128) as bx:
+    total = T.alloc_local((1,), "float32")
+    C[()] = total[0]
+""")
+"""The access has no dimension, and so no lanes."""
+
 HAS = [
     ("tensor-cores", "dot", PRODUCT_TF32),
     ("tensor-cores", "gemm", SHARED),
@@ -218,6 +225,7 @@ HAS = [
     ("fusion", "product and function", ONLINE),
 ]
 HAS_NOT = [
+    ("coalescing", "an access without dimensions", SCALAR),
     *(
         (technique, "words only", WORDS)
         for technique in ("tensor-cores", "split-k", "tma", "online-reduction", "swizzle")

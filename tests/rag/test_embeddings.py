@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,8 @@ from kernelwright.rag import embeddings, load_embedder
 from kernelwright.rag.embeddings import PACKAGED, VARIABLE
 
 from .models import embedder
+
+MODEL = Path(importlib.util.find_spec(PACKAGED).origin).with_name("model")  # type: ignore[union-attr, arg-type]
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
@@ -68,8 +73,50 @@ def test_a_model_that_was_asked_for_needs_its_packages(monkeypatch: pytest.Monke
 
 
 def test_a_folder_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = importlib.util.find_spec(PACKAGED)
-    assert package is not None and package.origin is not None
-    monkeypatch.setenv(VARIABLE, str(Path(package.origin).with_name("model")))
+    monkeypatch.setenv(VARIABLE, str(MODEL))
     chosen = load_embedder(pytest.fail)
     assert chosen is not None and chosen.name == embedder().name
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda patch: patch.delattr(torch, "ao"),
+        lambda patch: patch.setattr(torch, "ao", ModuleType("ao")),
+        lambda patch: patch.delattr(torch.ao.quantization, "quantize_dynamic"),
+        lambda patch: patch.delattr(torch.ao.quantization, "per_channel_dynamic_qconfig"),
+        lambda patch: patch.setattr(torch.ao.quantization, "quantize_dynamic", _refuse),
+    ],
+    ids=["no ao", "no quantization", "no quantize_dynamic", "no qconfig", "refused"],
+)
+def test_without_8_bit_weights_the_model_stays_as_it_is(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    assert embedder().name.endswith("/int8")
+    with monkeypatch.context() as patch:
+        change(patch)
+        found = load_embedder(pytest.fail)
+    assert found is not None and found.name.endswith("/float32")
+    text = ["online softmax of long rows"]
+    cosine = float(found.encode(text)[0] @ embedder().encode(text)[0])
+    assert 0.95 < cosine < 0.999999, "near what 8 bits give, and not the same"
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "no weights", "cut weights"])
+def test_a_damaged_packaged_model_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str
+) -> None:
+    model = tmp_path / "model"
+    if damage == "empty":
+        model.mkdir()
+    elif damage != "gone":
+        shutil.copytree(MODEL, model)
+        for path in model.rglob("*.safetensors"):
+            path.unlink() if damage == "no weights" else path.write_bytes(path.read_bytes()[:1000])
+    monkeypatch.setattr(embeddings, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "init.py")))
+    notes: list[str] = []
+    assert load_embedder(notes.append) is None
+    (note,) = notes
+    assert "by words only" in note and "pip install --force-reinstall" in note and "\n" not in note

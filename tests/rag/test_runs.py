@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kernelwright.core import Config, Kernel, Language, Query, Target, Trial
 from kernelwright.corpus import find_kernel
-from kernelwright.rag import ExampleRetriever, run_examples
+from kernelwright.rag import ExampleRetriever, run_examples, runs
 
 from ..fakes import evaluation
 from .technique_cases import REGISTERS, TEXTBOOK
@@ -94,6 +94,19 @@ def test_a_journal_that_makes_no_sense_is_told_and_left_out(tmp_path: Path, dama
     notes: list[str] = []
     assert len(run_examples(_results(tmp_path, _records()), notes.append)) == 1
     assert len(notes) == 1 and "bad" in notes[0]
+
+
+def test_a_run_whose_code_cannot_be_analysed_teaches_without_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("not foreseen")
+
+    monkeypatch.setattr(runs, "added", fail)
+    (found,) = run_examples(_results(tmp_path, _records()), pytest.fail)
+    assert (found.operation, found.techniques) == ("unknown operation", ())
+    assert found.after == FOUND.source and found.gain is not None and found.gain.speedup == 4.0
+    assert ExampleRetriever([found], None).search(Query("tile in registers"), 1)[0].example == found
 
 
 def test_a_corrupt_line_is_told(tmp_path: Path) -> None:

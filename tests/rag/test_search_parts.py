@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernelwright.core import Language, Query, Target
 from kernelwright.rag import ExampleRetriever
+from kernelwright.rag import documents as entries_of
+from kernelwright.rag import retriever as searching
 from kernelwright.rag.documents import documents
 from kernelwright.rag.lexical import Lexicon, terms
 from kernelwright.rag.similarity import canonical, nearly_the_same, resemblance, shingles
@@ -96,6 +98,27 @@ def test_each_sign_counts(query: Query, fields: dict[str, object]) -> None:
     if query.source == ONLINE:  # has what a and c would add, and lacks split-k
         others = {"a": {"techniques": ("online-reduction",)}, "b": fields, "c": {"techniques": ("online-reduction",)}}
     assert _ranking(query, **others) == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("error", [IndexError, AttributeError, KeyError, TypeError, RecursionError])
+def test_of_code_that_cannot_be_analysed_nothing_is_known(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """A query's kernel, and an example's: both may come from a model."""
+
+    def fail(_: object) -> None:
+        raise error("not foreseen")
+
+    for module in (searching, entries_of):
+        monkeypatch.setattr(module, "features", fail)
+    with_kernel, without = (
+        ExampleRetriever(
+            [example(), example("triton/two", operation="softmax", before=TWO_PASSES, after=ONLINE)], None
+        ).search(query, 2)
+        for query in (Query("softmax", source=PRODUCT_TF32), Query("softmax"))
+    )
+    assert [hit.example.slug for hit in with_kernel] == ["triton/two", "triton/one"]
+    assert with_kernel == without
 
 
 def test_fusion_is_missing_only_where_there_is_something_to_fuse() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.compiling.recorded import journals_in, read_situations
-from kernelwright.core import JournalError, Problem
+from kernelwright.agent.turn import turn_records
+from kernelwright.core import JournalError, Problem, read_journal
 from kernelwright.corpus import find_problem
 
-from ..history.recorded import RUN, copied, each
+from ..history.recorded import RUN, SEARCH, copied, each
 
 
 def problems(name: str) -> Sequence[Problem]:
@@ -38,6 +39,48 @@ def test_a_recorded_run_gives_its_start_and_what_it_went_on_from(tmp_path: Path)
     assert found[1].kernel.source != found[0].kernel.source
     assert turn.gain > 1.01
     assert read_situations([path, path], problems, device(), notes.append) == found
+
+
+def test_the_gain_of_a_turn_is_over_what_it_began_with(tmp_path: Path) -> None:
+    def third(records: list[Any]) -> list[Any]:
+        last = turn_records(records)[-1]
+        return [*records, {**last, "iteration": 3, "before": last["kernel"]}]
+
+    path = copied(tmp_path, change=third)
+    first, second, _ = turn_records(read_journal(path))
+    notes: list[str] = []
+    *_, last = read_situations([path], problems, device(), notes.append)
+    assert notes == []
+    assert first["before"] != second["before"] == first["kernel"]
+    start = last.turns[0].before.latency_ms
+    assert [turn.before.latency_ms for turn in last.turns] == [start, first["best"]["latency_ms"]]
+    assert start / first["best"]["latency_ms"] > 1.1
+
+
+def test_a_turn_that_began_with_what_was_measured_nowhere_is_told(tmp_path: Path) -> None:
+    path = copied(tmp_path, change=each(lambda record: record.update(before=record["before"] + "\n"), "turn"))
+    notes: list[str] = []
+    assert read_situations([path], problems, device(), notes.append) == []
+    assert notes == [f"left out: {path}: what turn 1 began with was measured nowhere"]
+
+
+def test_the_searches_of_a_run_that_was_set_aside_are_its_own(tmp_path: Path) -> None:
+    path = copied(tmp_path)
+    expected = read_situations([path], problems, device(), [].append)
+    for name in (path.name, SEARCH):
+        (tmp_path / name).rename((tmp_path / name).with_suffix(".1.jsonl"))
+    notes: list[str] = []
+    assert read_situations([path.with_suffix(".1.jsonl")], problems, device(), notes.append) == expected
+    assert notes == []
+
+
+def test_an_error_without_a_message_is_told_too(tmp_path: Path) -> None:
+    def broken(name: str) -> Sequence[Problem]:
+        raise ValueError
+
+    notes: list[str] = []
+    assert read_situations([copied(tmp_path)], broken, device(), notes.append) == []
+    assert "(ValueError: )" in notes[0]
 
 
 def _forget(records: list[Any]) -> list[Any]:

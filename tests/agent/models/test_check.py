@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.models.choice import parse
-from kernelwright.core import ModelError
+from kernelwright.core import Budget, ModelError, OptionError
 
 from ...openai_server import KEY, Fail, Hang, Malformed, OpenAIServer, Text
-from .asking import Asked
+from .asking import Asked, ask
 
 
 def refused(check: Callable[[], None]) -> str:
@@ -48,15 +48,46 @@ def test_both_models_are_asked_and_the_same_one_once(tmp_path: Path) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_resumed_run_asks_only_a_model_that_it_has_not_asked(tmp_path: Path) -> None:
-    with OpenAIServer([Text("ready"), Text("ready")]) as server:
-        first = Asked(tmp_path, server=server)
-        first.models().check()
-        first.resumed().check()
-        assert len(server.requests) == 1
-        first.transcript.close()
-        Asked(tmp_path, "openai/o3", server).models().check()
-    assert server.requests[1].body["model"] == "o3"
+def test_a_resumed_run_asks_again_since_a_key_may_have_been_withdrawn(tmp_path: Path) -> None:
+    with OpenAIServer([Text("ready"), Fail(401, "no"), Text("ready")]) as server:
+        asked = Asked(tmp_path, server=server)
+        asked.models().check()
+        assert "was refused" in refused(asked.resumed().check)
+        asked.resumed().check()
+    assert len(server.requests) == len(asked.records) == 3
+
+
+def test_a_run_that_has_used_up_its_tokens_asks_nobody_when_it_is_resumed(tmp_path: Path) -> None:
+    with OpenAIServer([Text("ready")]) as server:
+        asked = Asked(tmp_path, server=server, budget=Budget(tokens=5))
+        asked.models().check()
+        asked.resumed().check()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_dollars_cannot_be_counted_where_no_price_is_known(tmp_path: Path, watch: bool) -> None:
+    with OpenAIServer([Text("ready"), Text("ready"), Text("fine")]) as server:
+        asked = Asked(tmp_path, "openai/my-model", server, budget=Budget(dollars=1.0))
+        with pytest.raises(OptionError) as caught:
+            asked.models().check()
+        asked.transcript.close()
+        message = "no price is known for openai/my-model, so --max-cost cannot be kept; use --max-tokens"
+        assert str(caught.value) == message
+        unlimited = Asked(tmp_path, "openai/my-model", server)
+        models = unlimited.models(watch=watch)
+        models.check()
+        assert ask(models) == "fine"
+    assert [record["dollars"] for record in unlimited.records] == [None] * 3
+    assert models.transcript.spent.dollars == models.transcript.cost(["1.0"])["dollars"] == 0.0
+    assert unlimited.resumed().transcript.spent.tokens
+
+
+def test_dollars_are_counted_where_a_price_is_known(tmp_path: Path) -> None:
+    with OpenAIServer([Text("ready")]) as server:
+        asked = Asked(tmp_path, server=server, budget=Budget(dollars=1.0))
+        asked.models().check()
+    assert asked.records[0]["dollars"] > 0
 
 
 def test_a_missing_key(tmp_path: Path) -> None:
@@ -155,5 +186,5 @@ def test_the_command_tells_it_before_it_measures(tmp_path: Path) -> None:
     assert run.returncode == 2
     assert "the key for openai/o3 was refused" in run.stderr
     assert "secret" not in run.stdout + run.stderr
-    (transcript,) = (tmp_path / "results").rglob("transcript_*.jsonl")
-    assert "secret" not in transcript.read_text() and "sk-wrong" not in transcript.read_text()
+    written = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert "secret" not in written and "sk-wrong" not in written

@@ -97,6 +97,33 @@ def test_a_request_that_took_all_its_time_is_not_repeated(tmp_path: Path) -> Non
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_request_takes_no_longer_than_the_run(tmp_path: Path, watch: bool) -> None:
+    with OpenAIServer([Hang(30), Text("never")]) as server:
+        end = time.monotonic() + 1
+        asked = Asked(tmp_path, server=server)
+        models = asked.models(
+            retries=4,
+            watch=watch,
+            late=lambda: "budget of 1 seconds used up" if time.monotonic() >= end else None,
+            remaining=lambda: end - time.monotonic(),
+        )
+        with pytest.raises(BudgetSpent, match="budget of 1 seconds used up"):
+            ask(models)
+        assert time.monotonic() - end < 3
+    assert len(server.requests) == 1
+    assert asked.told == []
+
+
+def test_a_stream_is_left_when_the_time_of_the_run_is_over(tmp_path: Path) -> None:
+    with OpenAIServer([Text("a tile of 64")]) as server:
+        asked = Asked(tmp_path, server=server)
+        models = asked.models(watch=True, late=lambda: "enough" if asked.watched else None)
+        with pytest.raises(BudgetSpent, match="enough"):
+            ask(models)
+    assert len(asked.watched) == 1
+
+
 def test_a_reply_that_is_watched_comes_as_a_stream(tmp_path: Path) -> None:
     with OpenAIServer([Text("a tile of 64")]) as server:
         asked = Asked(tmp_path, server=server)

@@ -11,7 +11,7 @@ from kernelwright.agent.models.models import ANALYSE, REWRITE
 from kernelwright.core import OptionError
 
 from ...openai_server import OpenAIServer, Text
-from .asking import Asked, ask
+from .asking import ENVIRONMENT, Asked, ask
 
 
 def sent(folder: Path, model: str, **settings: Any) -> dict[str, Any]:
@@ -60,6 +60,20 @@ def test_a_server_of_ones_own_gets_the_key_that_there_is(tmp_path: Path) -> None
     with OpenAIServer([Text("fine")]) as server:
         ask(Asked(tmp_path, server=server).models())
     assert server.requests[0].headers["authorization"] == f"Bearer {server.key}"
+
+
+def test_a_server_of_ones_own_is_not_asked_for_the_models_of_others(tmp_path: Path) -> None:
+    with OpenAIServer([Text("kernel")]) as server:
+        asked = Asked(tmp_path, server=server, analysis=parse("anthropic/claude-sonnet-4-5"))
+        models = asked.models(environment={**ENVIRONMENT, "ANTHROPIC_API_KEY": "sk-ant-0123456789"}, reply_s=2)
+        reached = {choice.name: lm.kwargs.get("api_base") for choice, lm in models._named.items()}
+        assert reached == {"openai/gpt-4o": server.base_url, "anthropic/claude-sonnet-4-5": None}
+        assert ask(models) == "kernel"
+
+
+def test_a_server_of_ones_own_wants_a_model_of_its_protocol(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"--api-base .* write openai/llama3 for a model of that server, or leave"):
+        Asked(tmp_path, "ollama/llama3", api_base="http://127.0.0.1:1/v1")
 
 
 def test_a_separate_model_analyses(tmp_path: Path) -> None:

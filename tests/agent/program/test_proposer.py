@@ -186,6 +186,19 @@ def test_a_model_that_does_not_submit_even_then_has_no_kernel(tmp_path: Path, he
         proposer.propose(here.situation)
 
 
+@pytest.mark.parametrize("bug", [ValueError("ours"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogate")])
+def test_a_bug_on_the_way_to_the_model_is_no_missing_submission(
+    tmp_path: Path, here: Stand, bug: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise bug
+
+    monkeypatch.setattr("kernelwright.agent.program.adapter.KernelAdapter.format", broken)
+    with pytest.raises(type(bug)) as caught:
+        ModelProposer(textual(tmp_path, [submit(RIGHT, "s", "r")]), here.heard).propose(here.situation)
+    assert caught.value is bug
+
+
 @pytest.mark.parametrize("bug", [ZeroDivisionError("division by zero"), DeviceError("the evaluation server ended")])
 def test_a_bug_in_a_tool_ends_the_run_and_is_not_told_to_the_model(run: Run, here: Stand, bug: Exception) -> None:
     here.evaluator.bug = bug

@@ -57,7 +57,7 @@ def test_a_config_is_evaluated_and_a_slower_kernel_is_told_as_such(here: Stand) 
     tools = toolbox(here)
     assert answer(tools, "evaluate", kernel=source(5.0), config={"BLOCK": 16})["result"].startswith("right: 2.5 ms")
     assert here.lane.tried[0].kernel.config["BLOCK"] == 16
-    assert answer(tools, "evaluate", kernel=source(40.0))["next"] == "it is no faster: try another idea"
+    assert answer(tools, "evaluate", kernel=source(40.0))["next"].startswith("it is no faster: ")
 
 
 def test_the_same_kernel_costs_no_second_trial(here: Stand) -> None:
@@ -73,7 +73,7 @@ def test_a_failure_is_an_observation(here: Stand, status: str) -> None:
     found = answer(tools, "evaluate", kernel=source(status), config={"BLOCK": 16})
     assert found["result"].startswith(f"{status}: as told\nat BLOCK=16\n")
     assert "hint: " in found["result"]
-    assert "explain_error" in found["next"]
+    assert ("explain_error" in found["next"]) == (status in ("compile_error", "runtime_error", "crashed"))
     assert here.lane.tool_calls[0].ok
     explained = answer(tools, "explain_error")
     assert explained["result"].startswith(f"{status}: as told")

@@ -1,0 +1,56 @@
+"""The question that finds worked examples for a situation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...core import Query
+from ..proposing import Situation
+
+_PRODUCT = re.compile(r"^(mm|addmm|bmm|baddbmm|mv|addmv|matmul|linear|dot|einsum)$")
+_SOFTMAX = re.compile(r"^_?(log_)?softmax$")
+_NAMED = (
+    ("attention", re.compile(r"attention")),
+    ("convolution", re.compile(r"conv")),
+    ("cross-entropy", re.compile(r"nll_loss|cross_entropy")),
+    ("matmul", _PRODUCT),
+    ("layernorm", re.compile(r"layer_norm|group_norm")),
+    ("rmsnorm", re.compile(r"rms_norm")),
+    ("softmax", _SOFTMAX),
+    ("scan", re.compile(r"^(cumsum|cumprod|cummax|logcumsumexp)$")),
+)
+_SUMS = re.compile(r"^(sum|mean|amax|amin|max|min|prod|argmax|argmin|var|norm|linalg_vector_norm|mse_loss)$")
+_ROOTS = re.compile(r"^r?sqrt$")
+
+
+def question(situation: Situation, text: str) -> Query:
+    """Examples like the kernel to improve, for an idea in words; never of the problem itself."""
+    kernel = situation.candidate.kernel
+    return Query(
+        text=text,
+        language=kernel.language,
+        target=kernel.target,
+        device=situation.profile.device,
+        operation=operation_of(situation.profile.operators),
+        category=situation.analysis.category,
+        source=kernel.source,
+        exclude=situation.problem.id,
+    )
+
+
+def operation_of(operators: Sequence[str]) -> str | None:
+    """What a problem computes, in the words of the examples, from the operators that its reference ran.
+
+    'matmul', 'softmax', 'rmsnorm' and so on; None where the reference ran nothing.
+    """
+    if not operators:
+        return None
+    if any(map(_SOFTMAX.match, operators)) and sum(1 for one in operators if _PRODUCT.match(one)) > 1:
+        return "attention"
+    for operation, pattern in _NAMED:
+        if any(map(pattern.search, operators)):
+            return operation
+    if any(map(_SUMS.match, operators)):
+        return "rmsnorm" if any(map(_ROOTS.match, operators)) else "reduction"
+    return "elementwise"
