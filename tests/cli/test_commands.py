@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from kernelwright.cli.list_slow import render
 from kernelwright.core import read_journal
+from kernelwright.corpus import list_problems
 
 from .commands import SCALE, kernelwright
 
@@ -119,12 +121,16 @@ def test_resume_refuses_the_journal_of_another_run(kernel_file: Path) -> None:
 
 
 def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
-    """Two shipped kernels, at sizes that take no time; the second listing measures nothing."""
-    arguments = ["optimize", "--list-slow", "--device", "cpu", "--workload", "tiny", "--threshold", "1000000"]
+    """The shipped kernels of three problems, at sizes that take no time; the second listing measures nothing."""
+    (tmp_path / "bench" / "level1").mkdir(parents=True)
+    for problem in (file for file in list_problems() if file.id in ("level1/1_19", "level1/1_47", "level1/1_94")):
+        shutil.copy(problem.path, tmp_path / "bench" / "level1")
+    here = ["--device", "cpu", "--workload", "tiny", "--dataset", "bench"]
+    arguments = ["optimize", "--list-slow", *here, "--threshold", "1000000"]
     first = kernelwright(*arguments, "--format", "json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     rows = json.loads(first.stdout)
-    assert len(rows) == 12
+    assert len(rows) == 3
     assert [row["speedup"] for row in rows] == sorted(row["speedup"] for row in rows)
     plain = kernelwright(*arguments, cwd=tmp_path)
     lines = plain.stdout.splitlines()
@@ -137,7 +143,7 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     assert [row["kernel"] for row in table] == [row["kernel"] for row in rows]
 
     chosen = "".join(f"{line}\n" for line in lines if line.endswith(("1_19.py", "1_94.py")))
-    batch = ["optimize", "--batch", "-", "--device", "cpu", "--workload", "tiny", "--max-iterations", "1", "--json"]
+    batch = ["optimize", "--batch", "-", *here, "--max-iterations", "1", "--json"]
     run = kernelwright(*batch, cwd=tmp_path, stdin=f"# two kernels\n{chosen}level9/9_9.py\n")
     assert run.returncode == 1, run.stderr
     results = json.loads(run.stdout)["results"]
