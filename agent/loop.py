@@ -31,6 +31,8 @@ class Outcome:
     stopped: str
     """Why the loop ended, in words."""
     verified: bool
+    cut_short: bool = False
+    """Whether a budget, or a model that failed, ended it: with more of these it would go on."""
 
     def reached(self, target: float) -> bool:
         """Whether the verified speedup is at least the target."""
@@ -80,6 +82,7 @@ class Optimization:
         self._clock = clock
         self._started = clock()
         self._standings = Standings()
+        self._cut_short = False
         # What a kernel's last check found, by its digest.
         self._finals: dict[str, Evaluation] = {}
 
@@ -115,6 +118,7 @@ class Optimization:
         self._take([one.turn for one in expanded if one.turn is not None])
         raise_any(outcomes)
         if ended := next((one.ended for one in expanded if one.ended), None):
+            self._cut_short = True
             return ended
         return "nothing left to try" if all(one.turn is None for one in expanded) else None
 
@@ -186,7 +190,10 @@ class Optimization:
             return f"{ROOFLINE:.0%} of what the roofline allows reached"
         if self._standings.best is None:
             return "no kernel is left"
-        return self.goal.done(self.turns) or self._late()
+        if (done := self.goal.done(self.turns)) is None and (late := self._late()) is not None:
+            self._cut_short = True
+            return late
+        return done
 
     def _late(self) -> str | None:
         """Which limit on trials or seconds is reached, in words, or None."""
@@ -228,5 +235,6 @@ class Optimization:
         """Measure the winner again with new seeds in a fresh process; fall back when it does not stand."""
         while (best := self._standings.best) is not None:
             if self._is_final(best):
-                return Outcome(start, best.kernel, best.evaluation, tuple(self.turns), stopped, verified=True)
+                turns = tuple(self.turns)
+                return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
         return Outcome(start, self.kernel, start, tuple(self.turns), "no kernel passed the final check", verified=False)

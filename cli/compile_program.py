@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import logging
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +21,8 @@ from ..corpus import find_problem
 from . import wiring
 from .compile_folder import CompileFolder, require_writable
 from .console import console
-from .proposers import RAG_K
+from .deadline import Deadline
+from .proposers import RAG_K, quiet_libraries
 from .request import Request
 
 if TYPE_CHECKING:
@@ -98,9 +97,7 @@ def run_compile(options: CompileOptions) -> int:
     from ..agent.program.signatures import save_program
     from .progress import Silent
 
-    # DSPy and LiteLLM look for prices on the network at the first call, and tell of it when there is none.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    logging.getLogger("dspy").setLevel(logging.CRITICAL)
+    quiet_libraries()
     # A server's address is for the models named openai/NAME, and wrong where there is none.
     elsewhere = not any(model.is_openai for model in (choice, reflecting))
     settings = ModelSettings(
@@ -114,15 +111,15 @@ def run_compile(options: CompileOptions) -> int:
         wiring.Evaluators(device, 1) as evaluators,
         folder.workbenches(evaluators, Silent()) as workbench,
     ):
-        late, remaining = _late(options.time_limit), _remaining(options.time_limit)
-        models = Models(settings, transcript, os.environ, tell=tell, late=late, remaining=remaining)
+        deadline = Deadline(options.time_limit)
+        models = Models(settings, transcript, os.environ, tell=tell, late=deadline.late, remaining=deadline.remaining)
         improving = models
         models.check()
         if reflecting != choice:
             api_base = options.api_base if reflecting.is_openai else None
             improving = Models(
                 replace(settings, rewriting=reflecting, api_base=api_base),
-                *(transcript, os.environ), tell=tell, late=late, remaining=remaining,
+                *(transcript, os.environ), tell=tell, late=deadline.late, remaining=deadline.remaining,
             )  # fmt: skip
             improving.check()
         examples = wiring.Examples(options.results, tell)
@@ -218,18 +215,6 @@ def _result(compiled: Compiled, options: CompileOptions) -> Iterator[str]:
         yield f"program: {options.output}"
     else:
         yield f"none better than the instructions as they are, {compiled.scores[0]:.3f} ({tried}): no program written"
-
-
-def _late(limit: float | None) -> Callable[[], str | None]:
-    """Which limit on time is reached, asked before each exchange."""
-    started = time.monotonic()
-    return lambda: Budget(seconds=limit).exhausted(Budget(seconds=time.monotonic() - started))
-
-
-def _remaining(limit: float | None) -> Callable[[], float | None]:
-    """Seconds that are left, or None without a limit."""
-    started = time.monotonic()
-    return lambda: None if limit is None else limit - (time.monotonic() - started)
 
 
 @contextlib.contextmanager

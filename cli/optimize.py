@@ -62,6 +62,7 @@ class Finished:
             "tokens": self.spent.tokens,
             "dollars": round(self.spent.dollars or 0.0, 6),
             "stopped": outcome.stopped,
+            "cut_short": outcome.cut_short,
             "kernel": str(self.kernel) if self.kernel else None,
             "history": str(self.history) if self.history else None,
         }
@@ -192,12 +193,14 @@ def same_run(journal: Journal, job: wiring.Job, model: str) -> None:
 
 
 def earlier_summary(path: Path, job: wiring.Job, target: float) -> dict[str, Any] | None:
-    """The summary of the same run, if it has finished with a verified kernel; else None."""
+    """The summary of the same run, if it has finished with a verified kernel and nothing cut it short; else None."""
     records = read_journal(path) if path.exists() else []
     known = next((record for record in records if record.get("kind") == "run"), {})
     finished = [record for record in records if record.get("kind") == "finished"]
     same = all(known.get(name) == value for name, value in identity(job).items())
     if not (finished and same and finished[-1]["verified"] and finished[-1]["target_speedup"] == target):
+        return None
+    if finished[-1].get("cut_short"):
         return None
     return {k: v for k, v in finished[-1].items() if k != "kind"}
 

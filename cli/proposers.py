@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..agent.proposing import Proposer
 from ..agent.rule_proposer import RuleProposer
 from ..core import Budget, OptionError
 from . import wiring
+from .deadline import Deadline
 from .request import Request
 
 if TYPE_CHECKING:
@@ -85,13 +85,11 @@ class Proposers:
 
     @contextlib.contextmanager
     def _models(self, transcript: Path) -> Iterator[Models]:
-        # DSPy and LiteLLM look for prices on the network at the first call, and tell of it when there is none.
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        logging.getLogger("dspy").setLevel(logging.ERROR)
+        quiet_libraries()
         from ..agent.models.models import Models, ModelSettings
         from ..agent.models.transcript import Transcript
 
-        request, started = self.request, time.monotonic()
+        request, deadline = self.request, Deadline(self.request.time_limit)
         settings = ModelSettings(
             rewriting=self.choice,
             analysis=self.analysis,
@@ -107,8 +105,8 @@ class Proposers:
                 os.environ,
                 tell=self._screen.note,
                 watch=self._screen.replying if self._screen.live else None,
-                late=self._late(started),
-                remaining=self._remaining(started),
+                late=deadline.late,
+                remaining=deadline.remaining,
             )
 
     def _program(self, job: wiring.Job) -> dict[str, Any] | None:
@@ -117,15 +115,12 @@ class Proposers:
         path = self.request.program
         return read_program(path, job.kernel.language, job.kernel.target) if path else None
 
-    def _remaining(self, started: float) -> Callable[[], float | None]:
-        """Seconds until the time limit."""
-        limit = self.request.time_limit
-        return lambda: None if limit is None else max(0.0, limit - (time.monotonic() - started))
 
-    def _late(self, started: float) -> Callable[[], str | None]:
-        """Which limit on time is reached, asked before each exchange."""
-        limit = Budget(seconds=self.request.time_limit)
-        return lambda: limit.exhausted(Budget(seconds=time.monotonic() - started))
+def quiet_libraries() -> None:
+    """DSPy and LiteLLM look for prices on the network at the first call, and tell of it when there is none."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    # What it tells of, the engine notes or raises as well.
+    logging.getLogger("dspy").setLevel(logging.CRITICAL)
 
 
 def _require_no_model_options(request: Request) -> None:

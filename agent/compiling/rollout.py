@@ -103,7 +103,7 @@ class Rollouts:
                 return work()
             except RunEnded as error:
                 self.ended = str(error)
-            except Exception as error:
+            except Exception as error:  # GEPA would take it for a score of 0
                 self.error = error
             return None
 

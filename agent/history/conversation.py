@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
+
+from .records import Conversations, Exchange, Message
 
 _RULE = "=" * 100
 
 
-def conversation_text(records: Iterable[Mapping[str, Any]]) -> str:
+def conversation_text(records: Iterable[dict[str, Any]]) -> str:
     """All exchanges of a transcript, in order: what was sent that the exchange before had not, and what came back."""
-    shown: dict[str, list[Any]] = {}
-    parts = []
-    for record in records:
-        if record.get("kind") != "exchange":
-            continue
-        reply, request = record.get("reply"), record["request"]
-        cost = f"${record.get('dollars') or 0.0:.4f}"
-        tokens = f"{reply['input_tokens']} + {reply['output_tokens']} tokens, " if reply else ""
-        parts.append(
-            f"{_RULE}\n{record['number']}. {record['purpose']} (conversation {record['lane']}), {record['model']}, "
-            f"{record['at']}: {tokens}{cost}, {record['seconds']:.1f} s\n{_RULE}"
-        )
-        before = shown.get(record["lane"], [])
-        sent = [{"role": "system", "text": request["system"]}, *request["messages"]]
-        common = 0
-        while common < min(len(before), len(sent)) and before[common] == sent[common]:
-            common += 1
-        shown[record["lane"]] = sent
-        parts += [_message(message) for message in sent[common:]]
-        parts.append(_message({"role": "reply", **reply}) if reply else f"--- error\n{record.get('error', '')}")
-    return "\n\n".join(parts) + "\n"
+    conversations = Conversations()
+    exchanges = [conversations.read(record) for record in records if record.get("kind") == "exchange"]
+    return "\n\n".join(part for exchange in exchanges for part in _parts(exchange)) + "\n"
 
 
-def _message(message: Mapping[str, Any]) -> str:
-    lines = [f"--- {message['role']}"]
-    if message.get("text"):
-        lines.append(str(message["text"]))
-    for call in message.get("tool_calls", ()):
-        arguments = {key: value for key, value in call["arguments"].items() if not _long(value)}
-        lines.append(f"{call['name']}({json.dumps(arguments, ensure_ascii=False)})")
-        lines += [f"  {key}:\n{value}" for key, value in call["arguments"].items() if _long(value)]
-    lines += [f"{result['name']}: {result['text']}" for result in message.get("tool_results", ())]
+def _parts(exchange: Exchange) -> list[str]:
+    tokens = f"{exchange.input_tokens} + {exchange.output_tokens} tokens, " if exchange.reply else ""
+    head = (
+        f"{exchange.number}. {exchange.purpose} (conversation {exchange.lane}), {exchange.model}, "
+        f"{exchange.at}: {tokens}${exchange.dollars:.4f}, {exchange.seconds:.1f} s"
+    )
+    end = _message("reply", exchange.reply) if exchange.reply else f"--- error\n{exchange.error}"
+    return [f"{_RULE}\n{head}\n{_RULE}", *(_message(message.role, message) for message in exchange.sent), end]
+
+
+def _message(title: str, message: Message) -> str:
+    lines = [f"--- {title}"]
+    if message.text:
+        lines.append(message.text)
+    for call in message.tool_calls:
+        arguments = {key: value for key, value in call.arguments.items() if not _long(value)}
+        lines.append(f"{call.name}({json.dumps(arguments, ensure_ascii=False)})")
+        lines += [f"  {key}:\n{value}" for key, value in call.arguments.items() if _long(value)]
+    lines += [f"{result.name}: {result.text}" for result in message.tool_results]
     return "\n".join(lines)
 
 

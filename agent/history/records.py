@@ -93,7 +93,7 @@ class Exchange:
 
     number: int
     lane: str
-    """'3.0': the third turn, its first expansion; 'check.0' before the first turn."""
+    """'3.0': the third turn, its first expansion; 'check.' and the model's name before the first."""
     purpose: str
     model: str
     sent: tuple[Message, ...]

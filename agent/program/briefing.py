@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...core import Evaluation, Problem, Profile, Status
 from ..analysis import Analysis
-from ..turn import Attempt, Candidate, Turn
+from ..turn import Attempt, Turn
 from .context import gist, last_lines
 
 RECENT = 6
@@ -118,11 +118,6 @@ def history_text(turns: Sequence[Turn], recent: int = RECENT) -> str:
         return "nothing was tried so far"
     early, late = turns[:-recent] if recent else turns, turns[-recent:] if recent else ()
     return "\n".join([*(_outcome(turn) for turn in early), *(_told(turn) for turn in late)])
-
-
-def candidate_text(candidate: Candidate, problem: Problem) -> str:
-    """The kernel to improve, and what was measured of it."""
-    return f"{workload_text(problem)}: {measured_text(candidate.evaluation)}"
 
 
 def _told(turn: Turn) -> str:

@@ -32,7 +32,7 @@ DETAILS = (
 
 
 def analysis_inputs(situation: Situation, detail: Detail) -> dict[str, str]:
-    """Of `program.AnalyseBottleneck`."""
+    """Of `signatures.AnalyseBottleneck`."""
     return {
         **_task(situation),
         "roofline": briefing.roofline_text(situation.profile, situation.candidate.evaluation),
@@ -42,7 +42,7 @@ def analysis_inputs(situation: Situation, detail: Detail) -> dict[str, str]:
 
 
 def rewrite_inputs(situation: Situation, detail: Detail, examples: Callable[[str, int], str]) -> dict[str, str]:
-    """Of `program.RewriteKernel`; `examples` finds some for a suggestion, in so many tokens."""
+    """Of `signatures.RewriteKernel`; `examples` finds some for a suggestion, in so many tokens."""
     suggestion = _suggestion(situation)
     return {
         **_task(situation),
@@ -56,7 +56,7 @@ def rewrite_inputs(situation: Situation, detail: Detail, examples: Callable[[str
 
 
 def repair_inputs(situation: Situation, detail: Detail, failed: Sequence[Attempt]) -> dict[str, str]:
-    """Of `program.RepairKernel`."""
+    """Of `signatures.RepairKernel`."""
     proposal = failed[-1].proposal
     return {
         **_task(situation),

@@ -159,7 +159,7 @@ class Toolbox:
             answer = {"error": "; ".join(_mistake(one) for one in error.errors()), "next": "call it again, corrected"}
         except (KernelError, NoKernel, OptionError, SpaceError) as error:
             answer = {"error": str(error), "next": "mend that and call it again"}
-        except Exception as error:
+        except Exception as error:  # DSPy would tell the model of our bug, and go on
             raise ToolBroke(error) from error
         if (left := CALLS - self._calls) in range(1, 4):
             answer["calls_left"] = left

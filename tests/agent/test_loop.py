@@ -17,6 +17,7 @@ from .made_up import ENDLESS, Planned, Scripted, Silence, listed, run, trials
 def test_stops_on_the_target(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel(4.0), kernel(2.0)), goal=Goal(target_speedup=2))
     assert outcome.stopped == "target of 2x reached"
+    assert not outcome.cut_short
     assert len(outcome.turns) == 2
     assert outcome.best.latency_ms == 4.0
     assert outcome.reached(2)
@@ -209,6 +210,7 @@ def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
     goal = Goal(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
     outcome = run(tmp_path, kernel(20.0), listed(*[slow] * 9), goal=goal, clock=lambda: now[0])
     assert outcome.stopped == "budget of 100 seconds used up"
+    assert outcome.cut_short
     assert len(outcome.turns) == 3
     assert outcome.verified
 

@@ -119,6 +119,7 @@ def test_what_was_found_before_the_run_ended_is_kept_and_verified(tmp_path: Path
         proposer.plan = {"1.0": [kernel("timeout"), *proposer.plan["1.0"]]}
     outcome = run(tmp_path, kernel(20.0), proposer, evaluator)
     assert outcome.stopped == "budget of 100 tokens used up"
+    assert outcome.cut_short
     (turn,) = outcome.turns
     assert [attempt.error for attempt in turn.attempts] == (["timeout: as told"] if repaired else [])
     assert turn.improved

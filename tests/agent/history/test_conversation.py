@@ -45,11 +45,12 @@ def test_an_exchange_is_shown_with_its_cost() -> None:
 
 
 def test_what_was_sent_before_is_not_shown_again() -> None:
-    text = conversation_text([exchange(1, USER), exchange(2, USER, CALL, RESULT)])
+    first = exchange(1, USER, reply={**CALL, "input_tokens": 10, "output_tokens": 2})
+    text = conversation_text([first, exchange(2, USER, CALL, RESULT)])
     assert text.count("Be quick.") == text.count("Make it fast.") == 1
-    assert '--- assistant\ntune({"trials": 4})\n  kernel:\na = 1\nb = 2\n' in text
+    assert text.count('--- reply\ntune({"trials": 4})\n  kernel:\na = 1\nb = 2\n') == text.count("tune(") == 1
     assert '--- tool\ntune: {"config": {}}\n' in text
-    assert text.index("reply 1") < text.index("tune(") < text.index("reply 2")
+    assert text.index("tune(") < text.index("--- tool") < text.index("reply 2")
 
 
 def test_from_the_first_difference_on_everything_is_shown() -> None:
