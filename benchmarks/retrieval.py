@@ -29,7 +29,7 @@ from kernelwright.cli.wiring import device_label
 from kernelwright.core import Language, Query, Target, WorkedExample
 from kernelwright.corpus import load_examples
 from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder
-from kernelwright.rag.techniques import added
+from kernelwright.rag.code.techniques import added
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_suffix("")

@@ -1,12 +1,12 @@
 """Retrieval of worked examples: what a kernel does and has, embeddings, an index, the search, the rendering."""
 
+from .code.features import Features, features
+from .code.syntax import parse
+from .code.techniques import added, techniques
 from .embeddings import Embedder, load_embedder
-from .features import Features, features
 from .render import within
 from .retriever import ExampleRetriever, Weights
 from .runs import run_examples
-from .syntax import parse
-from .techniques import added, techniques
 
 __all__ = [
     "Embedder",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..core import TECHNIQUES, WorkedExample
-from .features import features
-from .syntax import parse
+from .code.features import features
+from .code.syntax import parse
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matrix product", "matrix multiplication", "gemm", "linear layer", "dense projection", "gemv"),

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Hit, Query, WorkedExample, check_count
+from .code.features import Features, features
+from .code.similarity import canonical, nearly_the_same, shingles
+from .code.syntax import parse
+from .code.techniques import techniques
 from .documents import documents, spoken, words_of
 from .embeddings import Embedder
-from .features import Features, features
 from .index import open_index
 from .lexical import Lexicon
-from .similarity import canonical, nearly_the_same, shingles
-from .syntax import parse
-from .techniques import techniques
 
 NEARLY_THE_SAME = 0.9
 """From which resemblance of their code two examples count as one."""

@@ -18,9 +18,9 @@ from ..core import (
     read_journal,
 )
 from ..core.trial import read_trials
-from .features import features
-from .syntax import parse
-from .techniques import added
+from .code.features import features
+from .code.syntax import parse
+from .code.techniques import added
 
 LEAST_GAIN = 1.1
 """How much faster than the kernel it began with a run's kernel must be to teach something."""

@@ -9,9 +9,9 @@ from kernelwright.core import Language, Query, Target
 from kernelwright.rag import ExampleRetriever
 from kernelwright.rag import documents as entries_of
 from kernelwright.rag import retriever as searching
+from kernelwright.rag.code.similarity import canonical, nearly_the_same, resemblance, shingles
 from kernelwright.rag.documents import documents
 from kernelwright.rag.lexical import Lexicon, terms
-from kernelwright.rag.similarity import canonical, nearly_the_same, resemblance, shingles
 
 from .kernels import GAIN, RELU, example, triton
 from .technique_cases import ONLINE, PRODUCT_TF32, TWO_PASSES

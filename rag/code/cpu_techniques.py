@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from itertools import starmap
 
-from .loops import allocations, elements, innermost
+from .accumulators import allocations, elements, innermost
 from .program import DeviceCode, Loop, Program, is_tile_product, names, products
 
 _POOLS = ("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.thread.ThreadPoolExecutor", "threading.Thread")

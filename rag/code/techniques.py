@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from ..core import TECHNIQUES
+from ...core import TECHNIQUES
+from .accumulators import online
 from .cpu_techniques import CPU_RECOGNIZERS, inner_strides
 from .features import device_steps
 from .gpu_techniques import GPU_RECOGNIZERS
-from .loops import online
 from .program import Program, sequential
 from .syntax import parse
 

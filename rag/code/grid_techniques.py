@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from .accumulators import allocations, any_call, elements, first_argument, innermost
 from .flow import PRODUCTS, axes_of, combines_earlier, grid_axes, reduces
-from .loops import allocations, any_call, elements, first_argument, innermost
 from .program import Call, DeviceCode, Loop, Program, base
 
 

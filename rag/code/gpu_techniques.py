@@ -6,11 +6,11 @@ import ast
 from collections.abc import Callable, Iterator
 from itertools import starmap
 
+from .accumulators import allocations, any_call, elements, first_argument
 from .flow import PRODUCTS
 from .grid_techniques import GRID_RECOGNIZERS
-from .lanes import Stride, accesses
-from .loops import allocations, any_call, elements, first_argument
 from .program import DeviceCode, Loop, Program, base, is_tile_product, products
+from .strides import Stride, accesses
 
 _TENSOR_CORES = PRODUCTS | {"ptx_mma", "mma_gemm_blockscaled", "tcgen05_mma", "wgmma_mma", "tvm_mma_sync"}
 _DESCRIPTORS = {
