@@ -14,9 +14,10 @@ from .errors import (
     SpaceError,
     Waiting,
 )
-from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Status
+from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Rejection, SecondWorkload, Status
 from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, Language, Target
+from .kernel_profile import DeviceKernel, KernelProfile
 from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
@@ -36,6 +37,7 @@ __all__ = [
     "Config",
     "Correctness",
     "DeviceError",
+    "DeviceKernel",
     "DeviceLimits",
     "Evaluation",
     "Evaluator",
@@ -46,6 +48,7 @@ __all__ = [
     "JournalError",
     "Kernel",
     "KernelError",
+    "KernelProfile",
     "KernelwrightError",
     "Language",
     "MatrixProduct",
@@ -58,9 +61,11 @@ __all__ = [
     "Profile",
     "Proposal",
     "Query",
+    "Rejection",
     "ResultsError",
     "Retriever",
     "SearchSpace",
+    "SecondWorkload",
     "SpaceError",
     "Speedup",
     "Status",

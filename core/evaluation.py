@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from .kernel_profile import KernelProfile
 from .measurement import Measurement, Speedup
 from .space import Value
 
@@ -37,10 +39,47 @@ class Correctness(BaseModel):
     tolerance: float = Field(ge=0)
     """Both the absolute and the relative tolerance of the comparison."""
     passed: bool
+    distributions: tuple[str, ...] = ()
+    """Beside the problem's own inputs: 'signs', 'small', 'large', 'heavy tails', 'structure', as far as it allows."""
+    error_fp64: float | None = Field(default=None, ge=0)
+    """Root mean square error against the reference in fp64, over the root mean square of that."""
+    torch_error_fp64: float | None = Field(default=None, ge=0)
+    """The same of the reference in its own precision."""
+    nulls: tuple[str, ...] = ()
+    """Outputs that need no kernel and would have passed every trial: 'zeros', 'mean', 'input 0'. Then a pass says
+    little."""
+    deterministic: bool | None = None
+    """Whether two calls on the same inputs returned the same bits; None where it was not tried."""
 
     @property
     def trials(self) -> int:
         return len(self.seeds)
+
+
+class Rejection(BaseModel):
+    """Why a kernel is not judged by its results: what it does that no honest kernel needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rule: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    """The rule's name, such as 'torch-operator' or 'patched-function'; docs/guards.md lists them."""
+    where: str
+    """'line 12: torch.mm(x, w)' in the source, or when it was seen: 'while it was timed'."""
+    why: str
+    """One sentence: what the rule protects, and what to do instead."""
+
+    def __str__(self) -> str:
+        return f"{self.rule} ({self.where}): {self.why}"
+
+
+class SecondWorkload(BaseModel):
+    """The same kernel at other sizes than those it was timed at."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sizes: dict[str, Any]
+    status: Status
+    message: str = ""
 
 
 class Evaluation(BaseModel):
@@ -67,6 +106,16 @@ class Evaluation(BaseModel):
     """Stands for the code that the config lowers to, where that is known."""
     duplicate_of: dict[str, Value] | None = None
     """The config that lowers to the same code and was measured in its place."""
+    rejection: Rejection | None = None
+    """With status 'rejected', unless another tool's record gave no reason."""
+    baselines: dict[str, Measurement] = Field(default_factory=dict)
+    """Other ways to run the reference, such as 'compile' and 'max-autotune', timed on the same device."""
+    second_workload: SecondWorkload | None = None
+    """None where it was not tried: in a search, or where the problem has no other sizes."""
+    telemetry: dict[str, float] = Field(default_factory=dict)
+    """State of the GPU while it was timed: sm_mhz, memory_mhz, temperature_c, power_w, each a median."""
+    kernel_profile: KernelProfile | None = None
+    """What ran on the device, and what the compiled kernels take of it; None where it was not looked at."""
     environment: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -78,6 +127,8 @@ class Evaluation(BaseModel):
             raise ValueError(f"status {self.status} carries no timing: only right results have a speed")
         if self.status is not Status.OK and not self.message:
             raise ValueError(f"status {self.status} needs a message that says what went wrong")
+        if self.rejection is not None and self.status is not Status.REJECTED:
+            raise ValueError(f"status {self.status} has no rule that was broken")
         if self.reference is not None and self.measurement is None:
             raise ValueError("a reference timing without the kernel's own says nothing")
         return self
@@ -85,6 +136,11 @@ class Evaluation(BaseModel):
     @property
     def ok(self) -> bool:
         return self.status is Status.OK
+
+    @property
+    def shape_specialised(self) -> bool:
+        """Whether the kernel is right at the sizes it was timed at and at no others that were tried."""
+        return self.ok and self.second_workload is not None and self.second_workload.status is not Status.OK
 
     @property
     def latency_ms(self) -> float | None:

@@ -3,6 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class AllowTorch(StrEnum):
+    """Which of torch's operators a candidate may call."""
+
+    NONE = "none"
+    """None that compute: allocation and views only."""
+    GLUE = "glue"
+    """Layout, allocation, and operators that the bottleneck is not in."""
+    ALL = "all"
+    """Whatever it likes: nothing is looked at."""
+
+
+class Sandbox(StrEnum):
+    """What keeps a candidate from the rest of the machine."""
+
+    AUTO = "auto"
+    """The first of the following that works here, and a warning when it is none."""
+    BWRAP = "bwrap"
+    LANDLOCK = "landlock"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -63,5 +85,7 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     compile_ahead: bool = False
     """On a GPU, compile before the device is locked, so that others may measure meanwhile; it takes a process more."""
+    allow_torch: AllowTorch = AllowTorch.GLUE
+    sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None
     """Judge configs as a search needs it, without timing the reference; None judges each one fully."""
