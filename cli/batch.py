@@ -26,7 +26,7 @@ def run_batch(request: Request) -> int:
     proposers = Proposers(request, screen)
     results = Results(request.results)
     summaries: list[dict[str, Any]] = []
-    with wiring.Evaluators(device, request.beam) as evaluators:
+    with wiring.Evaluators(device, request.beam, request.trust) as evaluators:
         for number, reference in enumerate(references, start=1):
             screen.heading(f"[{number}/{len(references)}] {reference}")
             try:

@@ -7,10 +7,6 @@ from .request import Request
 
 def run(request: Request) -> int:
     """The exit code of the command; a user's mistake raises `KernelwrightError`."""
-    if request.evaluate:
-        from .evaluate import run_evaluate
-
-        return run_evaluate(request)
     request.check()
     if request.list_slow:
         from .list_slow import run_list_slow

@@ -37,7 +37,7 @@ def run_list_slow(request: Request) -> int:
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
     with (
-        wiring.evaluator(device) as evaluator,
+        wiring.evaluator(device, trust=request.trust) as evaluator,
         Records(wiring.memory_folder() / "speedups.jsonl") as records,
         screen.progress("measuring", len(jobs)) as advance,
     ):

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..evaluators.kernelbench.precision import Precision
+from ..evaluators.limits import AllowTorch, Sandbox
 from .agent import agent_app
 from .corpus import corpus_app
 from .guard import guarded
@@ -25,12 +27,15 @@ from .options import (
     ResumeOption,
     WorkloadOption,
 )
+from .protocols import Protocol
 from .report import report
+from .trust import AllowTorchOption, BaselineOption, GraphOption, SandboxOption, Trust
 from .tune import tune_app
 
 SEARCH = "Optimization"
 MODEL = "Language model"
 BUDGET = "Budget"
+PROTOCOL = "Protocol"
 
 app = typer.Typer(
     name="kernelwright",
@@ -127,6 +132,10 @@ def optimize(
     time_limit: Annotated[
         float | None, typer.Option(help="Stop proposing after so many seconds.", rich_help_panel=BUDGET)
     ] = None,
+    allow_torch: AllowTorchOption = AllowTorch.GLUE,
+    sandbox: SandboxOption = Sandbox.AUTO,
+    graph: GraphOption = False,
+    baseline: BaselineOption = None,
     results: ResultsOption = Path("results"),
     resume: ResumeOption = False,
     no_save: NoSaveOption = False,
@@ -168,6 +177,7 @@ def optimize(
         max_tokens=max_tokens,
         max_cost=max_cost,
         time_limit=time_limit,
+        trust=Trust.of(allow_torch, sandbox, graph, baseline),
         results=results,
         resume=resume,
         save=not no_save,
@@ -181,27 +191,95 @@ def optimize(
 @app.command()
 def evaluate(
     kernel: Annotated[
-        str,
+        str | None,
         typer.Option("--kernel", "-k", help="Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"),
-    ],
+    ] = None,
     device: DeviceOption = "auto",
     backend: BackendOption = None,
     problem: ProblemOption = None,
     dataset: DatasetOption = None,
     workload: WorkloadOption = None,
+    protocol: Annotated[
+        Protocol | None,
+        typer.Option(
+            help="Whose rules: strict, kernelbench (as KernelBench itself evaluates), or both side by side. By default "
+            "strict, and kernelbench with --run-folder.",
+            show_default=False,
+            rich_help_panel=PROTOCOL,
+        ),
+    ] = None,
+    run_folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="A KernelBench run folder: the kernel and its result are filed there. Without --kernel, every kernel "
+            "in it that has no result yet is evaluated.",
+            rich_help_panel=PROTOCOL,
+            metavar="DIR",
+        ),
+    ] = None,
+    sample_id: Annotated[
+        int | None,
+        typer.Option(
+            help="Which attempt at its problem the kernel is in the run folder; 0 by default.", rich_help_panel=PROTOCOL
+        ),
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="To what KernelBench's protocol casts weights and inputs.", rich_help_panel=PROTOCOL),
+    ] = None,
+    perf_trials: Annotated[
+        int | None,
+        typer.Option(help="How many calls KernelBench's protocol times; 100 by default.", rich_help_panel=PROTOCOL),
+    ] = None,
+    allow_torch: AllowTorchOption = AllowTorch.GLUE,
+    sandbox: SandboxOption = Sandbox.AUTO,
+    graph: GraphOption = False,
+    baseline: BaselineOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check one kernel against its reference and time it, once.
+    """Check a kernel against its reference and time it, once.
 
     Exit codes: 0 it is right, 1 it is not, 2 wrong usage.
     """
+    from .evaluate import run_evaluate
+    from .protocols import ProtocolOptions
     from .request import Request
 
     request = Request(
         kernel=kernel, device=device, backend=backend.value if backend else None, problem=problem,
-        dataset=dataset, workload=workload, json=json, evaluate=True,
+        dataset=dataset, workload=workload, trust=Trust.of(allow_torch, sandbox, graph, baseline), json=json,
     )  # fmt: skip
-    raise typer.Exit(_run(request))
+    options = ProtocolOptions(protocol, run_folder, sample_id, precision, perf_trials)
+    raise typer.Exit(guarded(lambda: run_evaluate(request, options)))
+
+
+@app.command()
+def profile(
+    kernel: Annotated[
+        str, typer.Option("--kernel", "-k", help="Kernel to profile: a path, level2/2_10.py, 2_10.", metavar="REF")
+    ],
+    ncu: Annotated[bool, typer.Option("--ncu", help="Count with Nsight Compute too, where it is installed.")] = False,
+    device: DeviceOption = "auto",
+    backend: BackendOption = None,
+    problem: ProblemOption = None,
+    dataset: DatasetOption = None,
+    workload: WorkloadOption = None,
+    allow_torch: AllowTorchOption = AllowTorch.GLUE,
+    sandbox: SandboxOption = Sandbox.AUTO,
+    json: JsonOption = False,
+) -> None:
+    """Say where a kernel's time goes, with the evidence.
+
+    Exit codes: 0 it was profiled, 1 it is not right, 2 wrong usage.
+    """
+    from .profile import run_profile
+    from .request import Request
+
+    request = Request(
+        kernel=kernel, device=device, backend=backend.value if backend else None, problem=problem, dataset=dataset,
+        workload=workload, trust=Trust.of(allow_torch, sandbox, False, None), json=json,
+    )  # fmt: skip
+    raise typer.Exit(guarded(lambda: run_profile(request, ncu)))
 
 
 def _run(request: object) -> int:

@@ -90,7 +90,7 @@ def run_optimize(request: Request) -> int:
     must_be_timed(job)
     proposers = Proposers(request, screen)
     results = Results(request.results)
-    with wiring.Evaluators(device, request.beam) as evaluators:
+    with wiring.Evaluators(device, request.beam, request.trust) as evaluators:
         finished = optimize_one(request, job, evaluators, proposers, results, screen)
     screen.finished(finished)
     if request.json:

@@ -168,9 +168,20 @@ def describe_evaluation(job: wiring.Job, evaluation: Evaluation) -> str:
             f", {evaluation.measurement.median_ms:.3f} ms against {evaluation.reference.median_ms:.3f} ms, "
             f"{escape(str(evaluation.speedup))}"
         )
+        for name, baseline in evaluation.baselines.items():
+            ratio = baseline.median_ms / evaluation.measurement.median_ms
+            text += f"; {escape(name)} {baseline.median_ms:.3f} ms, {ratio:.3f}x"
     if evaluation.correctness:
         checked = evaluation.correctness
         text += f", largest error {checked.max_abs_error:.2g} in {checked.trials} trials"
+        if checked.nulls:
+            text += f"\n[yellow]warning:[/] {' and '.join(checked.nulls)} would have passed too, so this says little"
+        if checked.deterministic is False:
+            text += "\n[yellow]warning:[/] two calls on the same inputs returned different results"
+    if evaluation.shape_specialised and evaluation.second_workload:
+        sizes = ", ".join(f"{name}={value}" for name, value in evaluation.second_workload.sizes.items())
+        text += f"\n[yellow]warning:[/] shape-specialised: {evaluation.second_workload.status} at {escape(sizes)}"
     if evaluation.contention is not None:
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
-    return text + (f"\n{escape(evaluation.message)}" if evaluation.message else "")
+    reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message
+    return text + (f"\n{escape(reason)}" if reason else "")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import OptionError
+from .trust import TRUSTED, Trust
 
 MOST_LANES = 16
 
@@ -17,7 +18,6 @@ class Request:
     kernel: str | None = None
     list_slow: bool = False
     batch: str | None = None
-    evaluate: bool = False
     threshold: float = 0.8
     format: str | None = None
     target_speedup: float = 1.5
@@ -40,6 +40,7 @@ class Request:
     max_tokens: int | None = None
     max_cost: float | None = None
     time_limit: float | None = None
+    trust: Trust = TRUSTED
     results: Path = Path("results")
     resume: bool = False
     save: bool = True

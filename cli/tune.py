@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..evaluators.limits import AllowTorch, Sandbox
 from .guard import guarded
 from .options import (
     OUTPUT,
@@ -21,6 +22,7 @@ from .options import (
     ResumeOption,
     WorkloadOption,
 )
+from .trust import AllowTorchOption, BaselineOption, GraphOption, SandboxOption, Trust
 
 tune_app = typer.Typer(
     help="Search the parameters of a kernel.",
@@ -91,6 +93,10 @@ def kernel(
     compile_limit: Annotated[
         float, typer.Option(help="Seconds after which a compilation is given up.", rich_help_panel=WHERE)
     ] = 120.0,
+    allow_torch: AllowTorchOption = AllowTorch.GLUE,
+    sandbox: SandboxOption = Sandbox.AUTO,
+    graph: GraphOption = False,
+    baseline: BaselineOption = None,
     results: ResultsOption = Path("results"),
     resume: ResumeOption = False,
     no_save: NoSaveOption = False,
@@ -110,7 +116,8 @@ def kernel(
         kernel=kernel, params=tuple(param or ()), constraints=tuple(constraint or ()), prune=not no_prune,
         tuner=tuner, stride=stride, trials=trials, seconds=seconds, patience=patience, seed=seed,
         warm=tuple(warm or ()), device=device, backend=backend.value if backend else None, problem=problem,
-        dataset=dataset, workload=workload, compilers=compilers, compile_limit=compile_limit, results=results,
+        dataset=dataset, workload=workload, compilers=compilers, compile_limit=compile_limit,
+        trust=Trust.of(allow_torch, sandbox, graph, baseline), results=results,
         resume=resume, save=not no_save, plot=plot, json=json, quiet=quiet,
     )  # fmt: skip
     interrupted = "interrupted; the same command with --resume goes on from here"

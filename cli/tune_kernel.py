@@ -34,6 +34,7 @@ from . import wiring
 from .optimize import must_be_timed, same_run
 from .render import Screen
 from .request import Request
+from .trust import TRUSTED, Trust
 from .tune_progress import observer_for
 from .tuned import Tuned
 
@@ -65,6 +66,7 @@ class TuneRequest:
     workload: str | None = None
     compilers: int | None = None
     compile_limit: float = 120.0
+    trust: Trust = TRUSTED
     results: Path = Path("results")
     resume: bool = False
     save: bool = True
@@ -121,7 +123,9 @@ def run_tune(request: TuneRequest) -> int:
     adaptive = catalogue.adaptive(request.tuner)
     with (
         Journal(folder / "journal.jsonl") as journal,
-        wiring.search_evaluator(devices, request.compilers, adaptive, request.compile_limit) as evaluator,
+        wiring.search_evaluator(
+            devices, request.compilers, adaptive, request.compile_limit, request.trust
+        ) as evaluator,
     ):
         same_run(journal, job, request.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(request.tuner,), daemon=True)

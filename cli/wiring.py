@@ -21,6 +21,7 @@ from ..evaluators.limits import Limits, SearchSettings, Settings
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.processes import cores
 from .request import Request
+from .trust import TRUSTED, Trust
 
 CPU, CUDA = "cpu", "cuda"
 
@@ -134,13 +135,13 @@ def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | Non
     return problem.at(DEFAULT_WORKLOAD)
 
 
-def evaluator(device: str, settings: Settings | None = None) -> LocalEvaluator:
+def evaluator(device: str, settings: Settings | None = None, trust: Trust = TRUSTED) -> LocalEvaluator:
     """The evaluator of this machine."""
-    return LocalEvaluator(device, settings, memory=memory_folder())
+    return LocalEvaluator(device, trust.applied(settings or Settings()), memory=memory_folder())
 
 
 def search_evaluator(
-    devices: list[str], compilers: int | None, adaptive: bool, compile_s: float
+    devices: list[str], compilers: int | None, adaptive: bool, compile_s: float, trust: Trust = TRUSTED
 ) -> LocalEvaluator | Fleet:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
@@ -152,7 +153,7 @@ def search_evaluator(
         compilers = max(1, share // 2 if ahead and adaptive else share)
     window = 4 * compilers if ahead and not adaptive else compilers
     settings = Settings(limits=Limits(compile_s=compile_s), search=SearchSettings(compilers, window))
-    members = [evaluator(device, settings) for device in devices]
+    members = [evaluator(device, settings, trust) for device in devices]
     return members[0] if len(members) == 1 else Fleet(members)
 
 
@@ -189,20 +190,21 @@ class Evaluators:
     Lanes on a CPU take turns on one, since whatever runs beside a timing spoils it.
     """
 
-    def __init__(self, device: str, lanes: int) -> None:
+    def __init__(self, device: str, lanes: int, trust: Trust = TRUSTED) -> None:
         self._device = device
+        self._trust = trust
         self._stack = contextlib.ExitStack()
         self._searcher: LocalEvaluator | Fleet | None = None
         settings = Settings(compile_ahead=lanes > 1)
         self.pool: list[LocalEvaluator] = [
-            self._stack.enter_context(evaluator(device, settings)) for _ in range(1 if device == CPU else lanes)
+            self._stack.enter_context(evaluator(device, settings, trust)) for _ in range(1 if device == CPU else lanes)
         ]
 
     def searcher(self) -> LocalEvaluator | Fleet:
         """Made when it is first asked for."""
         if self._searcher is None:
             limit = Limits().compile_s
-            self._searcher = search_evaluator([self._device], None, True, limit)
+            self._searcher = search_evaluator([self._device], None, True, limit, self._trust)
             self._stack.enter_context(self._searcher)
         return self._searcher
 

@@ -116,6 +116,8 @@ class Evaluation(BaseModel):
     """State of the GPU while it was timed: sm_mhz, memory_mhz, temperature_c, power_w, each a median."""
     kernel_profile: KernelProfile | None = None
     """What ran on the device, and what the compiled kernels take of it; None where it was not looked at."""
+    stages: dict[str, float] = Field(default_factory=dict)
+    """Seconds that each part of the evaluation took."""
     environment: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")

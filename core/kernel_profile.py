@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+NAME_LIMIT = 80
+
 
 class DeviceKernel(BaseModel):
-    """One kernel as the profiler saw it, all its launches in one call of the model together."""
+    """One kernel as the profiler saw it: its launches of one shape in one call of the model, together.
+
+    On a CPU, an operator of torch, of which only the name, the calls and the time are known.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,7 +23,7 @@ class DeviceKernel(BaseModel):
     registers: int | None = Field(default=None, ge=0)
     """32-bit registers per thread."""
     spills: int | None = Field(default=None, ge=0)
-    """Bytes per thread that did not fit into registers."""
+    """Bytes per thread that did not fit into registers (local memory, with arrays whose indices are computed)."""
     shared_bytes: int | None = Field(default=None, ge=0)
     """Per block."""
     threads: int | None = Field(default=None, gt=0)
@@ -28,17 +33,32 @@ class DeviceKernel(BaseModel):
     """Warps that a multiprocessor can keep at once, over the most that it could."""
     limited_by: str | None = None
     """What bounds the occupancy: 'registers', 'shared memory', 'threads', 'blocks'."""
+    resident_blocks: int | None = Field(default=None, ge=0)
+    """Blocks that a multiprocessor can keep at once."""
+
+    @property
+    def short_name(self) -> str:
+        """On one line, and cut off where templates make it long."""
+        name = " ".join(self.name.split()).removeprefix("void ")
+        return name if len(name) <= NAME_LIMIT else f"{name[: NAME_LIMIT - 3]}..."
+
+    def waves(self, multiprocessors: int) -> float | None:
+        """How often such a GPU fills itself with the kernel's blocks before all of them have run."""
+        if self.blocks is None or not self.resident_blocks:
+            return None
+        return self.blocks / (self.resident_blocks * multiprocessors)
 
 
 class KernelProfile(BaseModel):
-    """All that ran on the device in one call."""
+    """All that ran on the device in one call of the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kernels: tuple[DeviceKernel, ...] = ()
     """The longest first."""
     counters: dict[str, float] = Field(default_factory=dict)
-    """Of Nsight Compute where it is there, such as 'dram_throughput_pct'."""
+    """Of Nsight Compute, for the candidate's own kernels, weighted by their time: 'dram_throughput_pct'; see
+    docs/profile.md for the names. Empty where it was not asked for or is not there."""
 
     @property
     def time_ms(self) -> float:

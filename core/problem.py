@@ -56,13 +56,14 @@ class Problem:
     @cached_property
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:
         """The named workloads that the file declares in WORKLOADS, and 'default'."""
-        declared = self._constants.get("WORKLOADS", {})
+        declared = self.constants.get("WORKLOADS", {})
         if not isinstance(declared, dict) or not all(isinstance(sizes, dict) for sizes in declared.values()):
             raise ProblemError(f"problem {self.name}: WORKLOADS must be a dict of dicts of sizes, all literals")
         return {DEFAULT_WORKLOAD: {}, **declared}
 
     @cached_property
-    def _constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, Any]:
+        """The module's constants: those with a literal value, and None for the others."""
         found: dict[str, Any] = {}
         for node in ast.parse(self.source).body:
             if not isinstance(node, ast.Assign):
@@ -93,10 +94,10 @@ class Problem:
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Problem:
         """The problem with these constants set; raises `ProblemError` for one that it does not have."""
-        if unknown := sorted(set(sizes) - set(self._constants)):
+        if unknown := sorted(set(sizes) - set(self.constants)):
             raise ProblemError(
                 f"problem {self.id} has no constant {', '.join(unknown)}; it has "
-                f"{', '.join(name for name in self._constants if name != 'WORKLOADS') or 'none'}"
+                f"{', '.join(name for name in self.constants if name != 'WORKLOADS') or 'none'}"
             )
         return replace(self, workload=workload, sizes=sizes)
 

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 # Whole words between underscores, so that a MONKEY is no key and TOKENIZERS are no tokens. MAX_TOKENS is a number.
 _NAMES = re.compile(
-    r"(^|_)(KEYS?|PAT|PASSPHRASE)\d*(_|$)|(TOKEN|SECRETS?|PASSWORD|PASSWD|APIKEY|CREDENTIALS?)\d*(_|$)", re.IGNORECASE
+    r"(^|_)(KEYS?|PAT|PASS|PASSPHRASE|AUTH)\d*(_|$)|(TOKEN|SECRETS?|PASSWORD|PASSWD|APIKEY|CREDENTIALS?)\d*(_|$)",
+    re.IGNORECASE,
 )
+_IN_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
+"""A user and a password in an address, as of a proxy or an index."""
 
 
 def is_secret(name: str) -> bool:
@@ -18,4 +21,4 @@ def is_secret(name: str) -> bool:
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment as foreign code may see it."""
-    return {name: value for name, value in environment.items() if not is_secret(name)}
+    return {name: value for name, value in environment.items() if not is_secret(name) and not _IN_VALUE.search(value)}

@@ -6,31 +6,41 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..core import KernelProfile, Rejection
+from .guards.torch_share import Operator
+
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Loaded(BaseModel):
+class Answer(BaseModel):
+    """What every answer may carry: rules that the candidate broke since the last one."""
+
+    violations: list[Rejection] = []
+
+
+class Loaded(Answer):
     """The source was executed and ModelNew constructed."""
 
 
 class Output(BaseModel):
-    """One output: shape and dtype are None for what is no tensor."""
+    """One output: all but the type are None for what is no tensor."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: str
     shape: list[int] | None
-    dtype: str | None
+    dtype: str | None = None
+    device: str | None = None
+    stored: bool = False
     handle: list[int | str | bool] | None = None
     """Where on the device it lies, when it is shared and not written to a file."""
     offset: int = 0
 
 
-class Ran(BaseModel):
-    """One call, and where its outputs are: in a file, or in memory that is shared."""
+class Returned(Answer):
+    """Where outputs are: in a file, or in memory that is shared."""
 
-    seconds: Seconds
     outputs: list[Output]
 
     def described(self) -> list[dict[str, Any]]:
@@ -38,12 +48,36 @@ class Ran(BaseModel):
         return [output.model_dump() for output in self.outputs]
 
 
-class Timed(BaseModel):
+class Ran(Returned):
+    """One call, its outputs, and the numbers of the inputs that it changed or returned."""
+
+    seconds: Seconds
+    changed: list[int]
+    returned: list[int]
+
+
+class Timed(Answer):
     """Times of single calls."""
 
     samples_ms: list[Milliseconds] = Field(min_length=1)
+    host_ms: list[Milliseconds]
     cores: float = Field(ge=0, allow_inf_nan=False)
     method: str
+    calls: int = Field(ge=1)
+    """How many inputs were drawn from the seed before the last call, with that of the last call."""
+
+
+class Operators(Answer):
+    """What one call of the model asks of torch, and which kernels of its own it launches how often."""
+
+    operators: list[Operator]
+    launches: dict[str, int]
+
+
+class Profiled(Answer):
+    """What ran on the device in one call."""
+
+    profile: KernelProfile
 
 
 class Lowered(BaseModel):

@@ -4,45 +4,76 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from ..core import Config, Correctness, Kernel, Status
-from .answers import Loaded, Ran, Timed
+from ..core import Config, Correctness, Kernel, Rejection, Status
+from .answers import Answer, Loaded, Operators, Profiled, Ran, Returned, Timed
 from .channel import Message
+from .clock import hidden_work
 from .judging import Judge
 from .limits import Limits
-from .sampling import Timer
 from .worker import Worker, WorkerDied, WorkerTimeout
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Form = TypeVar("Form", bound=Answer)
+
+_FOREIGN = {
+    "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
+    "returned": ("input-returned", "returns an input's memory instead of a result of its own; write to a new tensor"),
+}
 
 
 class Failure(Exception):
     """A candidate that did not pass, on its way to becoming an `Evaluation`."""
 
-    def __init__(self, status: Status, message: str, correctness: Correctness | None = None) -> None:
+    def __init__(
+        self,
+        status: Status,
+        message: str,
+        correctness: Correctness | None = None,
+        rejection: Rejection | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.correctness = correctness
+        self.rejection = rejection
         self.config: Config | None = None
         """Which of several configs it was, where they are timed in turn."""
 
 
+def rejected(rejection: Rejection) -> Failure:
+    """The failure of a kernel that broke a rule."""
+    return Failure(Status.REJECTED, str(rejection), rejection=rejection)
+
+
 @dataclass(frozen=True)
+class Plan:
+    """What is checked of one config."""
+
+    seeds: tuple[int, ...]
+    """One per trial: each has new weights and new inputs."""
+    distributions: tuple[str, ...] = ()
+    """Further trials, whose inputs are distributed otherwise."""
+    thorough: bool = True
+    """Also: held outputs, determinism, fp64, outputs that need no kernel."""
+
+
+@dataclass
 class Checked:
     """A config that is loaded and was found right."""
 
+    config: Config
+    serial: int
     correctness: Correctness
     compile_s: float
     """Seconds that loading and compiling took."""
-    time: Timer
-    """Times its calls; raises `Failure`."""
+    timed: list[tuple[int, int]] = field(default_factory=list)
+    """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
 
 
 class Bench:
@@ -82,72 +113,177 @@ class Bench:
         return self._worker.log if self._worker else ""
 
     def check(
-        self, judge: Judge, config: Config, seeds: Sequence[int], keep: bool = False, ahead_s: float | None = None
+        self, judge: Judge, config: Config, plan: Plan, keep: bool = False, ahead_s: float | None = None
     ) -> Checked:
-        """Compile the kernel at a config and compare it with the reference for every seed. Raises `Failure`.
+        """Compile the kernel at a config and compare it with the reference as the plan says. Raises `Failure`.
 
         `keep` leaves the configs that were checked before loaded, to be timed in turn with this one. `ahead_s` is
         what compiling took already; without it, it is what the first call takes beyond a later one.
         """
         start = time.perf_counter()
-        self._serial += 1
-        serial, worker = self._serial, self.worker
-        path = worker.folder / f"kernel_{serial}.py"
-        path.write_text(self.kernel.bind(config).source)
-        self._ask(Loaded, self._limits.compile_s, "load", source=str(path), serial=serial, keep=keep)
-        compared: list[Message] = []
-        first_call_s, later_call_s = 0.0, 0.0
-        for trial, seed in enumerate(seeds):
-            spent = time.perf_counter() - start
-            allowed = self._limits.call_s if trial else max(1.0, self._limits.compile_s - spent)
-            ran, verdict = self._run(judge, serial, seed, allowed)
-            if trial == 0:
-                first_call_s, load_s = ran.seconds, spent
-            else:
-                later_call_s = ran.seconds
-            self._require_ok(verdict, seeds[: trial + 1], compared)
-            compared.append(verdict)
-        compile_s = load_s + (max(0.0, first_call_s - later_call_s) if ahead_s is None else ahead_s)
-        return Checked(_summary(compared, seeds, passed=True), compile_s, partial(self._time, serial, config))
+        serial = self._load(config, keep)
+        load_s = time.perf_counter() - start
+        trials = _Trials(plan.seeds)
+        first_s = later_s = 0.0
+        for number, seed in enumerate(plan.seeds):
+            allowed = self._limits.call_s if number else max(1.0, self._limits.compile_s - load_s)
+            first = number == 0 and plan.thorough
+            ran, verdict = self._run(judge, serial, seed, allowed, hold=first, precise=first)
+            first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
+            self._require_ok(verdict, trials)
+        if plan.thorough:
+            self._check_held(judge)
+        for distribution in plan.distributions:
+            _, verdict = self._run(judge, serial, plan.seeds[0], self._limits.call_s, distribution=distribution)
+            verdict["message"] = f"with inputs of another distribution ({distribution}): {verdict['message']}"
+            self._require_ok(verdict, trials, distribution)
+        if plan.thorough:
+            trials.deterministic = self._is_deterministic(judge, serial, plan.seeds[0], trials)
+        compile_s = load_s + (max(0.0, first_s - later_s) if ahead_s is None else ahead_s)
+        correctness = trials.summary(passed=True)
+        assert correctness is not None
+        return Checked(config, serial, correctness, compile_s)
+
+    def timer(self, checked: Checked, seeds: Iterator[int], graph: bool, empty_ms: float) -> Callable[[int], Message]:
+        """Times calls of a config that was checked, each chunk on the next seed's inputs; raises `Failure`.
+
+        `empty_ms` is what a call that does nothing takes beyond what the events say.
+        """
+
+        def take(samples: int) -> Message:
+            seed = next(seeds)
+            try:
+                request = {"serial": checked.serial, "samples": samples, "seed": seed, "graph": graph}
+                timed = self._ask(Timed, self._limits.call_s, "time", **request)
+                if (hidden := hidden_work(timed.samples_ms, timed.host_ms, empty_ms)) is not None:
+                    raise self._rejected("hidden-work", "while it was timed", hidden)
+            except Failure as failure:
+                failure.config = checked.config
+                raise
+            checked.timed[:] = [(seed, timed.calls)]
+            return timed.model_dump(exclude={"violations", "calls"})
+
+        return take
+
+    def recheck(self, judge: Judge, checked: Checked) -> None:
+        """Compare what the last timed call returned: work may be left undone once a clock runs. Raises `Failure`."""
+        ((seed, calls),) = checked.timed
+        path = self._outputs
+        answer = self._hand_over("timed_outputs", serial=checked.serial)
+        weights = checked.correctness.seeds[0]
+        verdict = judge.call(
+            "check_timed", weights=weights, seed=seed, calls=calls, path=str(path), outputs=answer.described()
+        )
+        if verdict.get("unreadable") and self._share:
+            self._share = False
+            self.recheck(judge, checked)
+        elif verdict["status"] != Status.OK:
+            why = f"a call that was timed returned something else than the reference: {verdict['message']}"
+            raise self._rejected("wrong-when-timed", "while it was timed", why)
+
+    def operators(self, checked: Checked) -> Operators:
+        """What one call asks of torch, and which kernels of its own it launches. Raises `Failure`."""
+        seed = checked.correctness.seeds[0]
+        return self._ask(Operators, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
+
+    def profile(self, checked: Checked, own: Sequence[str]) -> Profiled:
+        """What runs on the device in one call; `own` are the names of the kernels that the source defines."""
+        seed = checked.correctness.seeds[0]
+        return self._ask(Profiled, self._limits.call_s, "profile", serial=checked.serial, seed=seed, own=list(own))
+
+    def check_at(self, judge: Judge, config: Config, sizes: dict[str, Any], seed: int) -> None:
+        """Compare once at other sizes; what was loaded before is gone then. Raises `Failure`."""
+        self._ask(Answer, self._limits.call_s, "resize", sizes=sizes)
+        with judge.at(sizes):
+            serial = self._load(config, keep=False)
+            _, verdict = self._run(judge, serial, seed, self._limits.compile_s)
+            self._require_ok(verdict, _Trials((seed,)))
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
         if self._worker is not None:
             self._worker.discard()
 
-    def _run(self, judge: Judge, serial: int, seed: int, seconds: float) -> tuple[Ran, Message]:
+    @property
+    def _outputs(self) -> Path:
+        return self.worker.folder / "outputs.bin"
+
+    def _load(self, config: Config, keep: bool) -> int:
+        self._serial += 1
+        path = self.worker.inbox / f"kernel_{self._serial}.py"
+        path.write_text(self.kernel.bind(config).source)
+        self._ask(Loaded, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
+        return self._serial
+
+    def _run(
+        self,
+        judge: Judge,
+        serial: int,
+        seed: int,
+        seconds: float,
+        distribution: str | None = None,
+        hold: bool = False,
+        precise: bool = False,
+    ) -> tuple[Ran, Message]:
         """One call, and what the judge says of its outputs."""
-        folder = self.worker.folder
-        state, outputs = folder / "state.pt", folder / "outputs.bin"
+        state = self.worker.inbox / "state.pt"
         judge.call("state", seed=seed, path=str(state))
-        request = {"serial": serial, "seed": seed, "state": str(state), "outputs": str(outputs)}
-        ran = self._ask(Ran, seconds, "run", share=self._share, **request)
-        verdict = judge.call("check", seed=seed, path=str(outputs), outputs=ran.described())
+        ran = self._hand_over(
+            "run", Ran, seconds, serial=serial, seed=seed, state=str(state), distribution=distribution, hold=hold
+        )
+        verdict = judge.call(
+            "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
+            precise=precise, hold=hold,
+        )  # fmt: skip
         if self._share and verdict.get("unreadable"):
             self._share = False
-            return self._run(judge, serial, seed, seconds)
-        with contextlib.suppress(OSError):
-            outputs.unlink()
+            return self._run(judge, serial, seed, seconds, distribution, hold, precise)
+        if verdict["status"] == Status.OK:
+            for name, (rule, why) in _FOREIGN.items():
+                if foreign := sorted(set(getattr(ran, name)) - set(judge.effects[name])):
+                    raise self._rejected(rule, f"input {foreign[0]}", why)
         return ran, verdict
 
-    def _require_ok(self, verdict: Message, seeds: Sequence[int], before: Sequence[Message]) -> None:
-        status = Status(verdict["status"])
-        if status is Status.OK:
+    def _hand_over(self, op: str, form: Any = Returned, seconds: float | None = None, **arguments: Any) -> Any:
+        with contextlib.suppress(OSError):
+            self._outputs.unlink()
+        seconds = self._limits.call_s if seconds is None else seconds
+        return self._ask(form, seconds, op, outputs=str(self._outputs), share=self._share, **arguments)
+
+    def _check_held(self, judge: Judge) -> None:
+        """Whether the first call's outputs are still what they were, now that others have come."""
+        answer = self._hand_over("again")
+        if not judge.call("same", path=str(self._outputs), outputs=answer.described())["same"]:
+            why = "a later call changed what an earlier one returned; give each call an output of its own"
+            raise self._rejected("output-reused", "the output of the first call", why)
+
+    def _is_deterministic(self, judge: Judge, serial: int, seed: int, trials: _Trials) -> bool:
+        """Whether the first call's inputs lead to the same bits again; they must be right again in any case."""
+        ran, verdict = self._run(judge, serial, seed, self._limits.call_s)
+        self._require_ok(verdict, trials)
+        same: bool = judge.call("same", path=str(self._outputs), outputs=ran.described())["same"]
+        return same
+
+    def _require_ok(self, verdict: Message, trials: _Trials, distribution: str | None = None) -> None:
+        if verdict.get("null") and verdict["nulls"]:
+            why = (
+                f"returns {verdict['null']}, which is near enough to the reference to pass here; "
+                "that needs no kernel and proves none"
+            )
+            raise self._rejected("null-output", "the output", why)
+        if "max_abs_error" in verdict:
+            trials.add(verdict, distribution)
+        if verdict["status"] == Status.OK:
             return
-        figures = [*before, verdict] if "max_abs_error" in verdict else list(before)
-        correctness = _summary(figures, seeds[: len(figures)], passed=False) if figures else None
         # It may have written where it should not have; that must not reach the next config.
         self.worker.end()
-        raise Failure(status, verdict["message"], correctness)
+        raise Failure(Status(verdict["status"]), verdict["message"], trials.summary(passed=False))
 
-    def _time(self, serial: int, config: Config, samples: int) -> Message:
-        try:
-            return self._ask(Timed, self._limits.call_s, "time", serial=serial, samples=samples).model_dump()
-        except Failure as failure:
-            failure.config = config
-            raise
+    def _rejected(self, rule: str, where: str, why: str) -> Failure:
+        self.worker.end()
+        return rejected(Rejection(rule=rule, where=where, why=why))
 
-    def _ask(self, form: type[Answer], seconds: float, op: str, **arguments: Any) -> Answer:
+    def _ask(self, form: type[Form], seconds: float, op: str, **arguments: Any) -> Form:
         worker = self.worker
         try:
             answer = worker.call(seconds, op=op, **arguments)
@@ -157,26 +293,61 @@ class Bench:
             raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
         if answer.get("ok") is True:
             try:
-                return form.model_validate(answer)
+                found = form.model_validate(answer)
             except ValidationError:
                 worker.end()
                 raise Failure(Status.CRASHED, f"the process sent no proper answer ({_STAGES[op]})") from None
-        error = str(answer.get("error", "the kernel's process gave no reason"))
-        if answer.get("stage") == "compile" or op == "load":
-            raise Failure(Status.COMPILE_ERROR, error)
-        # Memory that it wrote to, or a device that it upset, must not reach the next config.
+            if found.violations:
+                worker.end()
+                raise rejected(found.violations[0])
+            return found
         worker.end()
-        raise Failure(Status.RUNTIME_ERROR, error)
+        status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
+        raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
 
 
-_STAGES = {"load": "loading the source", "run": "compiling or running", "time": "being timed"}
+_STAGES = {
+    "load": "loading",
+    "run": "compiling or running",
+    "again": "running",
+    "time": "timing",
+    "timed_outputs": "timing",
+    "operators": "running",
+    "profile": "profiling",
+    "resize": "loading other sizes",
+    "warm": "starting",
+}
 
 
-def _summary(compared: Sequence[Message], seeds: Sequence[int], passed: bool) -> Correctness:
-    return Correctness(
-        seeds=tuple(seeds),
-        max_abs_error=max(message["max_abs_error"] for message in compared),
-        max_rel_error=max(message["max_rel_error"] for message in compared),
-        tolerance=max(message["tolerance"] for message in compared),
-        passed=passed,
-    )
+class _Trials:
+    """What the comparisons of one config have found so far."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = tuple(seeds)
+        self._compared: list[Message] = []
+        self._distributions: list[str] = []
+        self.deterministic: bool | None = None
+
+    def add(self, verdict: Message, distribution: str | None) -> None:
+        self._compared.append(verdict)
+        if distribution is not None:
+            self._distributions.append(distribution)
+
+    def summary(self, passed: bool) -> Correctness | None:
+        """None where nothing was compared; `passed` needs that something was."""
+        if not self._compared:
+            return None
+        plain = len(self._compared) - len(self._distributions)
+        first = self._compared[0]
+        return Correctness(
+            seeds=self._seeds[:plain],
+            max_abs_error=max(message["max_abs_error"] for message in self._compared),
+            max_rel_error=max(message["max_rel_error"] for message in self._compared),
+            tolerance=max(message["tolerance"] for message in self._compared),
+            passed=passed,
+            distributions=tuple(self._distributions),
+            error_fp64=first.get("error_fp64"),
+            torch_error_fp64=first.get("torch_error_fp64"),
+            nulls=tuple(first.get("nulls", ())),
+            deterministic=self.deterministic,
+        )

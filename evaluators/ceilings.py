@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .channel import Message
-from .clock import Clock
+from .clock import Call, Clock, always
 
 _COPY_MIB = {"cpu": 64, "cuda": 1024}
 _MATRIX = {"cpu": 1024, "cuda": 8192}
@@ -22,9 +20,9 @@ def measure(device: str, repeats: int = 20) -> Message:
     kind = device.split(":")[0]
     clock = Clock(device)
 
-    def fastest(call: Callable[[], object]) -> float:
-        clock.sample(call, 3)
-        return min(clock.sample(call, repeats)[0])
+    def fastest(call: Call) -> float:
+        clock.sample(always(call), 3)
+        return min(clock.sample(always(call), repeats).times_ms)
 
     source = torch.randn(_COPY_MIB[kind] << 18, device=device)
     sink = torch.empty_like(source)

@@ -136,7 +136,7 @@ class CompilePool:
 
     def _compile(self, worker: Worker, source: str, serial: int) -> Compiled:
         # Errors quote the lines of files under a folder of this name, and of no others.
-        folder = worker.folder / "candidate-source"
+        folder = worker.inbox / "candidate-source"
         folder.mkdir(exist_ok=True)
         path = folder / f"kernel_{serial}.py"
         path.write_text(source)

@@ -6,7 +6,11 @@ import ctypes
 import os
 import resource
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from .sandbox import landlock, seccomp
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -23,11 +27,18 @@ def adopt_orphans() -> None:
 
 
 def enter(
-    folder: Path, memory_gib: float | None, file_gib: float | None, cache: Path | None = None, nice: int = 0
+    folder: Path,
+    log: int,
+    memory_gib: float | None,
+    file_gib: float | None,
+    cache: Path | None = None,
+    nice: int = 0,
+    rules: Mapping[str, Any] | None = None,
 ) -> None:
-    """Own process group, own working and temporary folder, output to `folder`/log, limits, priority.
+    """Own process group, own working and temporary folder, output to the file `log`, limits, priority.
 
     Compiled kernels go to `cache`, which workers may share, or by default to a folder of this worker's own.
+    `rules` say what it gives up besides (`sandbox.containment.Containment.rules`); with them, home is `folder` too.
     """
     os.setsid()
     os.nice(nice)
@@ -37,6 +48,7 @@ def enter(
         "TILELANG_CACHE_DIR": kernels / "tilelang",
         "TRITON_CACHE_DIR": kernels / "triton",
         "TORCHINDUCTOR_CACHE_DIR": kernels / "inductor",
+        "CUDA_CACHE_PATH": kernels / "cuda",
     }
     for path in (folder / "tmp", folder / "cache", *compilers.values()):
         path.mkdir(parents=True, exist_ok=True)
@@ -47,7 +59,7 @@ def enter(
 
     tempfile.tempdir = None
     os.chdir(folder)
-    _redirect(folder / "log")
+    _redirect(log)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory_gib is not None:
         limit = _private_bytes() + int(memory_gib * 2**30)
@@ -55,10 +67,13 @@ def enter(
     if file_gib is not None:
         limit = int(file_gib * 2**30)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    if rules is not None:
+        os.environ["HOME"] = str(folder)
+        landlock.restrict(rules["read"], rules["write"], rules["devices"])
+        seccomp.forbid_sockets(rules["local_sockets"])
 
 
-def _redirect(log: Path) -> None:
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _redirect(sink: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(sink, 1)

@@ -3,8 +3,11 @@
 It runs as `python -m kernelwright.evaluators.forkserver FD MODULE...`. Requests come as JSON over the
 socket FD, one at a time:
 
-    {"op": "fork", "role": ..., "folder": ..., ...} with one file descriptor   -> {"pid": n}
+    {"op": "fork", "role": ..., "folder": ..., ...} with a channel and a log   -> {"pid": n}
     {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
+
+Both ends may live in different PID namespaces. `n` is a number in the server's; with it, and with the first message,
+goes a descriptor of the process (a pidfd), by which the other end learns its own number for it.
 
 The server itself never computes: a thread pool that was used before a fork would hang after it.
 """
@@ -37,23 +40,24 @@ def main(fd: int, modules: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = socket.socket(fileno=fd)
     missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
-    server.sendall(json.dumps({"ready": True, "missing": missing}).encode())
+    _answer(server, {"ready": True, "missing": missing}, os.getpid())
     live: set[int] = set()
     while True:
-        data, fds, _, _ = socket.recv_fds(server, REQUEST_BYTES, 1)
+        data, fds, _, _ = socket.recv_fds(server, REQUEST_BYTES, 2)
         if not data:
             break
         request = json.loads(data)
         if request["op"] == "fork":
-            pid = _fork(server, request, fds[0])
+            pid = _fork(server, request, *fds)
             live.add(pid)
-            os.close(fds[0])
-            answer: dict[str, int | None] = {"pid": pid}
+            for descriptor in fds:
+                os.close(descriptor)
+            _answer(server, {"pid": pid}, pid)
         else:
-            answer = {"status": _end(request["pid"], request["grace_s"])}
+            status = _end(request["pid"], request["grace_s"])
             live.discard(request["pid"])
             _sweep(live)
-        server.sendall(json.dumps(answer).encode())
+            _answer(server, {"status": status})
     for pid in live:
         _end(pid, 0.0)
     _sweep(set())
@@ -67,7 +71,16 @@ def _import(name: str) -> Exception | None:
     return None
 
 
-def _fork(server: socket.socket, request: dict[str, Any], fd: int) -> int:
+def _answer(server: socket.socket, answer: dict[str, Any], pid: int | None = None) -> None:
+    data, process = json.dumps(answer).encode(), None
+    with contextlib.suppress(OSError):  # an old kernel, or a worker that is gone already
+        process = None if pid is None else os.pidfd_open(pid)
+    socket.send_fds(server, [data], [] if process is None else [process])
+    if process is not None:
+        os.close(process)
+
+
+def _fork(server: socket.socket, request: dict[str, Any], channel: int, log: int) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -79,13 +92,15 @@ def _fork(server: socket.socket, request: dict[str, Any], fd: int) -> int:
         confine.die_with_parent()
         confine.enter(
             Path(request["folder"]),
+            log,
             request.get("memory_gib"),
             request.get("file_gib"),
             cache=Path(request["cache"]) if request.get("cache") else None,
             nice=request.get("nice", 0),
+            rules=request.get("rules"),
         )
         role = importlib.import_module(f".{request['role']}", __package__)
-        role.serve(Channel(fd), request)
+        role.serve(Channel(channel), request)
         status = 0
     except BaseException:
         import traceback
@@ -145,3 +160,4 @@ def _children() -> list[int]:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2:])
+    os._exit(0)  # taking the libraries down in order takes half a second, and saves nothing

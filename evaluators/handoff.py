@@ -23,13 +23,33 @@ class Unreadable(Exception):
 
 
 def describe(output: Any) -> Message:
-    """Type, shape and dtype; shape and dtype are None for what is no plain tensor."""
+    """Type, shape, dtype, device, and whether each element has memory; shape is None for what is no plain tensor."""
     import torch
 
     if type(output) not in (torch.Tensor, torch.nn.Parameter):
-        return {"type": type(output).__name__, "shape": None, "dtype": None}
-    dtype = str(output.dtype).removeprefix("torch.")
-    return {"type": type(output).__name__, "shape": list(output.shape), "dtype": dtype}
+        return {"type": type(output).__name__, "shape": None}
+    return {
+        "type": type(output).__name__,
+        "shape": list(output.shape),
+        "dtype": str(output.dtype).removeprefix("torch."),
+        "device": output.device.type,
+        "stored": _is_stored(output),
+    }
+
+
+def _is_stored(output: Any) -> bool:
+    """Whether no two elements share memory, as in a tensor that was expanded, and all of it exists."""
+    import torch
+
+    if output.layout != torch.strided or output.is_conj() or output.is_neg():
+        return False
+    needed = 1
+    for extent, stride in sorted(zip(output.shape, output.stride(), strict=True), key=lambda pair: pair[1]):
+        if extent > 1 and stride < needed:
+            return False
+        needed = max(needed, extent * stride)
+    size: int = output.untyped_storage().nbytes()
+    return size >= output.numel() * output.element_size()
 
 
 def hand_over(outputs: Sequence[Any], path: Path, shared: bool) -> tuple[list[Message], list[Any]]:

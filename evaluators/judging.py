@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,10 @@ class Judge:
     def __init__(self, problem: Problem, worker: Worker) -> None:
         self.problem = problem
         self._worker = worker
-        self.environment: dict[str, str] = self.call("open")["environment"]
+        opened = self.call("open")
+        self.environment: dict[str, str] = opened["environment"]
+        self.effects: dict[str, list[int]] = {name: opened[name] for name in ("changed", "returned")}
+        """The numbers of the inputs that the reference itself writes to, or returns."""
 
     def call(self, op: str, **arguments: Any) -> Message:
         """Ask the judge's process."""
@@ -50,9 +56,44 @@ class Judge:
             raise ProblemError(f"the reference of {self.problem.id} fails: {reason}")
         return answer
 
-    def time(self, samples: int) -> Message:
-        """Time the reference; a `sampling.Timer`."""
-        return self.call("time", samples=samples)
+    @cached_property
+    def distributions(self) -> tuple[str, ...]:
+        """The distributions of inputs, beside the problem's own, with which the reference copes."""
+        return tuple(self.call("distributions")["distributions"])
+
+    @cached_property
+    def counted(self) -> Message:
+        """The reference's operations and bytes."""
+        return self.call("count")
+
+    @cached_property
+    def empty_ms(self) -> float:
+        """What a call that does nothing takes beyond what its events say."""
+        return float(self.call("empty")["empty_ms"])
+
+    @cached_property
+    def properties(self) -> Message | None:
+        """What torch says of the GPU; None for a CPU."""
+        found: Message | None = self.call("properties")["properties"]
+        return found
+
+    def timer(self, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
+        """Times the reference, each chunk on the next seed's inputs."""
+        return lambda samples: self.call("time", samples=samples, seed=next(seeds), graph=graph)
+
+    def compiled_timer(self, name: str, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
+        """Times the reference as it was compiled under this name."""
+        return lambda samples: self.call("time_compiled", name=name, samples=samples, seed=next(seeds), graph=graph)
+
+    @contextlib.contextmanager
+    def at(self, sizes: Mapping[str, Any]) -> Iterator[None]:
+        """The same problem at other sizes for a while."""
+        self.call("resize", sizes=dict(sizes))
+        try:
+            yield
+        finally:
+            if self.alive:
+                self.call("resize", sizes=dict(self.problem.sizes))
 
     @property
     def pid(self) -> int:

@@ -85,6 +85,12 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     compile_ahead: bool = False
     """On a GPU, compile before the device is locked, so that others may measure meanwhile; it takes a process more."""
+    second_workload: bool = True
+    """Whether a right kernel is tried at other sizes too, where the problem has some."""
+    graph: bool = False
+    """On a GPU, time candidate and reference as captured CUDA graphs, without what launching costs."""
+    baselines: tuple[str, ...] = ()
+    """Other ways to run the reference that are timed too: 'compile', 'max-autotune'. Known ones are always reported."""
     allow_torch: AllowTorch = AllowTorch.GLUE
     sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None

@@ -13,24 +13,37 @@ import random
 import shutil
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from ..core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, KernelError, Language, Problem, Profile, Target
-from .bench import Bench, Checked, Failure
+from ..core import (
+    CHECKED_NOT_TIMED,
+    Config,
+    Evaluation,
+    Kernel,
+    KernelError,
+    Language,
+    Problem,
+    Profile,
+    Rejection,
+    Target,
+)
+from .bench import Bench, Checked, Failure, rejected
 from .compiling import Compiled, CompileStatus
-from .contention import LoadMeter, tolerated_cores
 from .device_lock import DeviceLock
+from .examination import CPU_CACHE_BYTES, Examination, impossible
+from .guards.source import find_violation
 from .judging import Judge
 from .limits import Sampling, SearchSettings, Settings
 from .pipeline import compiled_ahead
 from .processes import Processes, cores
-from .profiling import profile
-from .sampling import Timer, Timing, take_turns
-from .verdicts import failed_evaluation, refused, twin, verdict
+from .profiling import ceilings, profile
+from .sampling import Timing
+from .timekeeping import Timekeeper, Times
+from .verdicts import failed_evaluation, refused, rejected_evaluation, twin, verdict
 
-CROWDED = 2
-"""After so many timings in a row that others disturbed, waiting for quiet is given up."""
 HOPELESS = "slower than {:g} times the best: not timed any further"
+QUARANTINE = 10.0
+"""What is so many times as fast as the reference is measured once more, from the beginning, before it is believed."""
+CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
 
 
 class LocalEvaluator:
@@ -49,11 +62,10 @@ class LocalEvaluator:
     ) -> None:
         self.device = device
         self.settings = settings or Settings()
-        self.processes = Processes(device, self.settings.limits)
+        self.processes = Processes(device, self.settings.limits, self.settings.sandbox)
         self._memory = memory
         self._rng = rng or random.SystemRandom()
-        self._meter = LoadMeter()
-        self._crowded = 0
+        self._timekeeper = Timekeeper(device, self.settings, self.processes, memory)
         self._bench: Bench | None = None
         self._benched: Problem | None = None
         self._ahead: Path | None = None  # the folder for what is compiled ahead for the bench
@@ -64,6 +76,9 @@ class LocalEvaluator:
         """One evaluation per config, in order; see `core.Evaluator`."""
         judge = self._judge_for(problem, kernel)
         search = self.settings.search
+        if (broken := self._broken_rule(kernel)) is not None:
+            yield from (rejected_evaluation(judge, kernel, config, broken) for config in configs)
+            return
         if search is not None and self._timed(kernel):
             yield from self._search(search, judge, kernel, configs, known)
             return
@@ -75,6 +90,8 @@ class LocalEvaluator:
         """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
         judge = self._judge_for(problem, kernel)
         self.forget_bench()
+        if (broken := self._broken_rule(kernel)) is not None:
+            return [rejected_evaluation(judge, kernel, config, broken) for config in configs]
         cache = self.processes.cache(kernel)
         bench = self._new_bench(problem, kernel, cache)
         try:
@@ -92,7 +109,7 @@ class LocalEvaluator:
         """Counted work of the reference, measured ceilings and known limits of the device."""
         judge = self.processes.judge(problem)
         with self._exclusive(judge):
-            return profile(judge, self.device, self._memory, (self.processes.server.pid, judge.pid))
+            return profile(judge, self.device, self._memory, (*self.processes.server_pids, judge.pid))
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""
@@ -110,8 +127,14 @@ class LocalEvaluator:
     def _judge_for(self, problem: Problem, kernel: Kernel) -> Judge:
         if (kernel.target is Target.CPU) != (self.device == "cpu") and kernel.language is not Language.TRITON:
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
-        self.processes.server.require(kernel.language)
-        return self.processes.judge(problem)
+        self.processes.require(kernel.language)
+        judge = self.processes.judge(problem)
+        judge.environment["sandbox"] = self.processes.sandbox_used
+        return judge
+
+    def _broken_rule(self, kernel: Kernel) -> Rejection | None:
+        """What the source alone says against it; nothing is looked at where everything is allowed."""
+        return find_violation(kernel.source, kernel, self.settings.allow_torch)
 
     def _timed(self, kernel: Kernel) -> bool:
         """Triton's interpreter, which stands in for a GPU, has no speed worth knowing."""
@@ -127,7 +150,14 @@ class LocalEvaluator:
             if ahead is not None and ahead.status is CompileStatus.TIMEOUT:
                 return refused(judge, kernel, config, ahead)
             with self._exclusive(judge):
-                return self._evaluate(judge, bench, config, ahead)
+                found = self._evaluate(judge, bench, config, ahead)
+            if found.speedup is None or found.speedup.ratio <= QUARANTINE:
+                return found
+            self.forget_bench()
+            bench = self._bench_for(judge.problem, kernel, config)
+            with self._exclusive(judge):
+                again = self._evaluate(judge, bench, config, ahead)
+            return again.model_copy(update={"message": CONFIRMED.format(QUARANTINE)}) if again.ok else again
         finally:
             if not config:
                 self.forget_bench()
@@ -205,44 +235,72 @@ class LocalEvaluator:
         hopeless_ms: float | None = None,
     ) -> Evaluation:
         """In full, or as a search needs it, which knows what is hopelessly slow."""
-        settings = self.settings if hopeless_ms is None else self.settings.search
-        assert settings is not None
+        quick = hopeless_ms is not None
+        search = self.settings.search
+        asked = Examination(judge, bench, self.settings, self.device, self._seed, quick)
         found = verdict(judge, bench.kernel, config)
-        found["code_digest"] = compiled.digest if compiled else None
+        found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
         try:
-            ahead_s = compiled.seconds if compiled else None
-            checked = bench.check(judge, config, self._seeds(settings.trials), ahead_s=ahead_s)
+            checked = asked.check(config, asked.plan(), compiled)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
+            asked.prove(checked)
             if not self._timed(bench.kernel):
+                found["second_workload"] = asked.try_other_sizes(checked)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
-            timers = [checked.time, judge.time] if hopeless_ms is None else [checked.time]
-            timings, contention = self._time(timers, settings.sampling, (judge.pid, bench.worker.pid), hopeless_ms)
-            found |= self._figures(timings[0], timings[-1] if hopeless_ms is None else None, contention)
-            if timings[0].hopeless and self.settings.search:
-                found["message"] = HOPELESS.format(self.settings.search.hopeless)
+            sampling = search.sampling if quick and search else self.settings.sampling
+            times = self._time(asked, [checked], sampling, hopeless_ms)
+            found |= times.figures(0, self.device == "cpu")
+            if times.candidates[0].hopeless and search:
+                found["message"] = HOPELESS.format(search.hopeless)
+            else:
+                asked.recheck(checked)
+            if not quick:
+                self._require_possible(judge, times.candidates[0])
+                found["kernel_profile"] = asked.profile(checked)
+                found["second_workload"] = asked.try_other_sizes(checked)
         except Failure as failure:
             failed = failed_evaluation(judge, bench, config, failure)
-            return failed.model_copy(update={"code_digest": found["code_digest"]})
+            if failure.rejection is not None:  # nothing that it touched serves for another config
+                bench.close()
+            return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
+
+    def _time(
+        self, asked: Examination, several: Sequence[Checked], sampling: Sampling, hopeless_ms: float | None = None
+    ) -> Times:
+        """In turn with each other and, outside of a search, with the reference."""
+        judge, pid = asked.judge, asked.bench.worker.pid
+        with asked.stage("timing"):
+            return self._timekeeper.time(judge, asked.timers(several), pid, asked.timing_seeds, sampling, hopeless_ms)
+
+    def _require_possible(self, judge: Judge, timing: Timing) -> None:
+        """No time is shorter than moving the bytes takes. Raises `Failure`."""
+        cache_bytes = 2 * judge.properties["L2_cache_size"] if judge.properties else CPU_CACHE_BYTES
+        bytes_moved = judge.counted["min_bytes"] - cache_bytes
+        if bytes_moved > 0:
+            best = ceilings(judge, self.device, self._memory, (*self.processes.server_pids, judge.pid))
+            if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
+                raise rejected(broken)
 
     def _compare(self, judge: Judge, bench: Bench, configs: Sequence[Config]) -> list[Evaluation]:
         """Check all in one process, then time them in turn; one that fails is left out, and the rest start over."""
-        seeds = self._seeds(self.settings.trials)
+        asked = Examination(judge, bench, self.settings, self.device, self._seed)
+        plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
             left = [config for config in configs if config not in failed]
             checked: dict[Config, Checked] = {}
+            times: Times | None = None
             current: Config | None = None
             try:
                 for current in left:
-                    checked[current] = bench.check(judge, current, seeds, keep=bool(checked))
-                if not left or not self._timed(bench.kernel):
-                    timings: list[Timing] = []
-                    contention = None
-                else:
-                    timers = [one.time for one in checked.values()]
-                    pids = (judge.pid, bench.worker.pid)
-                    timings, contention = self._time([*timers, judge.time], self.settings.sampling, pids)
+                    checked[current] = asked.check(current, plan, keep=bool(checked))
+                    asked.prove(checked[current])
+                if left and self._timed(bench.kernel):
+                    times = self._time(asked, list(checked.values()), self.settings.sampling)
+                    for current, timing in zip(left, times.candidates, strict=True):
+                        asked.recheck(checked[current])
+                        self._require_possible(judge, timing)
                 break
             except Failure as failure:
                 guilty = failure.config if failure.config is not None else current
@@ -251,38 +309,13 @@ class LocalEvaluator:
                 bench.close()
         found = dict(failed)
         for i, (config, one) in enumerate(checked.items()):
-            figures = self._figures(timings[i], timings[-1], contention) if timings else {"message": CHECKED_NOT_TIMED}
+            figures = times.figures(i, self.device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
             right = {"correctness": one.correctness, "compile_s": one.compile_s, **figures}
             found[config] = Evaluation(**verdict(judge, bench.kernel, config), **right)
         return [found[config] for config in configs]
 
-    def _time(
-        self, timers: Sequence[Timer], sampling: Sampling, pids: tuple[int, ...], hopeless_ms: float | None = None
-    ) -> tuple[list[Timing], float | None]:
-        """Time in turn; on a CPU that others use, wait for them and try once more, then say how much they used."""
-        on_cpu = self.device == "cpu"
-        patience = sampling.patience_s if on_cpu and self._crowded < CROWDED else 0.0
-        while True:
-            self._meter.start((self.processes.server.pid, *pids))
-            timings = take_turns(timers, sampling, math.inf if hopeless_ms is None else hopeless_ms)
-            foreign = self._meter.foreign_cores() if on_cpu else None
-            quiet = foreign is None or foreign < tolerated_cores()
-            if quiet or not (patience and self._meter.wait_until_quiet(patience)):
-                break
-            patience = 0.0
-        self._crowded = 0 if quiet else self._crowded + 1
-        return timings, None if quiet else foreign
-
-    def _figures(self, own: Timing, reference: Timing | None, contention: float | None) -> dict[str, Any]:
-        return {
-            "measurement": own.measurement,
-            "reference": reference.measurement if reference else None,
-            "cores_used": own.cores if self.device == "cpu" else None,
-            "contention": contention,
-        }
-
-    def _seeds(self, count: int) -> list[int]:
-        return [self._rng.randrange(2**31) for _ in range(count)]
+    def _seed(self) -> int:
+        return self._rng.randrange(2**31)
 
     def close(self) -> None:
         """End all processes and remove their folders."""

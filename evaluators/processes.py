@@ -1,25 +1,27 @@
-"""The processes behind an evaluator: the warm server, the judge, and workers for candidates and compilers."""
+"""The processes behind an evaluator: the warm servers, the judge, and workers for candidates and compilers."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import DeviceError, Kernel, Problem
 from .compiling import CompilePool
 from .judging import Judge, problem_options
-from .limits import Limits
+from .limits import Limits, Sandbox
+from .sandbox.containment import Containment, contain, home_in
 from .worker import ForkServer, Worker
 
 ENVIRONMENT = {
     "TILELANG_PRINT_ON_COMPILATION": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
+    # The profiler's remarks would stand in the logs of kernels.
+    "KINETO_LOG_LEVEL": "6",
     # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     # Keep freed memory for the next call, in candidate and reference alike. By default malloc gives large
@@ -27,48 +29,95 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
 }
-"""Of the warm server and all its workers."""
+"""Of the warm servers and all their workers."""
+
+# torch._dynamo is what torch imports when operators are first watched: a second for each worker.
+KERNELS_IMPORT = ("torch", "torch._dynamo", "triton", "tilelang")
+REFERENCES_IMPORT = ("torch", "torch._dynamo")
 
 COURTESY = 10
 """How much less of the processor a compiler gets than what is being measured (`nice`)."""
 
 
 class Processes:
-    """Starts what is needed when it is needed, in a temporary folder that `close` removes."""
+    """Starts what is needed when it is needed, in a temporary folder that `close` removes.
 
-    def __init__(self, device: str, limits: Limits) -> None:
+    The judge is forked from a server of trusted code; candidates and compilers, which run foreign code, from one in
+    the sandbox, or from the same one where the sandbox needs no server of its own. In the folder lie problems and
+    inboxes, which foreign code may read; its work, where it writes; and what it does not see, the judge's.
+    """
+
+    def __init__(self, device: str, limits: Limits, sandbox: Sandbox = Sandbox.AUTO) -> None:
         self.device = device
-        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
+        self._read = (self.folder / "problems", self.folder / "inbox")
+        self._work, self._hidden = self.folder / "work", self.folder / "judge"
+        for folder in (*self._read, self._work, self._hidden):
+            folder.mkdir()
         self._limits = limits
-        self._serial = itertools.count()
-        self._server: ForkServer | None = None
+        self._sandbox = sandbox
+        self._servers: _Servers | None = None
         self._closed = False
         self._judge: Judge | None = None
 
+    @cached_property
+    def containment(self) -> Containment:
+        """What foreign code is kept in; raises `DeviceError` when what was asked for does not work here."""
+        return contain(self._sandbox, self.device)
+
+    @property
+    def sandbox_used(self) -> str:
+        """'bwrap', 'landlock' or 'none'."""
+        return self.containment.used.value
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether a candidate's CUDA memory can be opened by the judge."""
+        return self.containment.shares_memory
+
     @property
     def server(self) -> ForkServer:
-        """The warm server, started when first needed, and again when it is gone."""
-        if self._server is not None and not self._server.alive:
-            self.forget_judge()
-            self._server.close()
-            self._server = None
-        if self._server is None:
+        """The warm server of trusted code; see `_both`."""
+        return self._both.trusted
+
+    @property
+    def server_pids(self) -> tuple[int, ...]:
+        """The servers' processes, whose load is not foreign."""
+        return tuple({server.pid for server in self._both})
+
+    def require(self, module: str) -> None:
+        """Raise `DeviceError` unless kernels can import the module."""
+        self._both.foreign.require(module)
+
+    @property
+    def _both(self) -> _Servers:
+        """The servers, started when first needed, and again when one of them is gone."""
+        if self._servers is not None and not all(server.alive for server in self._servers):
+            self._close_servers()
+        if self._servers is None:
             if self._closed:
                 raise DeviceError("the evaluator is closed")
             environment = dict(ENVIRONMENT)
             if self.device == "cpu":
                 environment["TRITON_INTERPRET"] = "1"
-            self._server = ForkServer(["torch", "triton", "tilelang"], environment)
-        return self._server
+            inside = self.containment.command(self._read, (self._work,))
+            home = home_in(self.new_folder("home")) if inside else {}
+            foreign = ForkServer(KERNELS_IMPORT, environment | home, inside)
+            self._servers = _Servers(ForkServer(REFERENCES_IMPORT, environment) if inside else foreign, foreign)
+        return self._servers
 
     def judge(self, problem: Problem) -> Judge:
         """The reference's process for a problem; the last one is kept, since most calls repeat it."""
         if self._judge is None or self._judge.problem != problem or not self._judge.alive:
             self.forget_judge()
-            options = problem_options(problem, self.folder)
-            worker = self._fork("judge", {**options, "tolerances": dict(problem.tolerances)}, self.server)
-            self._judge = Judge(problem, worker)
+            self._judge = self.new_judge(problem)
         return self._judge
+
+    def new_judge(self, problem: Problem) -> Judge:
+        """One more process for the reference, for who closes it."""
+        options = {**self._problem(problem), "tolerances": dict(problem.tolerances)}
+        folder = _new_folder(self._hidden, "judge")
+        return Judge(problem, self.server.fork("judge", folder, **self._device(), **options))
 
     def forget_judge(self) -> None:
         """End the reference's process, and so free its memory."""
@@ -78,45 +127,67 @@ class Processes:
 
     def cache(self, kernel: Kernel) -> Path:
         """The folder for what compiling a kernel leaves: finalists are not compiled a second time."""
-        folder = self.folder / f"cache-{kernel.digest}"
+        folder = self._work / f"cache-{kernel.digest}"
         folder.mkdir(exist_ok=True)
         return folder
 
     def candidate(self, problem: Problem, cache: Path | None = None) -> Callable[[], Worker]:
         """What starts workers for candidates; they share `cache`, or have one each."""
-        options = {**problem_options(problem, self.folder), "cache": str(cache) if cache else None}
-        confined = {"memory_gib": self._limits.memory_gib, "file_gib": self._limits.file_gib}
-        # The server of now, here and below: starting another would end the judge, which may be in use.
-        return partial(self._fork, "candidate", {**options, **confined}, self.server)
+        return self._foreign("candidate", self._problem(problem), cache)
 
     def compilers(self, problem: Problem, cache: Path, count: int) -> CompilePool:
         """Workers that compile into `cache`."""
         properties = self.judge(problem).call("properties")["properties"]
-        options = {**problem_options(problem, self.folder), "cache": str(cache), "properties": properties}
-        confined = {"memory_gib": self._limits.memory_gib, "file_gib": self._limits.file_gib, "nice": COURTESY}
-        start = partial(self._fork, "compiler", {**options, **confined}, self.server)
-        return CompilePool(start, count, self._limits.compile_s)
-
-    def _fork(self, role: str, options: Mapping[str, Any], server: ForkServer) -> Worker:
-        """A fresh worker in a folder of its own."""
-        kind, _, number = self.device.partition(":")
-        visible = _visible_gpu(int(number or 0)) if kind == "cuda" else None
-        return server.fork(role, self.new_folder(role), device=kind, visible=visible, **options)
+        options = {**self._problem(problem), "properties": properties, "nice": COURTESY}
+        return CompilePool(self._foreign("compiler", options, cache), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:
-        """A folder of its own, for who removes it when it is done; `close` removes what is left."""
-        folder = self.folder / f"{name}-{next(self._serial)}"
-        folder.mkdir()
-        return folder
+        """A folder that workers can be let write to, for who removes it when it is done; `close` removes the rest."""
+        return _new_folder(self._work, name)
 
     def close(self) -> None:
         """End all processes and remove their folders."""
         self._closed = True
-        self.forget_judge()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._close_servers()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _close_servers(self) -> None:
+        self.forget_judge()
+        if self._servers is not None:
+            for server in set(self._servers):
+                server.close()
+            self._servers = None
+
+    def _foreign(self, role: str, options: Mapping[str, Any], cache: Path | None) -> Callable[[], Worker]:
+        """What starts workers of a role that runs foreign code, each in folders of its own."""
+        # The server of now: starting another would end the judge, which may be in use.
+        server, containment, limits = self._both.foreign, self.containment, self._limits
+
+        def start() -> Worker:
+            folder, inbox = self.new_folder(role), _new_folder(self._read[1], role)
+            rules = containment.rules([self._read[0], inbox], [folder, *([cache] if cache else [])])
+            confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
+            where = {"cache": str(cache) if cache else None}
+            return server.fork(role, folder, inbox, **self._device(), **options, **confined, **where)
+
+        return start
+
+    def _problem(self, problem: Problem) -> dict[str, Any]:
+        return problem_options(problem, self._read[0])
+
+    def _device(self) -> dict[str, Any]:
+        kind, _, number = self.device.partition(":")
+        return {"device": kind, "visible": _visible_gpu(int(number or 0)) if kind == "cuda" else None}
+
+
+class _Servers(NamedTuple):
+    trusted: ForkServer
+    foreign: ForkServer
+
+
+def _new_folder(where: Path, name: str) -> Path:
+    """Nobody can have put something there before: its name is not to be guessed."""
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where))
 
 
 def cores() -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..core import Ceilings, DeviceLimits, MatrixProduct, Profile, ResultsError
-from ..core.files import write_whole
+from ..core import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .contention import LoadMeter, tolerated_cores
 from .judging import Judge
+from .memory import Remembered
+from .telemetry import driver_version
 
 
 def profile(judge: Judge, device: str, memory: Path | None, ours: tuple[int, ...]) -> Profile:
@@ -28,7 +28,7 @@ def profile(judge: Judge, device: str, memory: Path | None, ours: tuple[int, ...
         eager_bytes=counted["eager_bytes"],
         operators=tuple(counted["operators"]),
         product=MatrixProduct(**product) if product else None,
-        ceilings=_ceilings(judge, device, memory, ours),
+        ceilings=ceilings(judge, device, memory, ours),
         limits=_limits(properties) if properties else None,
         device=judge.environment["device"],
     )
@@ -44,20 +44,38 @@ def _limits(properties: dict[str, Any]) -> DeviceLimits:
     )
 
 
-def _ceilings(judge: Judge, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
+def ceilings(judge: Judge, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
+    """What the device was measured to do at best, now or, on such a device with this torch, before."""
     key = f"{judge.environment['device']}, torch {judge.environment['torch']}, {', '.join(Ceilings.model_fields)}"
-    path = memory / "ceilings.json" if memory else None
-    known: dict[str, Any] = {}
-    if path is not None:
-        with contextlib.suppress(OSError, ValueError):
-            known = json.loads(path.read_text())
-    if key not in known:
-        meter = LoadMeter()
-        meter.start(ours)
-        answer = judge.call("ceilings")
-        known[key] = {name: answer[name] for name in Ceilings.model_fields}
-        quiet = device != "cpu" or (meter.foreign_cores() or 0.0) < tolerated_cores()
-        if path is not None and quiet:
-            with contextlib.suppress(ResultsError):  # it only saves the next run some time
-                write_whole(path, json.dumps(known, indent=1))
-    return Ceilings(**known[key])
+    known = Remembered(memory / "ceilings.json" if memory else None)
+    if (before := known.get(key)) is not None:
+        return Ceilings(**before)
+    meter = LoadMeter()
+    meter.start(ours)
+    answer = judge.call("ceilings")
+    found = Ceilings(**{name: answer[name] for name in Ceilings.model_fields})
+    if device != "cpu" or (meter.foreign_cores() or 0.0) < tolerated_cores():
+        known.put(key, found.model_dump())
+    return found
+
+
+def event_overhead_ms(new_judge: Callable[[], Judge], judge: Judge, memory: Path | None, graph: bool) -> float:
+    """What is taken off every sample on a GPU (see `overhead`), measured now or, on such a device, before.
+
+    `new_judge` starts one that does nothing else: the profiler leaves its traces in the process.
+    """
+    driver = driver_version()
+    if "uuid" not in judge.environment or driver is None:
+        return 0.0
+    key = ", ".join((judge.environment["device"], f"torch {judge.environment['torch']}", f"driver {driver}"))
+    key += ", graph" if graph else ""
+    known = Remembered(memory / "overheads.json" if memory else None)
+    if isinstance(before := known.get(key), float):
+        return before
+    measuring = new_judge()
+    try:
+        found = float(measuring.call("overhead", graph=graph)["overhead_ms"])
+    finally:
+        measuring.close()
+    known.put(key, found)
+    return found

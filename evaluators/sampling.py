@@ -19,8 +19,10 @@ TURNS = 8
 """Of the most samples that are taken, each kernel's share comes in so many turns at least."""
 GLANCE = 3
 """Samples after which a hopeless kernel is given up."""
+SHORTEST_MS = 1e-3
+"""No kernel is done sooner: what a sample is at least when the events' own time is taken off it."""
 Timer = Callable[[int], Message]
-"""Takes that many samples; answers samples_ms, method and perhaps cores."""
+"""Takes that many samples; answers samples_ms, method, and perhaps cores and host_ms (see `clock.Samples`)."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,27 @@ class Timing:
     """Cores that it kept busy; 0.0 where nobody counted."""
     hopeless: bool = False
     """Whether it was given up after a glance."""
+    events_ms: tuple[float, ...] = ()
+    host_ms: tuple[float, ...] = ()
+    """The samples before anything was taken off, and the wall time of the same calls: for `clock.hidden_work`."""
 
 
-def take_turns(timers: Sequence[Timer], sampling: Sampling, hopeless_ms: float = math.inf) -> list[Timing]:
+def take_turns(
+    timers: Sequence[Timer],
+    sampling: Sampling,
+    hopeless_ms: float = math.inf,
+    overhead_ms: float = 0.0,
+    watch: Callable[[], object] = lambda: None,
+) -> list[Timing]:
     """Samples of all in alternating chunks.
 
     Taking turns lets all see the same drift of clocks and of the machine's other load: however fast the kernels
     are, there are half of `TURNS` at least. The order within a round changes every round. A kernel timed
-    alone whose first samples are slower than `hopeless_ms` is not timed any further.
+    alone whose first samples are slower than `hopeless_ms` is not timed any further. `overhead_ms` is taken off every
+    sample (see `overhead`). `watch` is called after each chunk, when nothing is timed.
     """
     start = time.perf_counter()
-    everyone = [_Series(timer, sampling) for timer in timers]
+    everyone = [_Series(timer, sampling, overhead_ms) for timer in timers]
     if len(everyone) == 1 and everyone[0].slower_than(hopeless_ms):
         return [everyone[0].timing(hopeless=True)]
     order = list(everyone)
@@ -50,6 +62,7 @@ def take_turns(timers: Sequence[Timer], sampling: Sampling, hopeless_ms: float =
     for turn in itertools.count(1):
         for series in order:
             series.extend()
+            watch()
         order.reverse()
         enough = turn >= least and all(series.precise for series in order)
         late = time.perf_counter() - start >= sampling.seconds * max(1, len(everyone) / 2)
@@ -61,17 +74,21 @@ def take_turns(timers: Sequence[Timer], sampling: Sampling, hopeless_ms: float =
 class _Series:
     """The growing samples of one kernel."""
 
-    def __init__(self, timer: Timer, sampling: Sampling) -> None:
+    def __init__(self, timer: Timer, sampling: Sampling, overhead_ms: float) -> None:
         self.timer = timer
         self.sampling = sampling
+        self.overhead_ms = overhead_ms
         self.samples: list[float] = []
+        self.events: list[float] = []
+        self.host: list[float] = []
         self.cores: list[float] = []
         warm = timer(1)
-        if warm["samples_ms"][0] < sampling.chunk_s * 1e3:
+        if _wall_ms(warm)[0] < sampling.chunk_s * 1e3:
             warm = timer(2)
         self.warmup = 1 + len(warm["samples_ms"])
         self.method: str = warm["method"]
-        self.estimate_ms = min(warm["samples_ms"])
+        self.estimate_ms = self._own(min(warm["samples_ms"]))
+        self.wall_ms = min(_wall_ms(warm))
 
     def slower_than(self, limit_ms: float) -> bool:
         """Whether a glance says that the kernel takes longer; what was seen is kept."""
@@ -82,15 +99,23 @@ class _Series:
 
     def extend(self) -> None:
         room = self.sampling.max_samples - len(self.samples)
-        count = int(self.sampling.chunk_s * 1e3 / max(self.estimate_ms, 1e-3))
+        count = int(self.sampling.chunk_s * 1e3 / max(self.wall_ms, 1e-3))
         if room > 0:
             self._take(max(1, min(count, room, self.sampling.max_samples // TURNS)))
 
     def _take(self, count: int) -> None:
         message = self.timer(count)
-        self.samples += [max(sample, 1e-6) for sample in message["samples_ms"]]
+        self.events += message["samples_ms"]
+        self.host += message.get("host_ms", [])
+        self.samples += [self._own(sample) for sample in message["samples_ms"]]
         if "cores" in message:
             self.cores.append(message["cores"])
+
+    def _own(self, sample_ms: float) -> float:
+        """The call's share of a sample."""
+        if not self.overhead_ms:
+            return max(sample_ms, 1e-6)
+        return max(sample_ms - self.overhead_ms, SHORTEST_MS)
 
     @property
     def precise(self) -> bool:
@@ -101,8 +126,15 @@ class _Series:
         )
 
     def _measurement(self) -> Measurement:
-        return Measurement(samples_ms=tuple(self.samples), method=self.method, warmup=self.warmup)
+        method = f"{self.method}, less {self.overhead_ms * 1e3:.1f} us" if self.overhead_ms else self.method
+        return Measurement(samples_ms=tuple(self.samples), method=method, warmup=self.warmup)
 
     def timing(self, hopeless: bool = False) -> Timing:
         cores = statistics.median(self.cores) if self.cores else 0.0
-        return Timing(self._measurement(), cores, hopeless)
+        return Timing(self._measurement(), cores, hopeless, tuple(self.events), tuple(self.host))
+
+
+def _wall_ms(message: Message) -> list[float]:
+    """How long each call kept us waiting, as far as that is known."""
+    found: list[float] = message.get("host_ms") or message["samples_ms"]
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Config, Evaluation, Kernel, Status
+from ..core import Config, Evaluation, Kernel, Rejection, Status
 from .bench import Bench, Failure
 from .compiling import Compiled, CompileStatus
 from .judging import Judge
@@ -29,7 +29,19 @@ def verdict(judge: Judge, kernel: Kernel, config: Config) -> dict[str, Any]:
 def failed_evaluation(judge: Judge, bench: Bench, config: Config, failure: Failure) -> Evaluation:
     """A config that did not pass."""
     found = verdict(judge, bench.kernel, config) | {"status": failure.status}
-    return Evaluation(**found, message=failure.message, log=bench.log, correctness=failure.correctness)
+    return Evaluation(
+        **found,
+        message=failure.message,
+        log=bench.log,
+        correctness=failure.correctness,
+        rejection=failure.rejection,
+    )
+
+
+def rejected_evaluation(judge: Judge, kernel: Kernel, config: Config, rejection: Rejection) -> Evaluation:
+    """A config of a kernel whose source breaks a rule, and which was not run."""
+    found = verdict(judge, kernel, config) | {"status": Status.REJECTED}
+    return Evaluation(**found, message=str(rejection), rejection=rejection)
 
 
 def refused(judge: Judge, kernel: Kernel, config: Config, compiled: Compiled) -> Evaluation:

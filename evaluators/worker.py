@@ -23,6 +23,7 @@ from ..core.secrets import without_secrets
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .forkserver import REQUEST_BYTES
 
+LOG = "log"
 LOG_BYTES = 4096
 ENDED = "the evaluation server ended (out of memory?); run again with --resume"
 
@@ -93,7 +94,8 @@ def _serve(asked: _Asked) -> None:
 class ForkServer:
     """A process with `modules` imported, from which workers are forked in milliseconds."""
 
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str], inside: Sequence[str] = ()) -> None:
+        """`inside` is a command that starts the one which follows it in a sandbox."""
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
@@ -101,23 +103,26 @@ class ForkServer:
         def command() -> subprocess.Popen[bytes]:
             with theirs:
                 return subprocess.Popen(
-                    [sys.executable, "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
+                    [*inside, sys.executable, "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=self._errors,
                     # What a kernel could print would end up in logs, journals and prompts.
-                    env={**without_secrets(os.environ), **environment},
+                    env={**without_secrets(os.environ), **_import_path(), **environment},
                     # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
                     start_new_session=True,
                 )
 
         self._process = _STARTER.start(command)
         self._ready: Message | None = None
+        self._pid = self._process.pid
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """The process from which workers are forked."""
+        self.wait_ready()  # before that it is not known which one is, behind a sandbox
+        return self._pid
 
     @property
     def alive(self) -> bool:
@@ -127,12 +132,14 @@ class ForkServer:
         """Block until the imports are done; raises `DeviceError` when the server did not start."""
         with self._lock:
             if self._ready is None:
-                data = self._socket.recv(REQUEST_BYTES)
+                data, pid = self._receive()
                 if not data:
                     self._errors.seek(0)
                     last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
                     raise DeviceError(f"the evaluation server did not start: {''.join(last) or 'no reason given'}")
                 self._ready = json.loads(data)
+                # What was started may be the sandbox, of which the server is a child.
+                self._pid = pid or self._pid
 
     def require(self, module: str) -> None:
         """Raise `DeviceError` unless the server could import the module."""
@@ -141,34 +148,49 @@ class ForkServer:
         if module in missing:
             raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
 
-    def fork(self, role: str, folder: Path, **options: Any) -> Worker:
+    def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
         """A new worker of a role (a module of this package) that lives in `folder`.
 
-        Options are the role's, `confine.enter`'s: memory_gib, file_gib, cache (a folder), nice; and visible, the
-        one GPU that the worker is to see.
+        What it is given to read lies in `inbox`, by default the same folder, and so does its log. Options are the
+        role's, `confine.enter`'s: memory_gib, file_gib, cache (a folder), nice, rules; and visible, the one GPU that
+        the worker is to see.
         """
         self.wait_ready()
         channel, theirs = Channel.pair()
-        with theirs:
+        inbox = inbox or folder
+        with theirs, (inbox / LOG).open("ab") as log:
             request = {"op": "fork", "role": role, "folder": str(folder), **options}
-            answer = self._request(request, [theirs.fileno()])
-        return Worker(self, answer["pid"], channel, folder)
+            answer, pid = self._request(request, [theirs.fileno(), log.fileno()])
+        return Worker(self, answer["pid"], pid or answer["pid"], channel, folder, inbox)
 
-    def end(self, pid: int, grace_s: float) -> int | None:
-        """End a worker and everything it started; its exit code, or None when it was killed."""
+    def end(self, number: int, grace_s: float) -> int | None:
+        """End a worker, by its number in the server, and everything it started.
+
+        Returns its exit code, or None when it was killed.
+        """
         with contextlib.suppress(DeviceError):
-            status: int | None = self._request({"op": "end", "pid": pid, "grace_s": grace_s}, [])["status"]
+            status: int | None = self._request({"op": "end", "pid": number, "grace_s": grace_s}, [])[0]["status"]
             return status
         return None
 
-    def _request(self, request: Message, fds: list[int]) -> Message:
+    def _request(self, request: Message, fds: list[int]) -> tuple[Message, int | None]:
         with self._lock:
             try:
                 socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
-                answer: Message = json.loads(self._socket.recv(REQUEST_BYTES))
+                data, pid = self._receive()
+                answer: Message = json.loads(data)
             except (OSError, ValueError):
                 raise DeviceError(ENDED) from None
-            return answer
+            return answer, pid
+
+    def _receive(self) -> tuple[bytes, int | None]:
+        """A message, and the process that it speaks of, by the number that it has here."""
+        data, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES, 1)
+        try:
+            return data, _number_of(fds[0]) if fds else None
+        finally:
+            for descriptor in fds:
+                os.close(descriptor)
 
     def close(self) -> None:
         """End the server and all its workers."""
@@ -184,11 +206,15 @@ class ForkServer:
 class Worker:
     """A forked process that answers one request at a time."""
 
-    def __init__(self, server: ForkServer, pid: int, channel: Channel, folder: Path) -> None:
+    def __init__(self, server: ForkServer, number: int, pid: int, channel: Channel, folder: Path, inbox: Path) -> None:
         self._server = server
+        self._number = number
         self.pid = pid
         self._channel = channel
         self.folder = folder
+        """Its own, to write in. What it wrote there may be a link to elsewhere: `sandbox.handed.read_handed`."""
+        self.inbox = inbox
+        """What it is given, and cannot write to."""
         self._ended = False
 
     def call(self, seconds: float, **request: Any) -> Message:
@@ -213,14 +239,15 @@ class Worker:
         if self._ended:
             return None
         self._ended = True
-        code = self._server.end(self.pid, grace_s)
+        code = self._server.end(self._number, grace_s)
         self._channel.close()
         return code
 
     def discard(self) -> None:
-        """End the process and remove its folder."""
+        """End the process and remove its folders."""
         self.end()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in (self.folder, self.inbox):
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def alive(self) -> bool:
@@ -230,8 +257,25 @@ class Worker:
     @property
     def log(self) -> str:
         """The end of what it printed."""
-        with contextlib.suppress(OSError), (self.folder / "log").open("rb") as file:
+        with contextlib.suppress(OSError), (self.inbox / LOG).open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - LOG_BYTES))
             return file.read().decode(errors="replace").strip()
         return ""
+
+
+def _number_of(process: int) -> int | None:
+    """The process of a pidfd, by the number that it has in this process's namespace."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/self/fdinfo/{process}").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "Pid" and int(value) > 0:
+                return int(value)
+    return None
+
+
+def _import_path() -> dict[str, str]:
+    """PYTHONPATH with the working folder, which a sandbox leaves, if it is from there that this package came."""
+    if Path.cwd() != Path(__file__).parents[2]:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])}

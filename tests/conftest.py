@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.cli.wiring import cuda_devices
-from kernelwright.core import Kernel, Problem
-from kernelwright.evaluators.limits import Limits, Sampling, Settings
+from kernelwright.core import Kernel, Problem, Rejection
+from kernelwright.evaluators.limits import AllowTorch, Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator
 
 SCALE_PROBLEM = """
@@ -93,10 +93,19 @@ class ModelNew(nn.Module):
 """
 
 FAST = Settings(
+    allow_torch=AllowTorch.ALL,
+    second_workload=False,
     trials=2,
     limits=Limits(compile_s=60, call_s=3, memory_gib=1.0, file_gib=0.25),
     sampling=Sampling(seconds=0.1, min_samples=5, patience_s=0.0),
 )
+
+
+class Unguarded(LocalEvaluator):
+    """Runs what it would refuse for its source alone, so that what happens then is seen."""
+
+    def _broken_rule(self, kernel: Kernel) -> Rejection | None:
+        return None
 
 
 def torch_kernel(body: str, top: str = "") -> Kernel:
@@ -126,7 +135,7 @@ def scale_kernel() -> Kernel:
 @pytest.fixture(scope="session")
 def evaluator() -> Iterator[LocalEvaluator]:
     """One warm server for all tests."""
-    with LocalEvaluator(settings=FAST) as shared:
+    with Unguarded(settings=FAST) as shared:
         yield shared
 
 

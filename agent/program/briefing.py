@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core import Evaluation, Problem, Profile, Status
+from ...core import DeviceKernel, Evaluation, KernelProfile, Problem, Profile, Status
 from ..analysis import Analysis
 from ..turn import Attempt, Turn
 from .context import gist, last_lines
 
 RECENT = 6
 """Turns that are told in full; earlier ones in a line each."""
+SHOWN_KERNELS = 6
+"""Of those that the profiler saw, the longest."""
 
 _ADVICE = {
     Status.COMPILE_ERROR: "mend what the compiler names; read_guide tells what the language accepts",
@@ -67,7 +69,40 @@ def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
         )
     if evaluation.cores_used is not None:
         lines.append(f"{evaluation.cores_used:.1f} of {profile.ceilings.cores} cores were busy")
+    if evaluation.kernel_profile is not None:
+        lines += _ran(evaluation.kernel_profile)
     return "\n".join(lines)
+
+
+def _ran(found: KernelProfile) -> list[str]:
+    """What torch's profiler saw in one call, and Nsight Compute's counters."""
+    if not found.kernels:
+        return ["in one call the profiler saw nothing run"]
+    share = found.own_share or 0.0
+    lines = [f"in one call the profiler saw {_figure(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
+    lines += [f"- {_kernel(one)}" for one in found.kernels[:SHOWN_KERNELS]]
+    if rest := found.kernels[SHOWN_KERNELS:]:
+        lines.append(f"- {len(rest)} more: {_figure(sum(one.time_ms for one in rest))} ms")
+    if found.counters:
+        counters = ", ".join(f"{name} {_figure(value)}" for name, value in found.counters.items())
+        lines.append(f"Nsight Compute, of its own kernels: {counters}")
+    return lines
+
+
+def _kernel(one: DeviceKernel) -> str:
+    parts = [f"{one.short_name}{'' if one.own else ' (library)'}: {_figure(one.time_ms)} ms"]
+    if one.launches > 1:
+        parts.append(f"{one.launches} launches")
+    if one.blocks is not None and one.threads is not None:
+        parts.append(f"{one.blocks} blocks of {one.threads} threads")
+    if one.registers is not None:
+        spilled = f" and {one.spills} bytes spilled" if one.spills else ""
+        parts.append(f"{one.registers} registers{spilled} per thread")
+    if one.shared_bytes:
+        parts.append(f"{_figure(one.shared_bytes / 1024)} KiB of shared memory")
+    if one.occupancy is not None:
+        parts.append(f"occupancy {one.occupancy:.0%}" + (f" limited by {one.limited_by}" if one.occupancy < 1 else ""))
+    return ", ".join(parts)
 
 
 def measured_text(evaluation: Evaluation) -> str:

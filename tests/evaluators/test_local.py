@@ -14,14 +14,14 @@ from typing import Any, cast
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, Status
-from kernelwright.evaluators.bench import Bench
+from kernelwright.evaluators.bench import Bench, Plan
 from kernelwright.evaluators.channel import Message
 from kernelwright.evaluators.compiling import Compiled, CompileStatus
 from kernelwright.evaluators.device_lock import DeviceLock
 from kernelwright.evaluators.judging import Judge, problem_options
 from kernelwright.evaluators.local import LocalEvaluator
 
-from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
+from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
 
 
 def test_many_configs_in_one_worker(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
@@ -144,7 +144,7 @@ def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
     checks: list[Message] = []
 
     class Blind:
-        problem = judge.problem
+        problem, effects = judge.problem, judge.effects
 
         def call(self, op: str, **arguments: Any) -> Message:
             answer = judge.call(op, **arguments)
@@ -156,7 +156,7 @@ def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
 
     new_worker = evaluator.processes.candidate(scale_problem)
     with contextlib.closing(Bench(scale_kernel, FAST.limits, new_worker, share=True)) as bench:
-        checked = bench.check(cast(Judge, Blind()), Config(), [1, 2])
+        checked = bench.check(cast(Judge, Blind()), Config(), Plan((1, 2), thorough=False))
     assert checked.correctness.passed and len(checks) == 2 + unreadable
 
 
@@ -213,6 +213,11 @@ class AGpu(LocalEvaluator):
         return Evaluation(status=Status.CRASHED, kernel_digest=bench.kernel.digest, message="made up")
 
 
+def work(gpu: AGpu) -> list[Path]:
+    """What lies where workers may write."""
+    return list((gpu.processes.folder / "work").iterdir())
+
+
 SIZED = Kernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
 
 
@@ -242,13 +247,13 @@ def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: Problem, stat
     with AGpu(Compiled(status, "made up")) as gpu:
         for _ in range(3):
             list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-            assert list(gpu.processes.folder.iterdir()) == []
+            assert work(gpu) == []
         for size in (2, 3):
             list(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": size})]))
-            (kept,) = gpu.processes.folder.iterdir()
+            (kept,) = work(gpu)
             assert kept == gpu.happened[-1][1]
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-        assert list(gpu.processes.folder.iterdir()) == []
+        assert work(gpu) == []
         assert len({folder for _, folder in gpu.happened}) == 5
 
 
@@ -264,7 +269,7 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
                 patch.setattr(gpu, step, interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-            assert gpu._bench is None and list(gpu.processes.folder.iterdir()) == []
+            assert gpu._bench is None and work(gpu) == []
 
 
 def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: Problem) -> None:
@@ -292,6 +297,6 @@ def test_a_kernel_sees_no_keys(scale_problem: Problem, monkeypatch: pytest.Monke
         'raise ValueError(f\'{os.environ.get("OPENAI_API_KEY")}, {os.environ["KERNELWRIGHT_SEEN"]}\')'
     )
     spying = Kernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
-    with LocalEvaluator(settings=FAST) as fresh:
+    with Unguarded(settings=FAST) as fresh:
         (found,) = fresh.evaluate(scale_problem, spying, [Config()])
     assert found.message.startswith("ValueError: None, this one is")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from kernelwright.evaluators.channel import Message
 from kernelwright.evaluators.contention import LoadMeter, tolerated_cores
 from kernelwright.evaluators.limits import Sampling
@@ -83,3 +84,27 @@ def test_load_of_others_is_seen_and_ours_is_not() -> None:
     assert foreign > 0.5
     assert ours < foreign - 0.4
     assert tolerated_cores() >= 0.15
+
+
+def test_what_events_add_is_taken_off_every_sample() -> None:
+    timers = [Clockwork("a", [], 0.014, 0.0, 1), Clockwork("b", [], 0.0041, 0.0, 2)]
+    one, two = take_turns(timers, Sampling(), overhead_ms=0.004)
+    assert one.measurement.median_ms == pytest.approx(0.010)
+    assert two.measurement.median_ms == pytest.approx(0.001)  # no kernel takes less
+    assert one.events_ms[0] == 0.014
+    assert one.measurement.method == "clockwork, less 4.0 us"
+
+
+def test_chunks_are_as_long_as_they_keep_us_waiting() -> None:
+    """A flush and new inputs take longer than a small kernel."""
+    asked: list[int] = []
+
+    def timer(samples: int) -> Message:
+        asked.append(samples)
+        return {"samples_ms": [0.01] * samples, "host_ms": [5.0] * samples, "method": "clockwork"}
+
+    seen: list[int] = []
+    (timing,) = take_turns([timer], Sampling(chunk_s=0.05), watch=lambda: seen.append(len(asked)))
+    assert set(asked[2:]) == {10}
+    assert seen == list(range(3, len(asked) + 1))  # after every chunk
+    assert timing.host_ms == (5.0,) * len(timing.measurement.samples_ms)

@@ -20,9 +20,11 @@ from kernelwright.agent.turn import Attempt, Candidate, Turn
 from kernelwright.core import (
     Ceilings,
     Correctness,
+    DeviceKernel,
     DeviceLimits,
     Evaluation,
     Kernel,
+    KernelProfile,
     Measurement,
     Problem,
     Profile,
@@ -54,6 +56,18 @@ GPU = CPU.model_copy(
         ),
     }
 )
+RAN = KernelProfile(
+    kernels=(
+        DeviceKernel(
+            name="scale", launches=1, time_ms=0.0088, own=True, registers=32, spills=0, shared_bytes=0, threads=128,
+            blocks=8192, occupancy=1.0, limited_by="threads", resident_blocks=16,
+        ),
+        DeviceKernel(
+            name="void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", launches=2,
+            time_ms=0.002, own=False, registers=16, threads=128, blocks=2048,
+        ),
+    ),
+)  # fmt: skip
 WRONG = (
     "32 of 8192 elements differ by more than 0.0001; the first at (0, 255): 2.1701e-18 against 0.00167419; "
     "largest error 3.57e+03"
@@ -121,7 +135,8 @@ def a_past(kernel: Kernel, start: Candidate, figures: Analysis, ms: float) -> li
 
 def situation(folder: Path, case: str, past: bool) -> Situation:
     kernel, problem, profile, ms = CASES[case]
-    start = Candidate(kernel, right(kernel, ms, ms / 2, None if profile.limits else 1.0))
+    measured = right(kernel, ms, ms / 2, None if profile.limits else 1.0)
+    start = Candidate(kernel, measured.model_copy(update={"kernel_profile": RAN if profile.limits else None}))
     figures = analyse(profile, kernel, start.evaluation)
     turns = a_past(kernel, start, figures, ms) if past else []
     candidate = turns[0].found or start if turns else start

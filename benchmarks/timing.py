@@ -1,0 +1,228 @@
+"""Whether timings can be trusted, and what an evaluation costs.
+
+    python benchmarks/timing.py [--device cuda|cpu] [--part agreement,repeatability,throughput] [--json FILE]
+
+agreement      the clock's median of library kernels over the profiler's time of the same kernels (a GPU only);
+               within 2 % is asked for above 20 us
+repeatability  evaluations of one kernel, each in fresh processes with new seeds: the median absolute deviation over the
+               median, of the kernel's time, eager's and the speedup; within 1 % is asked for
+throughput     full evaluations of distinct small kernels that are written from a template; 20 a minute are asked for
+               on an H200, and what each stage of an evaluation takes
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kernelwright.cli.wiring import memory_folder
+from kernelwright.core import Config, Evaluation, Kernel, Problem
+from kernelwright.corpus import find_kernel, find_problem
+from kernelwright.evaluators.local import LocalEvaluator
+from timing_kernels import kernels
+
+PARTS = ("agreement", "repeatability", "throughput")
+SAMPLES = 100
+LONG_MS = 0.02
+"""Kernels above this time are asked to agree."""
+
+
+def spread(values: list[float]) -> float:
+    """Median absolute deviation over the median."""
+    median = statistics.median(values)
+    return statistics.median(abs(value - median) for value in values) / median
+
+
+def library_calls() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Calls of torch that run one kernel each, from some microseconds to some milliseconds."""
+    import torch
+
+    def randn(*shape: int, dtype: Any = torch.float32) -> Any:
+        return torch.randn(*shape, device="cuda", dtype=dtype)
+
+    for rows in (64, 1024, 4096, 16384):
+        x, y = randn(rows, 4096), torch.empty(rows, 4096, device="cuda")
+        yield f"relu {rows}x4096", lambda x=x, y=y: torch.clamp_min(x, 0, out=y)  # type: ignore[misc]
+        yield f"softmax {rows}x4096", lambda x=x: torch.softmax(x, -1)  # type: ignore[misc]
+    for n in (512, 1024, 2048, 4096):
+        for dtype in (torch.float32, torch.float16):
+            x, w = randn(n, n, dtype=dtype), randn(n, n, dtype=dtype)
+            yield f"matmul {n} {str(dtype).removeprefix('torch.')}", lambda x=x, w=w: x @ w  # type: ignore[misc]
+
+
+def agreement() -> dict[str, Any]:
+    """The clock against the profiler, in this process."""
+    from kernelwright.evaluators.clock import Clock, always
+    from kernelwright.evaluators.overhead import event_overhead_ms, kernel_times_ms
+
+    clock = Clock("cuda")
+    gpu: Any = clock._gpu
+    start = time.perf_counter()
+    for _ in range(SAMPLES):
+        gpu.reset_persisting()
+    reset_us = (time.perf_counter() - start) / SAMPLES * 1e6
+    flush_ms = statistics.median(clock.sample(always(gpu.flush), SAMPLES).times_ms)
+    # All that is timed comes before the profiler is first used, which stays in the process.
+    timed = {name: clock.sample(always(call), SAMPLES) for name, call in library_calls()}
+    empty_ms = clock.empty_ms()
+    overhead_ms = event_overhead_ms(clock)
+    figures: dict[str, Any] = {
+        "flush_kernel": clock.flush_kernel,
+        "flush_us": round(flush_ms * 1e3, 2),
+        "reset_persisting_us": round(reset_us, 2),
+        "event_overhead_us": round(overhead_ms * 1e3, 3),
+        "empty_us": round(empty_ms * 1e3, 2),
+        "empty_us_after_profiler": round(clock.empty_ms() * 1e3, 2),
+        "event_overhead_us_again": round(event_overhead_ms(clock) * 1e3, 3),
+    }
+    print(", ".join(f"{key} {value}" for key, value in figures.items()), flush=True)
+    rows: list[dict[str, Any]] = []
+    for name, call in library_calls():
+        times = kernel_times_ms(lambda call=call: clock.sample(always(call), SAMPLES), clock)  # type: ignore[misc]
+        per_call = [sum(some) for some in _split(times, SAMPLES)]
+        profiler_ms, taken = statistics.median(per_call), timed[name]
+        events_ms = statistics.median(taken.times_ms) - overhead_ms
+        gap_ms = statistics.median(host - event for host, event in zip(taken.host_ms, taken.times_ms, strict=True))
+        rows.append(
+            {
+                "call": name,
+                "kernels": round(len(times) / SAMPLES, 2),
+                "profiler_us": round(profiler_ms * 1e3, 2),
+                "events_us": round(events_ms * 1e3, 2),
+                "ratio": round(events_ms / profiler_ms, 4),
+                "asked": profiler_ms > LONG_MS,
+                "hidden_us": round((gap_ms - empty_ms) * 1e3, 1),
+            }
+        )
+        print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    worst = max((abs(row["ratio"] - 1) for row in rows if row["asked"]), default=None)
+    print(f"agreement above 20 us: within {worst:.2%} (2 % is asked for)" if worst is not None else "no long kernel")
+    return {**figures, "rows": rows, "worst": worst}
+
+
+def _split(times: list[float], calls: int) -> list[list[float]]:
+    """The kernels of each call; all together as one when they do not divide."""
+    if not times or len(times) % calls:
+        return [[sum(times) / calls]]
+    each = len(times) // calls
+    return [times[i : i + each] for i in range(0, len(times), each)]
+
+
+def evaluate(evaluator: LocalEvaluator, problem: Problem, kernel: Kernel) -> tuple[Evaluation, float]:
+    """One full evaluation in a fresh process, and its seconds."""
+    start = time.perf_counter()
+    (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])
+    return evaluation, time.perf_counter() - start
+
+
+def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
+    """One kernel of the corpus, evaluated again and again."""
+    problem = find_problem(name).read().at("default" if device.startswith("cuda") else "cpu")
+    kernel = find_kernel(name, "triton" if device.startswith("cuda") else "tilelang_cpu").read()
+    found = []
+    with LocalEvaluator(device, memory=memory_folder()) as evaluator:
+        for _ in range(repeats):
+            evaluator.processes.forget_judge()
+            evaluation, seconds = evaluate(evaluator, problem, kernel)
+            if not (evaluation.measurement and evaluation.reference and evaluation.speedup):
+                print(f"{name}: {evaluation.status}, {evaluation.message}", flush=True)
+                continue
+            found.append(evaluation)
+            print(
+                f"{name}: {evaluation.measurement.median_ms:.5f} ms, eager {evaluation.reference.median_ms:.5f} ms, "
+                f"{evaluation.speedup}, {len(evaluation.measurement.samples_ms)} samples, {seconds:.2f} s, "
+                f"{evaluation.telemetry}{', disturbed' if evaluation.contention is not None else ''}",
+                flush=True,
+            )
+    if not found:
+        return {"kernel": name, "evaluations": 0}
+    figures = {
+        "kernel": name,
+        "evaluations": len(found),
+        "disturbed": sum(e.contention is not None for e in found),
+        "latency_spread": round(spread([e.measurement.median_ms for e in found if e.measurement]), 5),
+        "eager_spread": round(spread([e.reference.median_ms for e in found if e.reference]), 5),
+        "speedup_spread": round(spread([e.speedup.ratio for e in found if e.speedup]), 5),
+    }
+    print(", ".join(f"{key} {value}" for key, value in figures.items()) + " (0.01 is asked for)", flush=True)
+    return figures
+
+
+def throughput(device: str, count: int) -> dict[str, Any]:
+    """Distinct kernels, one full evaluation each; the first, which starts the processes, is told apart."""
+    seconds: list[float] = []
+    stages: dict[str, list[float]] = {}
+    failed = 0
+    with LocalEvaluator(device, memory=memory_folder()) as evaluator:
+        todo = kernels(device, count + 1)
+        evaluation, first_s = evaluate(evaluator, *next(todo))
+        print(f"first: {evaluation.status} {evaluation.message}, {first_s:.2f} s", flush=True)
+        for problem, kernel in todo:
+            evaluation, wall = evaluate(evaluator, problem, kernel)
+            failed += not evaluation.ok
+            seconds.append(wall)
+            for stage, spent in stage_seconds(evaluation, wall).items():
+                stages.setdefault(stage, []).append(spent)
+            print(
+                f"{problem.id}: {evaluation.status} {evaluation.message} {evaluation.speedup}, {wall:.2f} s", flush=True
+            )
+    figures = {
+        "evaluations": len(seconds),
+        "not_ok": failed,
+        "per_minute": round(60 * len(seconds) / sum(seconds), 1),
+        "first_s": round(first_s, 2),
+        "median_s": round(statistics.median(seconds), 3),
+        "stages": {stage: round(statistics.fmean(spent), 4) for stage, spent in stages.items()},
+    }
+    print(f"{figures['per_minute']} evaluations a minute (20 are asked for on an H200); seconds of one, on average:")
+    for stage, spent in figures["stages"].items():  # type: ignore[attr-defined]
+        print(f"  {stage:<24} {spent:8.4f}")
+    return figures
+
+
+def stage_seconds(evaluation: Evaluation, wall: float) -> dict[str, float]:
+    """Where the time went: the evaluation's own account, and what lies outside of it."""
+    return {**evaluation.stages, "all the rest": wall - sum(evaluation.stages.values())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--part", default=",".join(PARTS), help="which parts, with commas")
+    parser.add_argument("--kernel", default="1_19", help="of the corpus, for repeatability")
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--count", type=int, default=24, help="kernels for throughput")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    options = parser.parse_args()
+    parts = options.part.split(",")
+    found: dict[str, Any] = {"device": options.device}
+    if parts == ["agreement"]:
+        found["agreement"] = agreement()
+    elif "agreement" in parts and options.device.startswith("cuda"):
+        found["agreement"] = _in_own_process()
+    if "repeatability" in parts:
+        found["repeatability"] = repeatability(options.device, options.kernel, options.repeats)
+    if "throughput" in parts:
+        found["throughput"] = throughput(options.device, options.count)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _in_own_process() -> Any:
+    """This part takes memory of the device, and leaves the profiler loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "agreement.json"
+        subprocess.run([sys.executable, __file__, "--part", "agreement", "--json", str(path)], check=False)
+        return json.loads(path.read_text())["agreement"] if path.exists() else None
+
+
+if __name__ == "__main__":
+    main()

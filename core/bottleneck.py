@@ -1,0 +1,223 @@
+"""What a kernel loses its time to, judged from figures alone: each cause with how much it could explain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .kernel_profile import DeviceKernel, KernelProfile
+from .profile import Profile
+from .retrieval import BOTTLENECKS
+
+# Below these, a cause is not worth a line.
+_GAP = 0.8
+"""Share of a call's time in which kernels run."""
+_FULL = 0.85
+"""Share of the multiprocessors that a launch keeps busy on average."""
+_OCCUPIED = 0.25
+"""Share of a multiprocessor's warps, from which on more of them seldom help (Volkov: Better Performance at Lower
+Occupancy, 2010)."""
+_WEIGHT = 0.1
+"""Share of the kernels' time: what takes less is not looked at."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason for lost time."""
+
+    category: str
+    """One of `BOTTLENECKS`."""
+    name: str
+    """'memory bandwidth', 'small grid', 'register spills', ..."""
+    factor: float
+    """How many times faster the kernel could be if only that were mended; 1 for what is only told."""
+    evidence: str
+    """With the figures; empty where another cause's says it."""
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The largest cause, and all that speaks for it and beside it."""
+
+    name: str
+    """One of `BOTTLENECKS`."""
+    cause: str
+    """Of its category the largest: 'memory bandwidth', 'small grid', 'register spills', ..."""
+    evidence: tuple[str, ...]
+    factors: dict[str, float]
+    """By category: how many times faster the kernel could be if all of its causes were mended."""
+
+
+def find_bottleneck(
+    profile: Profile,
+    latency_ms: float,
+    ran: KernelProfile | None = None,
+    cores_used: float | None = None,
+    defined: int = 1,
+) -> Bottleneck:
+    """The bottleneck of a kernel whose call takes `latency_ms`.
+
+    `ran` is what the profiler saw of one call, `cores_used` the processor cores that it kept busy, `defined` the
+    number of kernels that its source defines, which counts where the profiler saw none. The factors of causes in one
+    category are multiplied.
+    """
+    on_gpu = profile.limits is not None
+    idle = [] if on_gpu else list(_idle_cores(profile, cores_used))
+    slack = [*_launching(latency_ms, ran), *_filling(profile, ran)] if on_gpu and ran is not None else []
+    lost = math.prod(cause.factor for cause in [*idle, *slack])
+    causes = [*idle, *_roofline(profile, latency_ms, lost), *slack]
+    if on_gpu and ran is not None:
+        causes += [*_registers(ran), *_library(ran), *_counted(profile, ran)]
+    causes += _intermediates(profile, ran if on_gpu else None, defined)
+    factors = dict.fromkeys(BOTTLENECKS, 1.0)
+    for cause in causes:
+        factors[cause.category] *= cause.factor
+    name = max(BOTTLENECKS, key=lambda category: factors[category])
+    largest = sorted((cause for cause in causes if cause.category == name), key=lambda cause: cause.factor)[-1]
+    return Bottleneck(name, largest.name, tuple(cause.evidence for cause in causes if cause.evidence), factors)
+
+
+def _idle_cores(profile: Profile, used: float | None) -> Iterator[Cause]:
+    cores = profile.ceilings.cores
+    if used is not None and cores > 1:
+        factor = max(1.0, cores / max(used, 0.1))
+        yield Cause("parallelism", "idle cores", factor, f"{min(used, cores):.1f} of {cores} cores busy")
+
+
+def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Cause]:
+    """Bandwidth, rate, and the distance from the floor; what `lost` explains is left out of the latter."""
+    ceilings = profile.ceilings
+    yield Cause(
+        "memory", "traffic", 1.0,
+        f"moves {profile.min_bytes / latency_ms / 1e6:.1f} GB/s of the {ceilings.copy_gb_s:.1f} that a copy reaches "
+        f"({profile.min_bytes / 1e6:.1f} MB at least)",
+    )  # fmt: skip
+    if profile.matrix_flops:
+        rate = profile.matrix_flops / latency_ms / 1e6
+        yield Cause("compute", "rate", 1.0, f"computes {rate:.1f} of {profile.matrix_gflop_s:.1f} GFLOP/s")
+    gap = latency_ms / profile.floor_ms
+    rest = max(1.0, gap / lost)
+    yield Cause("memory", "traffic", 1.0, f"{gap:.1f} times its roofline floor of {_figure(profile.floor_ms)} ms")
+    if profile.memory_floor_ms < profile.compute_floor_ms:
+        yield Cause("compute", "matrix rate", rest, "the floor is that of its matrix products")
+        yield Cause("memory", "data reuse", rest**0.5, "")
+    elif gap < 2 * lost:
+        close = "close enough to the copy's bandwidth that only less traffic helps"
+        yield Cause("memory", "memory bandwidth", rest, close)
+    else:
+        far = "far from both ceilings: waiting for instructions, not for memory"
+        yield Cause("compute", "instructions", rest, far)
+        yield Cause("memory", "access pattern", rest**0.5, "")
+
+
+def _launching(latency_ms: float, ran: KernelProfile) -> Iterator[Cause]:
+    if 0 < ran.time_ms < _GAP * latency_ms:
+        launches = sum(kernel.launches for kernel in ran.kernels)
+        yield Cause(
+            "algorithm", "launches", latency_ms / ran.time_ms,
+            f"kernels run for {_figure(ran.time_ms)} of {_figure(latency_ms)} ms: the rest is launching and waiting, "
+            f"with {_plural(launches, 'launch', 'launches')}",
+        )  # fmt: skip
+
+
+def _filling(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
+    """Multiprocessors without a block: a small grid, or a last wave that is not full."""
+    assert profile.limits is not None
+    multiprocessors = profile.limits.multiprocessors
+    for kernel, share in _heavy(ran):
+        waves = kernel.waves(multiprocessors)
+        if kernel.blocks is not None and kernel.blocks < _FULL * multiprocessors:
+            factor = _partly(share, multiprocessors / kernel.blocks)
+            blocks = _plural(kernel.blocks, "block", "blocks")
+            text = (
+                f"{kernel.short_name} starts {blocks} for {multiprocessors} multiprocessors ({share:.0%} of the time)"
+            )
+            yield Cause("parallelism", "small grid", factor, text)
+        elif waves is not None and waves > 1 and waves / math.ceil(waves) < _FULL:
+            factor = _partly(share, math.ceil(waves) / waves)
+            text = f"{kernel.short_name} fills the GPU {waves:.2f} times: its last wave is not full"
+            yield Cause("parallelism", "last wave", factor, f"{text} ({share:.0%} of the time)")
+
+
+def _registers(ran: KernelProfile) -> Iterator[Cause]:
+    """Spills, and few warps: no figure says what they cost, so that they weigh little."""
+    for kernel, share in _heavy(ran):
+        if kernel.spills:
+            factor = _partly(share, 1 + min(1.0, kernel.spills / 256))
+            text = f"{kernel.short_name} spills {kernel.spills} bytes per thread at {kernel.registers} registers"
+            yield Cause("compute", "register spills", factor, text)
+        if kernel.occupancy is not None and kernel.occupancy < _OCCUPIED:
+            factor = _partly(share, min(1.5, (_OCCUPIED / max(kernel.occupancy, 0.01)) ** 0.5))
+            text = f"{kernel.short_name} keeps {kernel.occupancy:.0%} of a multiprocessor's warps, limited by "
+            yield Cause("parallelism", "occupancy", factor, text + _limit(kernel))
+
+
+def _limit(kernel: DeviceKernel) -> str:
+    if kernel.limited_by == "registers":
+        return f"{kernel.registers} registers per thread"
+    if kernel.limited_by == "shared memory":
+        return f"{(kernel.shared_bytes or 0) / 1024:.0f} KiB of shared memory per block"
+    return f"{kernel.limited_by} ({kernel.threads} threads per block)"
+
+
+def _library(ran: KernelProfile) -> Iterator[Cause]:
+    others = [kernel for kernel in ran.kernels if not kernel.own]
+    share = sum(kernel.time_ms for kernel in others) / ran.time_ms if ran.time_ms else 0.0
+    if share > _WEIGHT:
+        longest = max(others, key=lambda kernel: kernel.time_ms)
+        factor = min(4.0, 1 / max(1 - share, 0.1)) ** 0.5
+        text = f"{share:.0%} of the time is not in its own kernels, most of it in {longest.short_name}"
+        yield Cause("algorithm", "library kernels", factor, text)
+
+
+def _counted(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
+    """What Nsight Compute counted."""
+    counters = ran.counters
+    moved = counters.get("dram_mb")
+    if moved is not None and moved * 1e6 > 1.3 * profile.min_bytes:
+        factor = moved * 1e6 / profile.min_bytes
+        text = f"{moved:.1f} MB went through device memory, {factor:.1f} times what must move"
+        yield Cause("memory", "extra traffic", factor**0.5, text)
+    busy = [("device memory", "dram_throughput_pct"), ("multiprocessors", "sm_throughput_pct")]
+    busy += [("tensor cores", "tensor_pipe_pct")] if profile.matrix_flops else []
+    told = ", ".join(f"{name} {counters[key]:.0f} %" for name, key in busy if key in counters)
+    if told:
+        yield Cause("compute", "throughput", 1.0, f"busy by Nsight Compute: {told}")
+    stalls = {name: value for name, value in counters.items() if name.startswith("stall_")}
+    if stalls:
+        worst = max(stalls, key=lambda name: stalls[name])
+        reason = worst.removeprefix("stall_").removesuffix("_pct").replace("_", " ")
+        yield Cause("compute", "stalls", 1.0, f"{stalls[worst]:.0f} % of its warps' stalls are '{reason}'")
+
+
+def _intermediates(profile: Profile, ran: KernelProfile | None, defined: int) -> Iterator[Cause]:
+    launches = sum(kernel.launches for kernel in ran.kernels) if ran is not None and ran.kernels else defined
+    if launches > 1:
+        text = f"{launches} kernels, whose intermediate results go through memory"
+        yield Cause("algorithm", "intermediates", 1.0, text)
+    excess = profile.eager_bytes / profile.min_bytes
+    if excess > 1.5:
+        text = f"the reference's operators move {excess:.1f} times what must move when they run one by one"
+        yield Cause("algorithm", "intermediates", excess**0.25 * min(max(launches, 1), 16) ** 0.25, text)
+
+
+def _heavy(ran: KernelProfile) -> Iterator[tuple[DeviceKernel, float]]:
+    """The candidate's own kernels that take a share of the time worth looking at, with that share."""
+    for kernel in ran.kernels:
+        share = kernel.time_ms / ran.time_ms if ran.time_ms else 0.0
+        if kernel.own and share > _WEIGHT:
+            yield kernel, share
+
+
+def _partly(share: float, factor: float) -> float:
+    """Amdahl's law: what a factor on a share of the time does to all of it."""
+    return 1 / (1 - share + share / factor)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.1 else f"{value:.4f}"
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

@@ -1,0 +1,140 @@
+"""All that a candidate is asked before it is believed: checked, shown to do the work itself, timed, rechecked."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ..core import Ceilings, Config, KernelProfile, Rejection, SecondWorkload, Status
+from .bench import Bench, Checked, Failure, Plan, rejected
+from .channel import Message
+from .compiling import Compiled
+from .guards.own_kernels import own_names, proof_violation
+from .guards.torch_share import Operator, torch_violation
+from .judging import Judge
+from .limits import Settings
+from .other_sizes import other_sizes
+
+SAME_INPUTS = 8
+"""On a CPU, where drawing inputs takes long, so many chunks of samples share a seed."""
+IMPOSSIBLE = 0.5
+"""A time below this share of what moving the bytes takes is none that the device can reach."""
+CPU_CACHE_BYTES = 512e6
+"""More than the caches of any processor hold."""
+
+
+class Examination:
+    """Questions to one candidate on its bench, and to the judge about its answers. Any of them may raise `Failure`.
+
+    `draw` gives seeds; `stages` grows with the seconds that each part took.
+    """
+
+    def __init__(
+        self, judge: Judge, bench: Bench, settings: Settings, device: str, draw: Callable[[], int], quick: bool = False
+    ) -> None:
+        self.judge = judge
+        self.bench = bench
+        self.stages: dict[str, float] = {}
+        self._settings = settings
+        self._on_cpu = device == "cpu"
+        self._draw = draw
+        self._quick = quick
+
+    def plan(self) -> Plan:
+        """What to check: in a search little, since finalists are checked again."""
+        if self._quick:
+            assert self._settings.search is not None
+            return Plan(tuple(self._draw() for _ in range(self._settings.search.trials)), thorough=False)
+        seeds = tuple(self._draw() for _ in range(self._settings.trials))
+        return Plan(seeds, self.judge.distributions)
+
+    def check(self, config: Config, plan: Plan, compiled: Compiled | None = None, keep: bool = False) -> Checked:
+        """Compile and compare."""
+        with self.stage("check"):
+            ahead_s = compiled.seconds if compiled else None
+            return self.bench.check(self.judge, config, plan, keep=keep, ahead_s=ahead_s)
+
+    def prove(self, checked: Checked, ceilings: Ceilings | None = None) -> None:
+        """That the candidate launches kernels of its own, and leaves little of the work to torch."""
+        if self._quick:
+            return
+        with self.stage("guards"):
+            found = self.bench.operators(checked)
+            reference = [Operator.model_validate(one) for one in self.judge.counted["details"]]
+            allow = self._settings.allow_torch
+            broken = torch_violation(found.operators, reference, allow, ceilings) or proof_violation(
+                None, found.launches, allow
+            )
+            if broken is not None:
+                raise rejected(broken)
+
+    def timers(self, several: Sequence[Checked]) -> list[Callable[[int], Message]]:
+        """What times the candidates."""
+        empty_ms = 0.0 if self._on_cpu else self.judge.empty_ms
+        graph = self._settings.graph
+        return [self.bench.timer(checked, self.timing_seeds(), graph, empty_ms) for checked in several]
+
+    def recheck(self, checked: Checked) -> None:
+        """That timed calls did the work too."""
+        with self.stage("recheck"):
+            self.bench.recheck(self.judge, checked)
+
+    def profile(self, checked: Checked) -> KernelProfile | None:
+        """What ran on the device, and that it was the candidate's own kernel; None in a search."""
+        if self._quick:
+            return None
+        with self.stage("profile"):
+            source = self.bench.kernel.bind(checked.config).source
+            found = self.bench.profile(checked, sorted(own_names(source))).profile
+            if not self._on_cpu:
+                broken = proof_violation(found, {}, self._settings.allow_torch)
+                if broken is not None:
+                    raise rejected(broken)
+            return found
+
+    def try_other_sizes(self, checked: Checked) -> SecondWorkload | None:
+        """The kernel at other sizes; its failure there is a remark and no verdict."""
+        sizes = other_sizes(self.judge.problem) if self._settings.second_workload and not self._quick else None
+        if sizes is None:
+            return None
+        with self.stage("second workload"):
+            try:
+                self.bench.check_at(self.judge, checked.config, sizes, checked.correctness.seeds[0])
+            except Failure as failure:
+                return SecondWorkload(sizes=sizes, status=failure.status, message=_first_line(failure.message))
+            return SecondWorkload(sizes=sizes, status=Status.OK)
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what passes inside as a part of the evaluation."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+
+    def timing_seeds(self) -> Iterator[int]:
+        """Of the inputs of timed calls, one for each chunk."""
+        for number in itertools.count():
+            if number % (SAME_INPUTS if self._on_cpu else 1) == 0:
+                seed = self._draw()
+            yield seed
+
+
+def impossible(latency_ms: float, bytes_moved: float, ceilings: Ceilings) -> Rejection | None:
+    """The rule 'impossible-time': bytes that no cache holds must move, and take longer at the best rate there is."""
+    floor_ms = bytes_moved / ceilings.copy_gb_s / 1e6
+    if latency_ms >= IMPOSSIBLE * floor_ms:
+        return None
+    return Rejection(
+        rule="impossible-time",
+        where=f"{latency_ms:.4f} ms a call",
+        why=f"reading the inputs and writing the outputs once takes {floor_ms:.4f} ms at the best rate that was "
+        "measured on this device; work is left out, or the clock is deceived",
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""

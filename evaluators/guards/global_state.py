@@ -1,0 +1,113 @@
+"""State of the process and of the device that belongs to whoever measures, as values that can be compared."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_PERSISTING_L2_LIMIT = 0x06
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE of the CUDA driver API."""
+_ACCESS_POLICY_WINDOW = 1
+"""CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW."""
+_HOOKS = (
+    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_parameter_registration_hooks",
+    "_global_module_registration_hooks", "_global_buffer_registration_hooks",
+)  # fmt: skip
+
+State = dict[tuple[str, str], Any]
+"""What was found, by rule and name."""
+
+
+class GlobalState:
+    """Reads the state; what must be bound before a candidate's code runs is bound when this is made.
+
+    Whether gradients are recorded is left out: it costs the candidate alone, and the workers' loop sets it.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._readers = {("global-state", name): read for name, read in {**_of_python(), **_of_torch()}.items()}
+        if device.startswith("cuda"):
+            self._readers |= _of_cuda()
+
+    def read(self) -> State:
+        """By rule ('global-state', 'stream', 'l2-policy') and name."""
+        return {key: read() for key, read in self._readers.items()}
+
+
+def _of_python() -> dict[str, Callable[[], Any]]:
+    handler, timer = signal.getsignal, signal.getitimer
+    signals = sorted(signal.valid_signals())
+    timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    return {
+        "sys.settrace": sys.gettrace,
+        "sys.setprofile": sys.getprofile,
+        "threading.setprofile": lambda: (threading.getprofile(), threading.gettrace()),
+        "sys.setswitchinterval": sys.getswitchinterval,
+        "signal handlers": lambda: [handler(number) for number in signals],
+        "timers": lambda: [timer(which)[0] > 0 for which in timers],
+    }
+
+
+def _of_torch() -> dict[str, Callable[[], Any]]:
+    import torch
+    from torch.nn.modules import module
+
+    # Not torch.get_default_device, which makes a tensor to find out: only a mode can have changed it.
+    readers: dict[str, Callable[[], Any]] = {
+        "torch's default dtype": torch.get_default_dtype,
+        "torch's function modes": torch._C._len_torch_function_stack,
+        "torch's dispatch modes": torch._C._len_torch_dispatch_stack,
+        "torch.set_num_threads": torch.get_num_threads,
+        "torch.use_deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "torch.autocast": lambda: (torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")),
+        "hooks of all modules": lambda: [len(getattr(module, name, ())) for name in _HOOKS],
+    }
+    return readers
+
+
+def _of_cuda() -> dict[tuple[str, str], Callable[[], Any]]:
+    """Nothing before CUDA is in use, since asking would make a context."""
+    import torch
+
+    initialized, stream, graph = (
+        torch.cuda.is_initialized,
+        torch.cuda.current_stream,
+        torch.cuda.is_current_stream_capturing,
+    )
+    backend, driver = torch.cuda.memory.get_allocator_backend, _driver()
+    readers: dict[tuple[str, str], Callable[[], Any]] = {
+        ("stream", "torch's current stream"): lambda: stream().cuda_stream,
+        ("stream", "a graph that is being captured"): graph,
+        ("global-state", "torch's current device"): torch.cuda.current_device,
+        ("global-state", "torch's allocator"): backend,
+    }
+    if driver is not None:
+        readers[("l2-policy", "the limit of persisting L2 lines")] = lambda: _persisting_l2(driver)
+        readers[("l2-policy", "the access policy of the stream")] = lambda: _access_policy(driver)
+    return {key: lambda read=read: read() if initialized() else None for key, read in readers.items()}  # type: ignore[misc]
+
+
+def _driver() -> Any:
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL("libcuda.so.1")
+    return None
+
+
+def _persisting_l2(driver: Any) -> int | None:
+    """Bytes of L2 set aside for persisting accesses."""
+    value = ctypes.c_size_t()
+    return None if driver.cuCtxGetLimit(ctypes.byref(value), _PERSISTING_L2_LIMIT) else value.value
+
+
+def _access_policy(driver: Any) -> int | None:
+    """Bytes that the default stream's accesses prefer to keep in L2; the second word of the attribute."""
+    if not hasattr(driver, "cuStreamGetAttribute"):
+        return None
+    value = (ctypes.c_size_t * 16)()
+    failed = driver.cuStreamGetAttribute(ctypes.c_void_p(None), _ACCESS_POLICY_WINDOW, ctypes.byref(value))
+    return None if failed else value[1]

@@ -1,0 +1,59 @@
+"""Which parts of a source can run: what only its own tests or its main block call is not looked at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .names import Names
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def live_nodes(tree: ast.Module, names: Names) -> list[ast.AST]:
+    """All nodes but the bodies of top-level functions and methods that nothing uses, and of the main block."""
+    main = set() if "__name__" in names.module.names else {s for node in tree.body for s in _main_block(node)}
+    unused = {node.name: set[ast.stmt]() for node in tree.body if isinstance(node, (*_FUNCTIONS, ast.ClassDef))}
+    for node in tree.body:
+        # A decorator may call what it decorates.
+        if isinstance(node, _FUNCTIONS) and not node.decorator_list:
+            unused[node.name].update(node.body)
+        elif isinstance(node, ast.ClassDef) and node.name != "ModelNew" and not node.decorator_list:
+            # The statements of a class run when it is defined; its methods when it is used.
+            unused[node.name].update(s for method in node.body if isinstance(method, _FUNCTIONS) for s in method.body)
+    skipped = main.union(*unused.values())
+    reached = fresh = list(_below([tree], skipped))
+    while fresh:
+        bodies = [body for name in set(_names_in(fresh)) for body in unused.pop(name, ())]
+        fresh = list(_below(bodies, main))
+        reached = reached + fresh
+    return reached
+
+
+def _main_block(node: ast.stmt) -> list[ast.stmt]:
+    """The statements that run when the file is a program, which it never is here."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Eq):
+        sides = [node.test.left, *node.test.comparators]
+        named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+        main = any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
+        return node.body if named and main and len(sides) == 2 else []
+    return []
+
+
+def _below(nodes: list[ast.AST] | list[ast.stmt] | list[ast.Module], skipped: set[ast.stmt]) -> Iterator[ast.AST]:
+    waiting: list[ast.AST] = [*nodes]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(child for child in ast.iter_child_nodes(node) if child not in skipped)
+
+
+def _names_in(nodes: list[ast.AST]) -> Iterator[str]:
+    """Names that are used, also as attributes and in strings, by which they can be looked up."""
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value

@@ -1,0 +1,141 @@
+"""The rules of the static check: what each refuses, what it protects, what to do instead."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from ...core import Rejection
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of thing that no honest kernel needs."""
+
+    name: str
+    does: str
+    """Completes the sentence that begins with what was found: 'torch.mm ...'."""
+    instead: str
+    """What to do; '{language}' is the kernel's."""
+
+    def broken(self, what: str, node: ast.AST, lines: list[str], language: str = "") -> Rejection:
+        """The verdict on a node of the syntax tree; `lines` are those of the source."""
+        number: int = getattr(node, "lineno", 1)
+        line = lines[number - 1].strip() if number <= len(lines) else ""
+        line = line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
+        why = f"{what} {self.does}; {self.instead.format(language=language)}"
+        return Rejection(rule=self.name, where=f"line {number}: {line}", why=why)
+
+
+_RULES = (
+    Rule(
+        "patched-function",
+        "changes what others rely on: the timer, the comparison and every library stay as they are",
+        "keep changes to objects that the kernel's file defines",
+    ),
+    Rule(
+        "timer",
+        "reads or stops a clock, and a kernel that knows when it is timed cannot be timed",
+        "leave timing to the evaluator",
+    ),
+    Rule(
+        "stream",
+        "moves work to where the timer may not wait for it, or replays it",
+        "launch on the current stream, each time that forward is called",
+    ),
+    Rule(
+        "background-thread",
+        "lets work go on when forward has returned",
+        "let forward do the work itself (a kernel for the CPU may split a grid over a "
+        "concurrent.futures.ThreadPoolExecutor)",
+    ),
+    Rule(
+        "background-process",
+        "starts or steers another process, which nobody times",
+        "do the work in forward",
+    ),
+    Rule(
+        "introspection",
+        "looks into the program that runs the kernel, where the expected results and the timer could be found",
+        "use what forward is given",
+    ),
+    Rule(
+        "dynamic-code",
+        "runs code that cannot be read here",
+        "write the code into the kernel's file",
+    ),
+    Rule(
+        "hidden-name",
+        "hides which function is called",
+        "name the function in the code",
+    ),
+    Rule(
+        "file-access",
+        "reads or writes files, which could carry results from one run to the next",
+        "compute from the inputs alone",
+    ),
+    Rule(
+        "network",
+        "reaches other machines",
+        "compute from the inputs alone",
+    ),
+    Rule(
+        "operating-system",
+        "asks or changes the system around the kernel",
+        "leave it out (os.cpu_count and platform are allowed)",
+    ),
+    Rule(
+        "environment",
+        "reads or changes environment variables, which steer the evaluator and the libraries",
+        "use module constants",
+    ),
+    Rule(
+        "global-state",
+        "changes or reads state that belongs to the evaluator, such as seeds, default dtypes or threads",
+        "pass a generator, dtype or device to the call that needs it",
+    ),
+    Rule(
+        "lazy-result",
+        "makes tensors that compute when they are read, not when they are timed",
+        "return plain tensors",
+    ),
+    Rule(
+        "reference-model",
+        "is the evaluator's or the problem's own code, and a kernel has to replace that",
+        "compute the result in the kernel's file",
+    ),
+    Rule(
+        "other-language",
+        "brings in code of another language than the one declared",
+        "write it in {language}",
+    ),
+    Rule(
+        "other-library",
+        "gives the work to another library",
+        "write it in {language}",
+    ),
+    Rule(
+        "torch-compiler",
+        "lets torch write the kernel",
+        "write it in {language}, or allow it with --allow-torch all",
+    ),
+    Rule(
+        "torch-operator",
+        "does the work of the kernel",
+        "write it in {language}, or allow it with --allow-torch all",
+    ),
+    Rule(
+        "torch-computes",
+        "computes, and --allow-torch none leaves allocation and views only",
+        "write it in {language}, or allow it with --allow-torch glue",
+    ),
+    Rule(
+        "unreadable",
+        "is nested too deeply to be checked",
+        "write it in shorter expressions",
+    ),
+)
+RULES = {rule.name: rule for rule in _RULES}
+"""By name, in the order of the documentation."""

@@ -1,0 +1,274 @@
+"""The static check: what a kernel's source does that no honest kernel needs, found before it runs.
+
+It reads the syntax tree with names resolved, never the text: a comment or a string is no violation. It is a tripwire,
+not a proof: what it misses is for the checks that look while the kernel runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...core import Kernel, Language, Rejection, Target
+from ..limits import AllowTorch
+from . import operators
+from .live import live_nodes
+from .names import Function
+from .paths import broken_rule, hides, words
+from .rules import RULES
+from .values import Value, Values
+
+_LANGUAGES = {Language.TRITON: "Triton", Language.TILELANG: "TileLang", Language.MLIR: "MLIR"}
+_FRAMES = words(
+    """
+    __globals__ __code__ __closure__ __subclasses__ f_locals f_back f_globals f_code f_builtins gi_frame cr_frame
+    ag_frame tb_frame tb_next __traceback__ func_globals func_code cell_contents __builtins__ __loader__ __spec__
+    """
+)
+_TENSOR_HOOKS = frozenset(["__torch_function__", "__torch_dispatch__"])
+_TENSOR_CLASSES = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.Buffer")
+_METHODS = {
+    "elapsed_time": "timer", "do_bench": "timer", "get_profiler": "timer", "record_stream": "stream",
+    "wait_stream": "stream", "wait_event": "stream", "as_subclass": "lazy-result",
+}  # fmt: skip
+_CHANGES = words("update setdefault pop popitem clear __setitem__ __delitem__ __ior__")
+_SETTERS = frozenset(["builtins.setattr", "builtins.delattr"])
+_CPU_THREADS = "concurrent.futures.ThreadPoolExecutor"
+_Found = Iterator[tuple[str, str]]
+
+
+def find_violation(source: str, kernel: Kernel, allow_torch: AllowTorch) -> Rejection | None:
+    """The first violation by line, or None."""
+    return next(iter(find_violations(source, kernel, allow_torch)), None)
+
+
+def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> list[Rejection]:
+    """Everything in `source` that breaks a rule, by line; nothing for a source that is no Python.
+
+    `kernel` says the language and the target. Takes a few milliseconds and never raises.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    except (RecursionError, MemoryError):
+        return [_too_deep(source)]
+    try:
+        return _Check(tree, source, kernel, allow_torch).violations()
+    except RecursionError:
+        return [_too_deep(source)]
+
+
+def _too_deep(source: str) -> Rejection:
+    return RULES["unreadable"].broken("the source", ast.Pass(), source.splitlines())
+
+
+class _Check:
+    def __init__(self, tree: ast.Module, source: str, kernel: Kernel, allow_torch: AllowTorch) -> None:
+        self.tree = tree
+        # Not splitlines, which also splits at characters that end no line of Python.
+        self.lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self.values = Values(tree)
+        self.threads = kernel.target is Target.CPU
+        self.language = _LANGUAGES[kernel.language]
+        self.allow_torch = allow_torch
+        self._kernels: dict[ast.AST, bool] = {}
+
+    def violations(self) -> list[Rejection]:
+        found: dict[tuple[int, str], tuple[int, Rejection]] = {}
+        for node in live_nodes(self.tree, self.values.names):
+            for rule, what in self._check(node):
+                line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+                if (line, rule) not in found or column < found[line, rule][0]:
+                    found[line, rule] = column, RULES[rule].broken(what, node, self.lines, self.language)
+        return [found[key][1] for key in sorted(found, key=lambda key: (key[0], found[key][0]))]
+
+    def _check(self, node: ast.AST) -> _Found:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from self._imports(node)
+        elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            yield from self._uses(node) if isinstance(node.ctx, ast.Load) else self._stores(node)
+        elif isinstance(node, ast.Call):
+            yield from self._uses(node)
+            yield from self._calls(node)
+        elif isinstance(node, ast.ClassDef):
+            yield from self._class(node)
+        elif isinstance(node, ast.FunctionDef) and node.name in _TENSOR_HOOKS:
+            yield "lazy-result", node.name
+        elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+            yield from self._product(node)
+
+    def _imports(self, node: ast.Import | ast.ImportFrom) -> _Found:
+        # An import runs code; of all modules only these are not there to be imported.
+        module = getattr(node, "module", None)
+        for path in [alias.name for alias in node.names] if isinstance(node, ast.Import) else [module or ""]:
+            if broken_rule(path) == "reference-model":
+                yield "reference-model", path
+
+    def _uses(self, node: ast.Name | ast.Attribute | ast.Subscript | ast.Call) -> _Found:
+        """What is named here, in whatever way."""
+        parent = self.values.names.parents.get(node)
+        if isinstance(parent, ast.Attribute) and not _is_looked_up(node):
+            return  # 'torch.cuda' of 'torch.cuda.Event', which is looked at as a whole
+        if isinstance(node, ast.Attribute):
+            yield from self._names_of_frames(node.attr)
+        for path in sorted(self.values.of(node)):
+            if "()" not in path and not path.startswith("#"):
+                rule = broken_rule(path)
+                if path == "builtins.globals" and self._names_a_global(parent):
+                    continue
+                if rule is not None and not self._is_allowed(rule, path):
+                    yield rule, path.removeprefix("builtins.")
+                elif rule is None and self._is_torch_work(path, node):
+                    yield self._work(path)
+        if isinstance(node, ast.Attribute):
+            yield from self._methods(node, node.value, node.attr)
+
+    def _is_allowed(self, rule: str, path: str) -> bool:
+        if rule == "torch-compiler":
+            return self.allow_torch is AllowTorch.ALL
+        return path == _CPU_THREADS and self.threads
+
+    def _names_a_global(self, call: ast.AST | None) -> bool:
+        """Whether this is the call in globals()["name"], which is read as that name."""
+        around = None if call is None else self.values.names.parents.get(call)
+        return isinstance(around, ast.Subscript) and self.values.text(around.slice) is not None
+
+    def _names_of_frames(self, name: str) -> _Found:
+        if name in _FRAMES:
+            yield "introspection", name
+
+    def _is_torch_work(self, path: str, node: ast.AST) -> bool:
+        if self.allow_torch is AllowTorch.ALL:
+            return False
+        called = self._is_called(node)
+        # What is called while the model is constructed cannot see an input; what is only named can be called later.
+        if called and self._in_setup(node):
+            return False
+        if operators.gives_work_back(path):
+            return True
+        return self.allow_torch is AllowTorch.NONE and called and operators.computes(path)
+
+    def _work(self, path: str) -> tuple[str, str]:
+        name = path.replace("torch.Tensor.", "Tensor.")
+        return ("torch-operator" if operators.gives_work_back(path) else "torch-computes"), name
+
+    def _methods(self, node: ast.expr, holder: ast.expr, name: str) -> _Found:
+        """Methods of what may be a tensor, told by their names."""
+        if not _may_be_tensor(self.values.of(holder)) or self._in_kernel(node):
+            return
+        called = self._is_called(node)
+        if name in _METHODS and called:
+            yield _METHODS[name], f"{name}()"
+        if self.allow_torch is AllowTorch.ALL or (called and self._in_setup(node)):
+            return
+        if operators.method_gives_work_back(name, called):
+            yield "torch-operator", f"Tensor.{name}"
+        elif self.allow_torch is AllowTorch.NONE and called and operators.method_computes(name):
+            yield "torch-computes", f"Tensor.{name}"
+
+    def _calls(self, node: ast.Call) -> _Found:
+        functions = self.values.of(node.func)
+        for path in sorted(functions):
+            if ".?" in path and hides(path):
+                yield "hidden-name", "a name that is computed"
+            if path in _SETTERS or path.endswith((".__setattr__", ".__delattr__")):
+                if node.args and self._is_foreign(node.args[0]) and self._may_change(node.args[0]):
+                    yield "patched-function", path.removeprefix("builtins.")
+                holder = path.rpartition(".")[0]
+                if holder and path not in _SETTERS and len(node.args) == 2 and _is_foreign(holder):
+                    yield "patched-function", path
+            if ".__dict__." in path and "()" not in path and path.rpartition(".")[2] in _CHANGES:
+                yield "patched-function", path
+            if path == "builtins.type" and len(node.args) == 3 and self._has_tensor_base(self.values.of(node.args[1])):
+                yield "lazy-result", "a subclass of torch.Tensor"
+            module = operators.module_called(path)
+            called_later = module is not None and not self._in_setup(node)
+            if called_later and self.allow_torch is not AllowTorch.ALL and "()" in path:
+                yield "torch-operator", f"torch.nn.{module}"
+        if isinstance(node.func, ast.Name) and "builtins.getattr" in functions and len(node.args) > 1:
+            name = self.values.text(node.args[1]) or ""
+            yield from self._names_of_frames(name)
+            yield from self._methods(node, node.args[0], name)
+
+    def _stores(self, node: ast.Name | ast.Attribute | ast.Subscript) -> _Found:
+        """Assignments to what belongs to others."""
+        if isinstance(node, ast.Name):
+            return
+        if isinstance(node, ast.Attribute) and node.attr == "__class__":
+            yield "lazy-result", "an object that changes its class"
+        elif isinstance(node, ast.Attribute) and node.attr in ("__code__", "__builtins__"):
+            yield "introspection", node.attr
+        elif isinstance(node, ast.Subscript) and any(broken_rule(path) for path in self.values.of(node.value)):
+            return  # told where it is named
+        elif self._is_foreign(node.value) and self._may_change(node):
+            yield "patched-function", f"an assignment to {_short(node)}"
+
+    def _is_foreign(self, node: ast.expr) -> bool:
+        """Whether this is a module or a class of others, or the class of an object."""
+        if isinstance(node, ast.Attribute) and node.attr == "__class__":
+            return any(not path.startswith("#") for path in self.values.of(node.value))
+        if isinstance(node, ast.Call) and "builtins.type" in self.values.of(node.func) and len(node.args) == 1:
+            return any(not path.startswith("#") for path in self.values.of(node.args[0]))
+        return any(_is_foreign(path) for path in self.values.of(node))
+
+    def _may_change(self, node: ast.expr) -> bool:
+        """Not so for switches of precision and back ends: they act on torch's operators in this process alone."""
+        return not any(path.startswith("torch.backends") for path in self.values.of(node))
+
+    def _class(self, node: ast.ClassDef) -> _Found:
+        bases: Value = frozenset().union(*(self.values.of(base) for base in node.bases))
+        if self._has_tensor_base(bases):
+            yield "lazy-result", "a subclass of torch.Tensor"
+        called = next((name for path in bases if (name := operators.module_called(f"{path}()"))), None)
+        inherits = not any(isinstance(part, ast.FunctionDef) and part.name == "forward" for part in node.body)
+        if called and inherits and self.allow_torch is not AllowTorch.ALL:
+            yield "torch-operator", f"the forward of torch.nn.{called}"
+
+    def _has_tensor_base(self, bases: Value) -> bool:
+        return any(path in _TENSOR_CLASSES for path in bases)
+
+    def _product(self, node: ast.BinOp | ast.AugAssign) -> _Found:
+        left = node.left if isinstance(node, ast.BinOp) else node.target
+        if self.allow_torch is AllowTorch.ALL or self._in_setup(node) or self._in_kernel(node):
+            return
+        if isinstance(node, ast.AugAssign) or not all(path.startswith("#") for path in self.values.of(left)):
+            yield "torch-operator", "the operator @"
+
+    def _is_called(self, node: ast.AST) -> bool:
+        parent = self.values.names.parents.get(node)
+        return isinstance(parent, ast.Call) and parent.func is node
+
+    def _in_kernel(self, node: ast.AST) -> bool:
+        """Whether this is in the body of a function in the kernel language."""
+        for around in self.values.names.surrounding(node):
+            if around not in self._kernels:
+                self._kernels[around] = self.values.is_kernel(around)
+            if self._kernels[around]:
+                return True
+        return False
+
+    def _in_setup(self, node: ast.AST) -> bool:
+        """Whether this runs when the file is loaded or the model is constructed, and never after."""
+        functions = [around for around in self.values.names.surrounding(node) if isinstance(around, Function)]
+        return not functions or (len(functions) == 1 and getattr(functions[0], "name", "") == "__init__")
+
+
+def _is_foreign(path: str) -> bool:
+    return path[:1] not in ("?", "!", "#") and "()" not in path and not path.startswith("builtins.globals")
+
+
+def _may_be_tensor(holder: Value) -> bool:
+    return any(path == "?" or ("()" in path and path.startswith(("torch.", "tilelang.", "triton."))) for path in holder)
+
+
+def _is_looked_up(node: ast.AST) -> bool:
+    """Whether this names something by a string, such as getattr(torch, "mm")."""
+    return isinstance(node, ast.Call | ast.Subscript)
+
+
+def _short(node: ast.AST) -> str:
+    try:
+        return ast.unparse(node)[:60]
+    except (RecursionError, ValueError):
+        return "a library"

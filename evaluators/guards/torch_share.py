@@ -1,0 +1,178 @@
+"""How much of a candidate's work torch does for it.
+
+`operators_of` looks at one call in the candidate's worker; `torch_violation` judges what it saw in the calling
+process, against the operators that the reference dispatches for the same inputs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...core import Ceilings, Rejection
+from ..channel import Message
+from ..limits import AllowTorch
+from ..operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING_KIND
+
+BOTTLENECK_SHARE = 0.25
+"""A family of operators with so much of the reference's estimated time is where its bottleneck is."""
+ELEMENTWISE_SHARE = 0.5
+"""The same for elementwise work, which stands around most kernels and is seldom what they are about."""
+GLUE_SHARE = 0.10
+"""Of a bottleneck's time, so much may be spent on the same family: a last sum over partial sums is less."""
+MOST = 1 / 3
+"""Of the reference's time, so much may be spent on elementwise work and reductions that the reference has not."""
+SMALL_BYTES = 4096
+"""Families that move no more than that are glue whatever the reference does, lest tiny workloads decide."""
+READABLE_BYTES = 4096
+"""Reading so much back into Python is a matter of sizes and flags, not of the work."""
+_DEFAULT_BANDWIDTH = 1.0
+_DEFAULT_RATE = 10.0
+_DEFAULT_HALF_RATE = 100.0
+"""Operations per byte moved that devices of today reach; only their ratio counts."""
+_FOLDABLE = ("elementwise", "reductions")
+
+
+class Operator(BaseModel):
+    """One torch operator in one call of a model, all its calls together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: str
+    """'free' (allocation, fills), 'layout' (copies of the same values), 'compute', 'leaving' (`Tensor.numpy`)."""
+    family: str
+    """'products', 'convolutions', 'attention', 'softmax', 'normalizations', 'reductions', 'elementwise', ..."""
+    element_bytes: int = Field(ge=0)
+    """Of the widest tensor that it reads."""
+    calls: int = Field(gt=0)
+    flops: float = Field(ge=0, allow_inf_nan=False)
+    matrix_flops: float = Field(ge=0, allow_inf_nan=False)
+    bytes: float = Field(ge=0, allow_inf_nan=False)
+    """Read and written, by all calls."""
+    largest_bytes: float = Field(ge=0, allow_inf_nan=False)
+    """By the call that moves the most."""
+
+
+def operators_of(call: Callable[[], object]) -> list[Message]:
+    """The fields of an `Operator` for each torch operator that a call dispatches, in pool threads too.
+
+    To be asked of a call that is compiled already, and never while anything is timed.
+    """
+    from .. import counting
+
+    _, seen = counting.observe(call)
+    return counting.grouped(seen)
+
+
+def torch_violation(
+    candidate: Sequence[Operator],
+    reference: Sequence[Operator],
+    allow_torch: AllowTorch,
+    ceilings: Ceilings | None = None,
+) -> Rejection | None:
+    """The rule 'torch-operator' when torch does more of a candidate's work than the policy allows.
+
+    Without `ceilings` the estimates assume a ratio of arithmetic to bandwidth that is common today.
+    """
+    if allow_torch is AllowTorch.ALL:
+        return None
+    for one in candidate:
+        if one.kind == LEAVING_KIND and one.bytes > READABLE_BYTES:
+            return _rejection(
+                f"Tensor.{one.name}",
+                f"{one.bytes / 1e6:.3g} MB of tensors leave torch on each call; compute on them in the kernel itself",
+            )
+    if allow_torch is AllowTorch.NONE:
+        for one in candidate:
+            if one.kind in (COMPUTE, LAYOUT):
+                return _rejection(
+                    one.name,
+                    "with --allow-torch none only the kernel computes and copies; do it there, or allow glue",
+                )
+        return None
+    return _beyond_glue(candidate, reference, _Estimate(ceilings))
+
+
+class _Estimate:
+    """What an operator would take on a device: bytes over bandwidth or products over their rate, whichever is more."""
+
+    def __init__(self, ceilings: Ceilings | None) -> None:
+        self.bandwidth, self.rate, self.half_rate = _DEFAULT_BANDWIDTH, _DEFAULT_RATE, _DEFAULT_HALF_RATE
+        if ceilings is not None:
+            self.bandwidth, self.rate = ceilings.copy_gb_s, ceilings.matrix_gflop_s
+            self.half_rate = ceilings.half_gflop_s or self.rate
+
+    def of(self, one: Operator) -> float:
+        rate = self.half_rate if one.element_bytes <= 2 else self.rate
+        return max(one.bytes / self.bandwidth, one.matrix_flops / rate)
+
+    def families(self, operators: Sequence[Operator]) -> dict[str, float]:
+        """Time by family, without what is free."""
+        times: dict[str, float] = defaultdict(float)
+        for one in operators:
+            if one.kind in (COMPUTE, LAYOUT):
+                times[one.family] += self.of(one)
+        return times
+
+    def fused(self, operators: Sequence[Operator]) -> dict[str, float]:
+        """The same, with elementwise work as heavy as its largest operator: a chain of them fuses into one pass."""
+        times = self.families(operators)
+        passes = [one.largest_bytes for one in operators if one.family == "elementwise"]
+        return {**times, "elementwise": max(passes) / self.bandwidth} if passes else times
+
+
+def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], estimate: _Estimate) -> Rejection | None:
+    """The bottleneck's families are forbidden but for crumbs; of others, what the reference does is free.
+
+    Families, not single operators, are compared: a product cut into a hundred small ones is one product.
+    """
+    theirs, fused = estimate.families(reference), estimate.fused(reference)
+    total = sum(fused.values())
+    bottleneck = {
+        family
+        for family, time in fused.items()
+        if time >= (ELEMENTWISE_SHARE if family == "elementwise" else BOTTLENECK_SHARE) * total
+        or time == max(fused.values())
+    }
+    moved: dict[str, float] = defaultdict(float)
+    for one in candidate:
+        moved[one.family] += one.bytes
+    beyond: dict[str, float] = {}
+    for family, time in estimate.families(candidate).items():
+        if moved[family] <= SMALL_BYTES:
+            continue
+        names = _names(candidate, family)
+        if family in bottleneck:
+            if time > GLUE_SHARE * theirs[family]:
+                share = fused[family] / total
+                return _rejection(
+                    names,
+                    f"{family} are where the reference's time goes ({share:.0%} by estimate), and torch would do them "
+                    "for the kernel; write them in the kernel, or allow it with --allow-torch all",
+                )
+        elif family in _FOLDABLE:
+            beyond[family] = max(0.0, time - theirs.get(family, 0.0))
+        elif family != LAYOUT and time > max(GLUE_SHARE * total, 1.1 * theirs.get(family, 0.0)):
+            return _rejection(
+                names,
+                "the reference does nothing of the kind at this cost, so it stands for the kernel's own work; write "
+                "it in the kernel, or allow it with --allow-torch all",
+            )
+    if sum(beyond.values()) > MOST * sum(theirs.values()):
+        return _rejection(
+            ", ".join(_names(candidate, family) for family, time in beyond.items() if time),
+            "torch would take a third of the reference's time or more for work that the reference does not have, so "
+            "it stands for the kernel's own; write it in the kernel, or allow it with --allow-torch all",
+        )
+    return None
+
+
+def _names(operators: Sequence[Operator], family: str) -> str:
+    return ", ".join(sorted({one.name for one in operators if one.family == family and one.kind != FREE}))
+
+
+def _rejection(operators: str, why: str) -> Rejection:
+    return Rejection(rule="torch-operator", where=f"{operators}, seen in one call", why=why)

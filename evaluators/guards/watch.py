@@ -1,0 +1,103 @@
+"""What must be the same after a candidate's code has run as before: made before it is executed, asked after each step.
+
+It runs in the candidate's process, where nothing is out of its reach. It makes the known ways to disturb a
+measurement fail; that none is left, only the separation of processes can promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import thread as pools
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, cast
+
+from .global_state import GlobalState
+from .identities import Identities
+
+AT_MOST = 8
+"""Violations that are told of one step."""
+GRACE_S = 0.05
+"""How long a pool's thread may take to go back to waiting, once its work's result is there."""
+
+Violation = dict[str, str]
+"""The fields of a `core.Rejection`."""
+
+_WHY = {
+    "patched-function": "checking and timing rest on it; leave what other modules define as it is",
+    "background-thread": "a thread goes on when the call has returned, and its work would not be timed; finish the "
+    "work within the call (an idle pool of concurrent.futures may stay)",
+    "background-process": "a process that the kernel started goes on when the call has returned; start none",
+    "global-state": "it holds for the whole process and changes how everything else is computed or timed; leave it",
+    "stream": "work on another stream escapes the clock; launch on the current stream and leave that as it is",
+    "l2-policy": "data that stays in the L2 cache between calls makes them look faster than in use; leave the policy",
+}
+
+
+class Watch:
+    """Remembers the state of a worker's process; `objects` are instances whose methods must not be replaced."""
+
+    def __init__(self, device: str, objects: Sequence[object] = ()) -> None:
+        self._identities = Identities(objects)
+        self._state = GlobalState(device)
+        self._before = self._state.read()
+        self._threads = frozenset(sys._current_frames())
+        self._children = frozenset(_children())
+        # Bound now: a candidate may replace them, which is told, and must not blind what tells it.
+        self._sleep, self._now, self._frames = time.sleep, time.monotonic, sys._current_frames
+
+    def follow(self, module: ModuleType) -> None:
+        """Watch all that a module of the harness's own holds, from now on: the problem, at other sizes too."""
+        self._identities.follow(module)
+
+    def violations(self, after: str = "") -> list[Violation]:
+        """The rules that are broken now; `after` says what was just done, for the reader."""
+        found = [("patched-function", name) for name in self._identities.changed()]
+        found += [key for key, value in self._state.read().items() if not _same(value, self._before[key])]
+        found += [("background-thread", name) for name in self._busy_threads()]
+        found += [("background-process", name) for name in _children() if name not in self._children]
+        where = f", after {after}" if after else ""
+        return [{"rule": rule, "where": f"{name}{where}", "why": _WHY[rule]} for rule, name in found[:AT_MOST]]
+
+    def _busy_threads(self) -> list[str]:
+        """Threads of Python that were not there before and are doing something."""
+        deadline = self._now() + GRACE_S
+        while True:
+            frames = self._frames()
+            busy = [frame for ident, frame in frames.items() if ident not in self._threads and not _waits(frame)]
+            if not busy or self._now() >= deadline:
+                return [f"{frame.f_code.co_name} in {Path(frame.f_code.co_filename).name}" for frame in busy]
+            del frames, busy
+            self._sleep(0.001)
+
+
+_POOL_WAITS = cast(Any, pools)._worker.__code__
+
+
+def _waits(frame: FrameType) -> bool:
+    """Whether it is a pool's thread with nothing to do: in the function that takes work from a queue that is empty."""
+    if frame.f_code is not _POOL_WAITS:
+        return False
+    local = frame.f_locals
+    return local.get("work_item") is None and local["work_queue"].qsize() == 0
+
+
+def _same(now: object, before: object) -> bool:
+    return now is before or now == before
+
+
+def _children() -> list[str]:
+    """Processes that this one started, those aside that have ended; 'NAME (PID)'."""
+    found = []
+    for task in os.listdir("/proc/self/task"):  # noqa: PTH208  (pathlib takes five times as long)
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
+            for pid in file.read().split():
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+                    name, _, rest = stat.read().partition("(")[2].rpartition(")")
+                    if rest.split()[0] not in "ZX":
+                        found.append(f"{name} ({pid})")
+    return found

@@ -1,0 +1,165 @@
+"""Inputs that a kernel has not seen: other distributions for checking, and new contents for every timed call."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .modules import ProblemModule
+
+Tensors = list[Any]
+FACTORS = (0.75, 1.25)
+"""Timed calls see inputs scaled by a number between these: never the same twice, and as valid as before."""
+SETS = 2
+"""Buffers among which timed calls rotate."""
+
+
+def _signs(x: Any, generator: Any) -> Any:
+    import torch
+
+    return x * (torch.randint(0, 2, x.shape, generator=generator, device=x.device, dtype=x.dtype) * 2 - 1)
+
+
+def _heavy_tails(x: Any, generator: Any) -> Any:
+    import torch
+
+    normal = torch.randn(x.shape, generator=generator, device=x.device, dtype=torch.float32)
+    return x * (1.5 * normal).exp().to(x.dtype)
+
+
+def _structure(x: Any, generator: Any) -> Any:
+    """A quarter zeros, a quarter equal to each other: empty rows, and ties where one is to be chosen."""
+    flat = x.clone().reshape(-1)
+    quarter = flat.numel() // 4
+    flat[:quarter] = 0
+    flat[quarter : 2 * quarter] = flat[-1]
+    return flat.reshape(x.shape)
+
+
+_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "signs": _signs,
+    "small": lambda x, generator: x * 1e-2,
+    "large": lambda x, generator: x * 64,
+    "heavy tails": _heavy_tails,
+    "structure": _structure,
+}
+DISTRIBUTIONS = tuple(_CHANGES)
+"""What checking tries beside the problem's own inputs, where the reference copes with it."""
+
+
+def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> Tensors:
+    """A problem's inputs for a seed, their floating tensors changed to another distribution; equal in any process."""
+    import torch
+
+    inputs = problem.inputs(seed)
+    if distribution is None:
+        return inputs
+    generator = torch.Generator(problem.device).manual_seed(seed)
+    change = _CHANGES[distribution]
+    return [change(value, generator) if _is_floating(value) else value for value in inputs]
+
+
+def vary_constants(model: Any, seed: int) -> Any:
+    """Add noise to the parameters that are the same number everywhere, as a normalization's weights of 1 are.
+
+    A kernel that leaves such a parameter out would else be right by chance. Returns the model.
+    """
+    import torch
+
+    for parameter in model.parameters():
+        flat = parameter.detach().reshape(-1)
+        if parameter.is_floating_point() and flat.numel() and bool((flat == flat[0]).all()):
+            generator = torch.Generator(parameter.device).manual_seed(seed)
+            noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
+            parameter.data.add_(0.1 * noise.to(parameter.dtype))
+    return model
+
+
+class Buffers:
+    """Inputs that stay where they are while their contents change.
+
+    A kernel that remembers results by address, or by the tensor object, meets the same address with other contents.
+    """
+
+    def __init__(self) -> None:
+        self._held: Tensors = []
+
+    def fill(self, values: Sequence[Any]) -> Tensors:
+        """The values in this object's tensors; new ones where the shapes are others than before."""
+        import torch
+
+        self._fit(values)
+        for i, value in enumerate(values):
+            if isinstance(value, torch.Tensor):
+                self._held[i].copy_(value)
+            else:
+                self._held[i] = value
+        return self._held
+
+    def scaled(self, values: Sequence[Any], factor: float) -> Tensors:
+        """The same, with the floating tensors multiplied by `factor`."""
+        import torch
+
+        self._fit(values)
+        for held, value in zip(self._held, values, strict=True):
+            if _is_floating(value):
+                torch.mul(value, factor, out=held)
+            elif isinstance(value, torch.Tensor):
+                held.copy_(value)
+        return self._held
+
+    def _fit(self, values: Sequence[Any]) -> None:
+        import torch
+
+        if [_layout(held) for held in self._held] != [_layout(value) for value in values]:
+            self._held = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+class Feed:
+    """Inputs for timed calls, each with contents that no call before it saw.
+
+    Each seed draws a base; each call gets the base times a factor of its own, in one of `SETS` buffers. The same
+    seed and number of calls lead to the same contents in another process: so a timed call can be checked.
+    """
+
+    def __init__(self, problem: ProblemModule) -> None:
+        self._problem = problem
+        self._seed: int | None = None
+        self._base: Tensors = []
+        self._sets = [Buffers() for _ in range(SETS)]
+        self._factors = random.Random()
+        self.calls = 0
+
+    def restart(self, seed: int) -> None:
+        """Draw a new base unless the seed is that of the last one."""
+        if seed == self._seed:
+            return
+        self._base = self._problem.inputs(seed)
+        self._seed, self.calls, self._factors = seed, 0, random.Random(seed)
+
+    def next(self) -> tuple[int, Tensors]:
+        """The number of the buffers, and what is in them now."""
+        number = self.calls % SETS
+        self.calls += 1
+        return number, self._sets[number].scaled(self._base, self._factors.uniform(*FACTORS))
+
+    def at(self, seed: int, calls: int) -> Tensors:
+        """What the call of this number saw, the first being 1."""
+        factors = random.Random(seed)
+        factor = [factors.uniform(*FACTORS) for _ in range(calls)][-1]
+        return Buffers().scaled(self._problem.inputs(seed), factor)
+
+
+def _is_floating(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _layout(value: Any) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return tuple(value.shape), value.dtype, value.device, value.stride()

@@ -1,0 +1,103 @@
+"""This side of the protocol: a fresh worker per kernel, and what it means when that worker fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...core import DeviceError, Problem
+from ..device_lock import DeviceLock
+from ..processes import Processes
+from ..worker import Worker, WorkerDied, WorkerTimeout
+from .precision import Precision
+from .result import KernelBenchResult
+
+ROLE = "kernelbench.protocol"
+OPENING_S = 120.0
+
+
+@dataclass(frozen=True)
+class KernelBenchSettings:
+    """What KernelBench's eval_from_generations.py uses unless it is told otherwise."""
+
+    correct_trials: int = 5
+    perf_trials: int = 100
+    timeout_s: float = 180.0
+    """For loading, compiling, checking and timing together."""
+    precision: Precision = Precision.FP32
+
+
+class _Opened(BaseModel):
+    hardware: str
+    uuid: str | None
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    result: KernelBenchResult
+
+
+class KernelBench:
+    """Evaluates as KernelBench does, in workers of `processes`, which stay the caller's to close."""
+
+    def __init__(self, processes: Processes, settings: KernelBenchSettings | None = None) -> None:
+        self._processes = processes
+        self._settings = settings or KernelBenchSettings()
+
+    def evaluate(self, problem: Problem, source: str, backend: str) -> KernelBenchResult:
+        """The verdict on a kernel's source; `backend` is 'triton', 'tilelang', or 'cuda' for all others.
+
+        A worker that dies, hangs or sends nonsense gives a result too: not compiled, with 'other_error'.
+        """
+        # Its device memory is needed: here the reference runs in the candidate's process.
+        self._processes.forget_judge()
+        kind, _, number = self._processes.device.partition(":")
+        label = kind if kind == "cpu" else f"{kind}:{number or 0}"
+        worker = self._processes._foreign(ROLE, {"label": label}, None)()
+        try:
+            opened = _opened(worker)
+            where = {"hardware": opened.hardware, "device": label}
+            with DeviceLock(opened.uuid or self._processes.device).held():
+                return self._ask(worker, problem, source, backend, where)
+        finally:
+            worker.discard()
+
+    def _ask(
+        self, worker: Worker, problem: Problem, source: str, backend: str, where: dict[str, str]
+    ) -> KernelBenchResult:
+        settings = self._settings
+        try:
+            answer = worker.call(
+                settings.timeout_s,
+                op="evaluate",
+                reference=problem.source,
+                sizes=dict(problem.sizes),
+                candidate=source,
+                backend=backend,
+                precision=settings.precision,
+                correct_trials=settings.correct_trials,
+                perf_trials=settings.perf_trials,
+            )
+            return _Answer.model_validate(answer).result
+        except WorkerTimeout:
+            reason = f"did not finish within {settings.timeout_s:g} s"
+            return _failed(reason, "multiprocessing.context.TimeoutError", where)
+        except WorkerDied as died:
+            return _failed(f"the process {died}", "WorkerDied", where)
+        except ValidationError:
+            return _failed("the process sent no proper answer", "WorkerDied", where)
+
+
+def _opened(worker: Worker) -> _Opened:
+    """What machine it is; nothing of the candidate's has run yet, so a failure is not its fault."""
+    try:
+        return _Opened.model_validate(worker.call(OPENING_S, op="open"))
+    except (WorkerTimeout, WorkerDied) as error:
+        last = "".join(worker.log.splitlines()[-1:])
+        raise DeviceError(f"the worker of the KernelBench protocol {error or 'does not start'}: {last}") from None
+
+
+def _failed(reason: str, name: str, where: dict[str, str]) -> KernelBenchResult:
+    return KernelBenchResult(metadata={"other_error": f"error: {reason}", "other_error_name": name, **where})

@@ -1,0 +1,23 @@
+"""The precisions that KernelBench knows; apart, since a command's help needs them and nothing heavier."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Precision(StrEnum):
+    """The dtype to which KernelBench casts weights and inputs."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+    @property
+    def dtype(self) -> str:
+        """The name of the torch dtype."""
+        return {Precision.FP32: "float32", Precision.FP16: "float16", Precision.BF16: "bfloat16"}[self]
+
+    @property
+    def tolerance(self) -> float:
+        """Absolute and relative."""
+        return 1e-4 if self is Precision.FP32 else 1e-2

@@ -1,0 +1,193 @@
+"""A KernelBench run folder: kernels, eval_results.json and a baseline, as its scripts read and write them.
+
+    level_1_problem_19_sample_0_kernel.py    the kernels
+    eval_results.json                        {"19": [{sample_id, compiled, correctness, metadata, runtime, ...}]}
+    baseline_time_torch.json                 {"level1": {"19_ReLU.py": {mean, std, min, max, num_trials, ...}}}
+
+Its analysis pairs results and baseline by position, so both are kept in the order of the problems' numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from ...core import OptionError, Problem, ResultsError
+from ...core.files import write_whole
+from .result import KernelBenchResult
+
+RESULTS = "eval_results.json"
+BASELINE = "baseline_time_torch.json"
+_KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
+_PROBLEM = re.compile(r"level(\d+)/\1_(\d+)")
+_Results = dict[str, list[dict[str, Any]]]
+_Baseline = dict[str, dict[str, Any]]
+
+
+class _Entry(BaseModel):
+    sample_id: int
+    correctness: bool
+    runtime: float
+
+
+class _Times(BaseModel):
+    mean: float
+
+
+_Number = Annotated[str, Field(pattern=r"^\d+(_.*)?$")]
+_RESULTS: TypeAdapter[Any] = TypeAdapter(dict[Annotated[str, Field(pattern=r"^\d+$")], list[_Entry]])
+_BASELINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[_Number, _Times]])
+
+
+@dataclass(frozen=True, order=True)
+class Sample:
+    """One kernel of a run: the problem's level and number, and which of several attempts at it."""
+
+    level: int
+    problem: int
+    sample: int
+
+    @classmethod
+    def of(cls, problem: Problem, sample: int) -> Sample:
+        """Raises `OptionError` for a problem that KernelBench has no number for."""
+        match = _PROBLEM.fullmatch(problem.id)
+        if match is None:
+            raise OptionError(
+                f"{problem.id} is no KernelBench problem, and a run folder names kernels by their numbers"
+            )
+        return cls(int(match[1]), int(match[2]), sample)
+
+    @property
+    def problem_id(self) -> str:
+        """'level1/1_19'."""
+        return f"level{self.level}/{self.level}_{self.problem}"
+
+    @property
+    def file_name(self) -> str:
+        return f"level_{self.level}_problem_{self.problem}_sample_{self.sample}_kernel.py"
+
+
+class RunFolder:
+    """Results are written whole and under a lock, so that several commands may fill one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def samples(self) -> list[Sample]:
+        """All kernels in the folder. Raises `OptionError` when there are none, or they are of several levels."""
+        try:
+            names = [_KERNEL.fullmatch(path.name) for path in self.path.iterdir()]
+        except OSError as error:
+            raise OptionError(f"cannot read {self.path}: {error.strerror}") from None
+        found = sorted(Sample(int(name[1]), int(name[2]), int(name[3])) for name in names if name)
+        if not found:
+            raise OptionError(f"{self.path} holds no level_*_problem_*_sample_*_kernel.py; add one by --kernel REF")
+        self._require_one_level({sample.level for sample in found})
+        return found
+
+    def has(self, sample: Sample) -> bool:
+        """Whether there is a result for the kernel."""
+        return any(entry["sample_id"] == sample.sample for entry in self._results().get(str(sample.problem), []))
+
+    def kernel(self, sample: Sample) -> Path:
+        """Where a kernel stands, or will stand."""
+        return self.path / sample.file_name
+
+    def check(self, sample: Sample) -> None:
+        """Raise `OptionError` for a kernel of another level, and `ResultsError` for a folder that cannot be used."""
+        levels = {sample.level}
+        with contextlib.suppress(OSError):
+            names = [_KERNEL.fullmatch(path.name) for path in self.path.iterdir()]
+            levels |= {int(name[1]) for name in names if name}
+        self._require_one_level(levels)
+        self._results()
+
+    def _require_one_level(self, levels: set[int]) -> None:
+        if len(levels) > 1:
+            raise OptionError(
+                f"--run-folder {self.path} would hold levels {', '.join(map(str, sorted(levels)))}; KernelBench files "
+                "results by the problem's number alone, so take one folder per level"
+            )
+
+    def add(self, sample: Sample, problem: Problem, source: str, result: KernelBenchResult) -> None:
+        """Write a kernel and its result."""
+        self.check(sample)
+        with self._locked():
+            write_whole(self.kernel(sample), source)
+        self.store(sample, problem, result)
+
+    def store(self, sample: Sample, problem: Problem, result: KernelBenchResult) -> None:
+        """Write a result, which replaces an earlier one of the same sample, and the reference's time."""
+        with self._locked():
+            results = self._results()
+            entries = [entry for entry in results.get(str(sample.problem), []) if entry["sample_id"] != sample.sample]
+            entries.append(result.record(sample.sample))
+            results[str(sample.problem)] = sorted(entries, key=lambda entry: entry["sample_id"])
+            write_whole(self.path / RESULTS, json.dumps(_by_number(results), indent=4))
+            if result.ref_runtime_stats is not None:
+                baseline = self._baseline()
+                times = baseline.setdefault(f"level{sample.level}", {})
+                times[f"{problem.name}.py"] = result.ref_runtime_stats.model_dump()
+                baseline[f"level{sample.level}"] = _by_number(times)
+                write_whole(self.path / BASELINE, json.dumps(baseline, indent=4))
+
+    def speedups(self, sample_id: int = 0) -> dict[int, float | None]:
+        """Of one sample of each problem, by number; None where it is wrong, was not timed or is not there."""
+        times = {_number(name): stats["mean"] for level in self._baseline().values() for name, stats in level.items()}
+        found: dict[int, float | None] = {}
+        for number, entries in self._results().items():
+            runtimes = [one["runtime"] for one in entries if one["sample_id"] == sample_id and one["correctness"]]
+            timed = runtimes and runtimes[0] > 0 and int(number) in times
+            found[int(number)] = times[int(number)] / runtimes[0] if timed else None
+        return found
+
+    def _results(self) -> _Results:
+        return self._read(RESULTS, _RESULTS)
+
+    def _baseline(self) -> _Baseline:
+        return self._read(BASELINE, _BASELINE)
+
+    def _read(self, name: str, form: TypeAdapter[Any]) -> dict[str, Any]:
+        """A file as it stands, since other tools may have written more into it than is known here."""
+        path = self.path / name
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            form.validate_python(found)
+        except FileNotFoundError:
+            return {}
+        except ValidationError:
+            raise ResultsError(f"{path} is not what KernelBench writes; move it away") from None
+        except (OSError, ValueError) as error:
+            raise ResultsError(f"cannot read {path}: {error}; mend it or move it away") from None
+        return found
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another --run-folder") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+
+def _by_number(items: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(items.items(), key=lambda item: _number(item[0])))
+
+
+def _number(name: str) -> int:
+    """What '19' and '19_ReLU.py' begin with."""
+    return int(name.partition("_")[0])

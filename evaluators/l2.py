@@ -1,0 +1,108 @@
+"""Emptying a GPU's L2 cache between timed calls.
+
+Lines that a kernel made persisting survive the writes of others, so they are made normal first; then twice the
+cache's size is written. What is written with is a kernel of our own that takes every thread of every multiprocessor
+until it ends: nothing that a candidate starts on another stream can run beside it, before the timing starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+KERNEL = "kernelwright_flush"
+FALLBACK = "FillFunctor"
+"""Part of the name of torch's kernel, which serves where the driver cannot compile ours."""
+_THREADS = 512
+"""Of a block: divides what a multiprocessor keeps on every GPU (1024, 1536, 2048)."""
+_PTX = b"""
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry kernelwright_flush(.param .u64 begin, .param .u64 end)
+.maxntid 512, 1, 1
+.minnctapersm 2
+{
+    .reg .pred %done;
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [begin];
+    ld.param.u64 %rd2, [end];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r4, %nctaid.x;
+    mad.lo.u32 %r3, %r1, %r2, %r3;
+    mul.lo.u32 %r4, %r4, %r2;
+    mul.wide.u32 %rd3, %r3, 16;
+    mul.wide.u32 %rd4, %r4, 16;
+    add.u64 %rd1, %rd1, %rd3;
+step:
+    setp.ge.u64 %done, %rd1, %rd2;
+    @%done bra stop;
+    st.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1};
+    add.u64 %rd1, %rd1, %rd4;
+    bra.uni step;
+stop:
+    ret;
+}
+"""
+
+
+class L2:
+    """The cache of one GPU. What it calls is looked up here, once: make it before a candidate's code runs."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        properties = torch.cuda.get_device_properties(device)
+        size = max(2 * properties.L2_cache_size, 1 << 20)
+        self._buffer = torch.empty(size, dtype=torch.uint8, device=device)
+        self._fill: Any = torch.Tensor.zero_
+        blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
+        self._driver = _driver()
+        self._reset = getattr(self._driver, "cuCtxResetPersistingL2Cache", None)
+        self._launch = _launcher(self._driver, blocks, self._buffer.data_ptr(), size)
+        self.kernel = KERNEL if self._launch else FALLBACK
+        """By which name a profiler shows the flush."""
+
+    def reset_persisting(self) -> None:
+        """Make lines that were to stay in the cache ordinary ones, where the driver knows of such."""
+        if self._reset is not None:
+            self._reset()
+
+    def flush(self) -> None:
+        """Have the GPU write twice the cache's size; returns before it has."""
+        if self._launch is not None:
+            self._launch()
+        else:
+            self._fill(self._buffer)
+
+
+def _driver() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def _launcher(driver: Any, blocks: int, begin: int, size: int) -> Any:
+    """A function that launches the flush on the default stream; None where the driver cannot compile it."""
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    if driver is None or driver.cuModuleLoadData(ctypes.byref(module), _PTX):
+        return None
+    if driver.cuModuleGetFunction(ctypes.byref(function), module, KERNEL.encode()):
+        return None
+    extents = [ctypes.c_uint64(begin), ctypes.c_uint64(begin + size // 16 * 16)]
+    arguments = (ctypes.c_void_p * 2)(*(ctypes.addressof(extent) for extent in extents))
+    launch = driver.cuLaunchKernel
+    launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+    shape = (blocks, 1, 1, _THREADS, 1, 1, 0)
+
+    def flush(_kept: object = extents) -> None:
+        if code := launch(function, *shape, None, arguments, None):
+            raise RuntimeError(f"the L2 cache could not be flushed (CUDA driver error {code})")
+
+    return flush

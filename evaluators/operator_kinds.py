@@ -1,0 +1,83 @@
+"""What sort of work a torch operator does, by its name and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+FREE, LAYOUT, COMPUTE, LEAVING_KIND = "free", "layout", "compute", "leaving"
+"""Views and allocation; copies of the same values; everything else; data handed to another library."""
+
+LEAVING = frozenset({"numpy", "__array__", "tolist", "__reduce_ex__"})
+"""Methods of a tensor after which torch does not see what happens to its data."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ALLOCATING = _words(
+    """
+    empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros zero ones
+    ones_like new_ones full full_like new_full fill scalar_tensor arange linspace eye set resize lift lift_fresh detach
+    alias unsafe_view reshape_alias local_scalar_dense rand randn randint uniform normal
+    """
+)
+_COPYING = _words(
+    """
+    clone copy to_copy convert_element_type cat stack constant_pad_nd pad reflection_pad1d reflection_pad2d
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index index_select index_put index_copy
+    gather scatter take masked_select embedding slice_scatter select_scatter flip roll rot90 repeat repeat_interleave
+    tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle view_copy expand_copy permute_copy narrow_copy
+    unfold_copy as_strided_copy
+    """
+)
+_FAMILIES = {
+    "products": """
+        mm addmm bmm baddbmm addbmm mv addmv dot vdot linear matmul ger addr scaled_mm int_mm grouped_mm mkldnn_linear
+        cdist cdist_forward euclidean_dist
+        """,
+    "softmax": "softmax log_softmax safe_softmax logsumexp",
+    "reductions": """
+        sum nansum mean amax amin aminmax max min prod norm linalg_vector_norm var std var_mean std_mean all any argmax
+        argmin
+        """,
+    "losses": """
+        mse_loss l1_loss smooth_l1_loss huber_loss nll_loss_forward nll_loss2d_forward binary_cross_entropy
+        cross_entropy_loss
+        """,
+    "scans": "cumsum cumprod cummax cummin logcumsumexp cummax_helper cummin_helper",
+    "elementwise": "dropout native_dropout",
+}
+_FAMILY_OF = {name: family for family, names in _FAMILIES.items() for name in _words(names)}
+_PARTS = {
+    "conv": "convolutions",
+    "attention": "attention",
+    "norm": "normalizations",
+    "pool": "pooling",
+    "_loss": "losses",
+}
+"""What a name with such a part in it belongs to, where nothing else is known of it."""
+
+
+def classify(name: str, namespace: str, tags: Collection[str], is_view: bool) -> tuple[str, str]:
+    """Kind and family of an operator, such as 'compute' and 'products'.
+
+    `name` is that of the overload packet. An operator that is in no known family is one of its own.
+    """
+    plain = name.strip("_")
+    if is_view:
+        return FREE, FREE
+    if namespace not in ("aten", "prims"):
+        return COMPUTE, f"{namespace}.{name}"
+    if plain in _ALLOCATING:
+        return FREE, FREE
+    if plain in _COPYING:
+        return LAYOUT, LAYOUT
+    if plain in _FAMILY_OF:
+        return COMPUTE, _FAMILY_OF[plain]
+    if "pointwise" in tags:
+        return COMPUTE, "elementwise"
+    for part, family in _PARTS.items():
+        if part in plain:
+            return COMPUTE, family
+    return COMPUTE, "reductions" if "reduction" in tags else plain

@@ -1,0 +1,137 @@
+"""`--evaluator modal`: evaluations in containers with a GPU, on Modal."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...core import DeviceError
+from ..limits import Settings
+from .modal_app import Resources, build, time_limit_s
+from .payload import ANSWERS, Answer, Payload
+from .reach import unreachable
+from .spread import ATTEMPTS, GivenUp, Lost, Overdue, Spread, polled
+
+POLL_S = 2.0
+LOGIN = "run 'modal token new', or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
+
+
+class ModalContainers:
+    """Implements `spread.Workers`: an app that runs from the first payload until `close`."""
+
+    def __init__(self, resources: Resources, settings: Settings) -> None:
+        """The settings with most to do: a container is given the time that a window of theirs may take."""
+        try:
+            import modal  # noqa: F401
+        except ImportError:
+            raise DeviceError("--evaluator modal needs Modal's client: pip install 'kernelwright[remote]'") from None
+        self.resources = resources
+        self._time_limit_s = time_limit_s(settings)
+        self._lock = threading.Lock()
+        self._stack = contextlib.ExitStack()
+        self._run: Any = None
+        """The remote method, once the app runs."""
+
+    def count(self) -> int:
+        """See `spread.Workers`."""
+        return self.resources.containers
+
+    def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
+        """See `spread.Workers`; a container that is lost was given several times by Modal already."""
+        call = None
+        with explained(self._time_limit_s):
+            try:
+                call = self._method().spawn(payload.model_dump_json())
+                for _ in polled(0.0, given_up):
+                    with contextlib.suppress(TimeoutError):
+                        return ANSWERS.validate_json(call.get(timeout=POLL_S))
+            except BaseException:
+                if call is not None:
+                    with contextlib.suppress(Exception):
+                        call.cancel()
+                raise
+        raise GivenUp
+
+    def close(self) -> None:
+        """Stop the app and all its containers."""
+        with self._lock, contextlib.suppress(Exception):
+            self._run = None
+            self._stack.close()
+
+    def _method(self) -> Any:
+        with self._lock:
+            if self._run is None:
+                check_login()
+                app, evaluations = build(self.resources, self._time_limit_s)
+                self._stack.enter_context(app.run())
+                self._run = evaluations().run
+            return self._run
+
+
+class ModalEvaluator(Spread):
+    """A `core.Evaluator` on Modal. Its app is started by the first question and stopped by `close`.
+
+    Baseline and candidate are timed in the same container. Raises `DeviceError` when Modal cannot be used.
+    """
+
+    def __init__(
+        self, resources: Resources | None = None, settings: Settings | None = None, attempts: int = ATTEMPTS
+    ) -> None:
+        settings = settings or Settings()
+        super().__init__(ModalContainers(resources or Resources(), settings), settings, attempts)
+
+
+def check_login() -> None:
+    """Raise `DeviceError` when there is no token, or no way to Modal's servers, which its client tries for a minute."""
+    from modal.config import config
+
+    if not ((config.get("token_id") and config.get("token_secret")) or config.get("oauth_refresh_token")):
+        raise DeviceError(f"not logged in to Modal: {LOGIN}")
+    reasons = []
+    for server in config.get("server_url").split(","):
+        url = urlsplit(server)
+        why = unreachable(url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        if why is None:
+            return
+        reasons.append(why)
+    raise DeviceError(f"cannot reach Modal: {reasons[0]}; check the network")
+
+
+class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used like a function)
+    """Turns what Modal's client raises into `Lost`, `Overdue` or a `DeviceError` of one line."""
+
+    def __init__(self, time_limit_s: int) -> None:
+        self._time_limit_s = time_limit_s
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        from modal import exception as modal_errors
+
+        if error is None:
+            return
+        if isinstance(error, modal_errors.FunctionTimeoutError):
+            raise Overdue(f"stopped by Modal after {self._time_limit_s} s (evaluating)") from None
+        lost = (
+            modal_errors.RemoteError,
+            modal_errors.InternalFailure,
+            modal_errors.InternalError,
+            modal_errors.ExecutionError,
+            modal_errors.OutputExpiredError,
+            modal_errors.InputCancellation,
+        )
+        if isinstance(error, modal_errors.ImageBuildError):
+            raise DeviceError(f"Modal cannot build the image: {_line(error)}") from None
+        if isinstance(error, lost):
+            raise Lost(f"the container was lost: {_line(error)}") from None
+        if isinstance(error, modal_errors.AuthError):
+            raise DeviceError(f"Modal refuses the token: {_line(error)}; {LOGIN}") from None
+        if isinstance(error, modal_errors.ConnectionError | modal_errors.ServiceError | modal_errors.ClientClosed):
+            raise DeviceError(f"the connection to Modal was lost: {_line(error)}; run again with --resume") from None
+        if isinstance(error, modal_errors.Error):
+            raise DeviceError(f"Modal: {_line(error)}") from None
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,69 @@
+"""Joining a Ray cluster, and asking it for its nodes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ...core import DeviceError
+from .reach import unreachable
+
+_log = logging.getLogger(__name__)
+
+
+def connect(address: str | None) -> Any:
+    """Join a cluster; what it returns leaves it again. Raises `DeviceError` in one line when that cannot be."""
+    try:
+        import ray
+    except ImportError:
+        raise DeviceError("--evaluator ray needs Ray: pip install 'kernelwright[ray]'") from None
+    if ray.is_initialized():
+        return lambda: None
+    wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
+    host, _, port = wanted.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit() and (why := unreachable(host, int(port))):
+        raise DeviceError(f"cannot reach the Ray cluster: {why}; 'ray start --head' prints its address")
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=wanted, namespace="kernelwright", log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
+        raise DeviceError(
+            f"cannot join the Ray cluster at {wanted}: {first_line(error)}; start one with 'ray start --head', or "
+            "name its address with --ray-address"
+        ) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray's own would end the command without closing anything
+    _silence()
+    return ray.shutdown
+
+
+def _silence() -> None:
+    """Ray prints what raylets report to standard output, where a command's JSON goes."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda data, *_, **__: _log.debug("%s", data)
+
+
+def living_nodes() -> list[dict[str, Any]]:
+    """What Ray knows of every node that is not lost: NodeID, Resources and more."""
+    import ray
+
+    listed: Callable[[], list[dict[str, Any]]] = ray.nodes
+    return [node for node in listed() if node["Alive"]]
+
+
+def gpus_of(node: dict[str, Any]) -> int:
+    """How many GPUs a node offers."""
+    return int(node["Resources"].get("GPU", 0))
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an exception's message, which may be a page."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__

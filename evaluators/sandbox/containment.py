@@ -1,0 +1,106 @@
+"""Choosing a sandbox, and what it means for the server of foreign code and for each of its workers."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import site
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...core import DeviceError
+from ..limits import Sandbox
+from . import bubblewrap, landlock
+from .places import Places
+
+_LOG = logging.getLogger(__name__)
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_NO_LANDLOCK = "this kernel has no Landlock (Linux 5.13 and newer, unless it is switched off)"
+_HINT = "use --sandbox auto for what works here"
+
+
+@dataclass(frozen=True)
+class Containment:
+    """How foreign code is kept here: `used` is bwrap, landlock or none."""
+
+    used: Sandbox
+    places: Places
+    cuda: bool
+    """Whether it computes on a GPU."""
+    confines_workers: bool
+    """Whether each worker is kept from the other ones, by Landlock and a filter of system calls."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether CUDA may share memory between such code and a process outside."""
+        return self.used is not Sandbox.BWRAP
+
+    def command(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
+        """What to put before the server's command; nothing unless it runs in namespaces of its own."""
+        if self.used is not Sandbox.BWRAP:
+            return []
+        return bubblewrap.command(self.places, _gpus() if self.cuda else [], read, write)
+
+    def rules(self, read: Sequence[Path], write: Sequence[Path]) -> dict[str, Any] | None:
+        """What one worker gives up when it starts, as JSON has it; None when it is not confined further.
+
+        The arguments of `landlock.restrict`, and local_sockets, of `seccomp.forbid_sockets`.
+        """
+        if not self.confines_workers:
+            return None
+        devices = [Path("/dev", name) for name in _DEVICES] + (_gpus() if self.cuda else [])
+        # torch counts the users of memory that it shares in a file there.
+        shared = [Path("/dev/shm")] if self.cuda else []
+        paths = {"read": [*self._readable, *read], "write": [*write, *shared], "devices": devices}
+        # CUDA finds the memory of other processes through local sockets.
+        return {name: [str(path) for path in found] for name, found in paths.items()} | {"local_sockets": self.cuda}
+
+    @cached_property
+    def _readable(self) -> list[Path]:
+        return self.places.readable()
+
+
+def contain(sandbox: Sandbox, device: str) -> Containment:
+    """The containment that was asked for, on a device; raises `DeviceError` when it does not work here."""
+    places, version = Places.of_this_process(), landlock.abi()
+    used = _choose(sandbox, places, version)
+    return Containment(used, places, device.startswith("cuda"), used is not Sandbox.NONE and version > 0)
+
+
+def _choose(sandbox: Sandbox, places: Places, version: int) -> Sandbox:
+    if sandbox in (Sandbox.NONE, Sandbox.LANDLOCK):
+        if sandbox is Sandbox.LANDLOCK and not version:
+            raise DeviceError(f"--sandbox landlock: {_NO_LANDLOCK}; {_HINT}")
+        return sandbox
+    obstacle = bubblewrap.obstacle(places)
+    if obstacle is None:
+        return Sandbox.BWRAP
+    if sandbox is Sandbox.BWRAP:
+        raise DeviceError(f"--sandbox bwrap: {obstacle}; {_HINT}")
+    if not version:
+        _warn(f"kernels run without a sandbox, with all that your user may do: {obstacle}, and {_NO_LANDLOCK}")
+        return Sandbox.NONE
+    if version < landlock.CONFINES_SIGNALS:
+        _warn(f"Landlock of this kernel (version {version}) lets kernels signal your processes: {obstacle}")
+    return Sandbox.LANDLOCK
+
+
+def home_in(folder: Path) -> dict[str, str]:
+    """Variables that make a folder home and the place for temporary files, since libraries write there.
+
+    Packages of the user's own are still found.
+    """
+    return {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONUSERBASE": site.getuserbase()}
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Once is enough, however many evaluators there are."""
+    _LOG.warning(text)
+
+
+def _gpus() -> list[Path]:
+    return sorted(Path("/dev").glob("nvidia*"))

@@ -1,0 +1,109 @@
+"""`kernelwright evaluate` by KernelBench's protocol, beside the strict one, and over a run folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.cli.comparison import Judged, describe_fast_p
+from kernelwright.cli.main import app
+from kernelwright.core import Config, Rejection
+from kernelwright.evaluators.kernelbench.result import KernelBenchResult
+from typer.testing import CliRunner
+
+from ..fakes import evaluation, kernel
+from .commands import SCALE, kernelwright, refused_here
+
+QUICK = ("--device", "cpu", "--perf-trials", "1")
+
+
+def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
+    """One kernel is judged side by side and filed; then the rest of the folder is; then nothing is left to do."""
+    here = kernel_file.parent
+    arguments = ["evaluate", "-k", str(kernel_file), *SCALE, "--perf-trials", "1", "--run-folder", "run"]
+    run = kernelwright(*arguments, "--protocol", "both", "--json", cwd=here)
+    assert run.returncode == 0, run.stderr + run.stdout
+    found = json.loads(run.stdout)
+    assert (found["problem"], found["status"]) == ("level1/1_999", "ok")
+    assert found["kernelbench"]["correctness"] and found["kernelbench"]["speedup"] > 0
+    filed = here / "run" / "level_1_problem_999_sample_0_kernel.py"
+    assert filed.read_text() == kernel_file.read_text()
+
+    wrong = filed.with_name("level_1_problem_999_sample_1_kernel.py")
+    wrong.write_text(filed.read_text().replace("* W[j]", "+ W[j]"))
+    filed.with_name("level_1_problem_999_sample_2_kernel.py").write_text("class ModelNew(:\n")
+    folder = ["evaluate", *QUICK, "--run-folder", "run", "--dataset", ".", "--workload", "tiny"]
+    run = kernelwright(*folder, "--protocol", "both", cwd=here)
+    assert run.returncode == 1, run.stderr
+    assert "Traceback" not in run.stderr
+    assert "wrong_value" in run.stdout and "incorrect" in run.stdout and "Output mismatch" in run.stdout
+    assert "not compiled" in run.stdout and "no kernel" in run.stdout
+    assert "fast_p over 1 problem: 0: 1.00" in run.stdout
+    entries = json.loads((here / "run" / "eval_results.json").read_text())["999"]
+    assert [(one["sample_id"], one["compiled"], one["correctness"]) for one in entries] == [
+        (0, True, True),
+        (1, True, False),
+        (2, False, False),
+    ]
+    assert entries[0]["runtime"] == found["kernelbench"]["runtime"]
+    assert entries[1]["metadata"]["correctness_trials"] == "(0 / 5)"
+
+    again = CliRunner().invoke(app, [*folder[:-5], str(here / "run"), "--dataset", str(here), "--json"])
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout)["results"] == []
+    assert json.loads(again.stdout)["fast_p"]["0.0"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give --kernel REF, or --run-folder DIR"),
+        (("-k", "1_19", "--sample-id", "1"), "add --run-folder"),
+        (("-k", "1_19", "--run-folder", "run", "--sample-id", "-1"), "--sample-id must be 0 or above"),
+        (("-k", "1_19", "--run-folder", "run", "--protocol", "strict"), "add --protocol kernelbench"),
+        (("-k", "1_19", "--precision", "fp16"), "--precision belongs to KernelBench's protocol"),
+        (("-k", "1_19", "--perf-trials", "0", "--protocol", "both"), "--perf-trials must be 1 or above"),
+        (("--run-folder", "nowhere", "--device", "cpu"), "cannot read nowhere"),
+        (("--run-folder", ".", "--device", "cpu"), "holds no level_"),
+        (("--run-folder", ".", "--problem", "1_19", "--device", "cpu"), "--problem names one problem"),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says in refused_here(CliRunner().invoke(app, ["evaluate", *arguments]))
+
+
+def test_unknown_problems_are_told_before_anything_is_evaluated(tmp_path: Path) -> None:
+    for name in ("level_1_problem_19_sample_0_kernel.py", "level_1_problem_99_sample_0_kernel.py"):
+        (tmp_path / name).write_text("")
+    run = CliRunner().invoke(app, ["evaluate", "--run-folder", str(tmp_path), *QUICK])
+    assert "no problem 'level1/1_99'" in refused_here(run)
+    assert not (tmp_path / "eval_results.json").exists()
+
+
+def judged(strict: float | str, other: dict[str, Any], rule: str = "") -> Judged:
+    found = evaluation(kernel(strict), Config(), strict)
+    if rule:
+        found = found.model_copy(update={"rejection": Rejection(rule=rule, where="line 3", why="Because.")})
+    return Judged("level1/1_1", "tiny", found, result=KernelBenchResult(compiled=True, **other))
+
+
+def test_the_remark_says_who_refuses_and_why() -> None:
+    right = {"correctness": True, "runtime": 5.0, "ref_runtime": 10.0}
+    assert judged(5.0, right).remark == ""
+    assert judged(2.0, right).remark.startswith("5x or 2x: strict compares medians")
+    rejected = judged("rejected", right, "torch-operator")
+    assert rejected.remark == ("strict refuses it (torch-operator), kernelbench accepts it: it looks at results only")
+    assert "does not compare dtypes" in judged("wrong_dtype", right).remark
+    mismatch = {"metadata": {"correctness_issue": "Output mismatch"}}
+    assert "copies no weights" in judged(5.0, mismatch).remark
+    assert judged("wrong_value", mismatch).remark == ""
+    assert [one.right for one in (judged(5.0, right), rejected, judged(5.0, mismatch))] == [True, False, False]
+
+
+def test_fast_p_in_one_line() -> None:
+    assert describe_fast_p({1: 3.0, 19: None, 23: 0.9, 94: 1.2}) == (
+        "fast_p over 4 problems: 0: 0.75, 0.5: 0.75, 0.8: 0.75, 1: 0.50, 1.5: 0.25, 2: 0.25"
+    )

@@ -1,0 +1,256 @@
+"""What a candidate must leave as it was is seen when it does not, and honest work is not taken for it."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo  # replaces torch.manual_seed when it is imported
+import triton
+import triton.testing
+from kernelwright.evaluators import channel, handoff
+from kernelwright.evaluators.clock import Clock
+from kernelwright.evaluators.guards.watch import Watch
+
+
+def rules(watch: Watch) -> list[tuple[str, str]]:
+    return [(found["rule"], found["where"]) for found in watch.violations()]
+
+
+@pytest.fixture
+def watch() -> Watch:
+    watch = Watch("cpu")
+    assert rules(watch) == []
+    return watch
+
+
+def fake(*_: Any, **__: Any) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "where"),
+    [
+        (time, "perf_counter", "time.perf_counter"),
+        (time, "perf_counter_ns", "time.perf_counter_ns"),
+        (torch.cuda, "synchronize", "torch.cuda.synchronize"),
+        (torch.cuda, "Event", "torch.cuda.Event"),
+        (torch.cuda.Event, "elapsed_time", "torch.cuda.Event.elapsed_time"),
+        (torch, "equal", "torch.equal"),
+        (torch, "allclose", "torch.allclose"),
+        (torch, "empty", "torch.empty"),
+        (torch, "randn", "torch.randn"),
+        (torch, "manual_seed", "torch.manual_seed"),
+        (torch.Tensor, "__eq__", "torch.Tensor.__eq__"),
+        (torch.Tensor, "clone", "torch.Tensor.clone"),
+        (torch.Tensor, "shape", "torch.Tensor.shape"),
+        (torch.Tensor, "data_ptr", "torch.Tensor.data_ptr"),
+        (torch.nn.Module, "__call__", "torch.nn.Module.__call__"),
+        (torch.nn.Module, "load_state_dict", "torch.nn.Module.load_state_dict"),
+        (torch.profiler, "profile", "torch.profiler.profile"),
+        (triton.testing, "do_bench", "triton.testing.do_bench"),
+        (statistics, "median", "statistics.median"),
+        (json, "dumps", "json.dumps"),
+        (builtins, "isinstance", "builtins.isinstance"),
+        (socket.socket, "sendall", "socket.socket.sendall"),
+        (handoff, "hand_over", "kernelwright.evaluators.handoff.hand_over"),
+        (channel.Channel, "send", "kernelwright.evaluators.channel.Channel.send"),
+        (channel, "MAX_BYTES", "kernelwright.evaluators.channel.MAX_BYTES"),
+        (Watch, "violations", "kernelwright.evaluators.guards.watch.Watch.violations"),
+    ],
+)
+def test_what_is_replaced_is_named(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, where: str
+) -> None:
+    look = watch.violations
+    with monkeypatch.context() as patch:
+        really = isinstance
+        patch.setattr(owner, name, (lambda *given: really(*given)) if name == "isinstance" else fake, raising=False)
+        found = look("load")
+    assert ("patched-function", f"{where}, after load") in [(one["rule"], one["where"]) for one in found]
+    assert rules(watch) == [], "and nothing is left when it is put back"
+
+
+def test_what_is_exchanged_below_a_function_is_seen(watch: Watch) -> None:
+    code, defaults = Clock.sample.__code__, handoff.describe.__defaults__
+    try:
+        Clock.sample.__code__ = fake.__code__
+        assert rules(watch) == [("patched-function", "kernelwright.evaluators.clock.Clock.sample")]
+        Clock.sample.__code__ = code
+        handoff.describe.__defaults__ = (None,)
+        assert rules(watch) == [("patched-function", "kernelwright.evaluators.handoff.describe")]
+    finally:
+        Clock.sample.__code__, handoff.describe.__defaults__ = code, defaults
+
+
+def test_a_module_that_is_swapped_is_seen(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch.cuda", ModuleType("torch.cuda"))
+        assert rules(watch) == [("patched-function", "sys.modules['torch.cuda']")]
+
+
+def test_an_instance_is_watched_when_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock("cpu")
+    watch = Watch("cpu", [clock])
+    clock.sample = fake  # type: ignore[method-assign]
+    assert rules(watch) == [("patched-function", "Clock.sample")]
+
+
+def test_a_module_is_followed_until_there_is_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch("cpu")
+    old, new = ModuleType("kernelwright_problem"), ModuleType("kernelwright_problem")
+    for module in (old, new):
+        module.rows = 4  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "kernelwright_problem", module)
+        watch.follow(module)
+        assert rules(watch) == []
+    old.rows = 5  # type: ignore[attr-defined]
+    assert rules(watch) == []
+    new.rows = 5  # type: ignore[attr-defined]
+    assert rules(watch) == [("patched-function", "kernelwright_problem.rows")]
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    before = sys.getprofile()
+    sys.setprofile(fake)
+    yield
+    sys.setprofile(before)
+
+
+@contextmanager
+def alarm() -> Iterator[None]:
+    before = signal.signal(signal.SIGVTALRM, fake)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 60)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def doubles() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def hooked() -> Iterator[None]:
+    handle = torch.nn.modules.module.register_module_forward_hook(fake)
+    yield
+    handle.remove()
+
+
+@contextmanager
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("state", "names"),
+    [
+        (traced, {"sys.setprofile"}),
+        (alarm, {"signal handlers", "timers"}),
+        (doubles, {"torch's default dtype"}),
+        (hooked, {"hooks of all modules"}),
+        (threads, {"torch.set_num_threads"}),
+        (lambda: torch.device("meta"), {"torch's function modes"}),
+        (lambda: torch.autocast("cpu"), {"torch.autocast"}),
+    ],
+)
+def test_global_state_is_the_harness_s(watch: Watch, state: Callable[[], Any], names: set[str]) -> None:
+    with state():
+        found = rules(watch)
+    assert {name for rule, name in found if rule == "global-state"} == names
+    assert rules(watch) == []
+
+
+def test_a_thread_at_work_is_seen_and_an_idle_pool_is_not(watch: Watch) -> None:
+    event = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(abs, [-1, 2])) == [1, 2]
+        assert rules(watch) == []
+        waiting = pool.submit(event.wait, 5)
+        found = rules(watch)
+        event.set()
+        waiting.result()
+        assert [(rule, where.partition(" in ")[2]) for rule, where in found] == [("background-thread", "threading.py")]
+        assert rules(watch) == []
+    event.clear()
+    thread = threading.Thread(target=event.wait, args=(5,))
+    thread.start()
+    found = rules(watch)
+    event.set()
+    thread.join()
+    assert [rule for rule, _ in found] == ["background-thread"]
+    assert rules(watch) == []
+
+
+def test_a_process_that_goes_on_is_seen(watch: Watch) -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    assert rules(watch) == [("background-process", f"sleep ({process.pid})")]
+    process.kill()
+    for _ in range(100):  # it is not waited for: what has ended is no process that works
+        if not rules(watch):
+            break
+        time.sleep(0.01)
+    assert rules(watch) == []
+    process.wait()
+
+
+def test_it_is_cheap() -> None:
+    def fastest(call: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(10):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    watch = Watch("cpu")
+    assert fastest(lambda: Watch("cpu")) < 0.05
+    assert fastest(watch.violations) < 0.01
+
+
+def test_not_more_is_told_than_anybody_reads(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "abs", "neg", "add", "mul"):
+            patch.setattr(torch, name, fake)
+        found = rules(watch)
+    assert len(found) == 8
+
+
+@pytest.mark.gpu
+def test_streams_and_the_cache_are_watched_on_a_gpu() -> None:
+    import ctypes
+
+    torch.empty(1, device="cuda")
+    watch = Watch("cuda")
+    assert rules(watch) == []
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert ("stream", "torch's current stream") in rules(watch)
+    assert rules(watch) == []
+    driver = ctypes.CDLL("libcuda.so.1")
+    assert driver.cuCtxSetLimit(0x06, ctypes.c_size_t(1 << 20)) == 0
+    try:
+        assert ("l2-policy", "the limit of persisting L2 lines") in rules(watch)
+    finally:
+        driver.cuCtxSetLimit(0x06, ctypes.c_size_t(0))
+    assert rules(watch) == []

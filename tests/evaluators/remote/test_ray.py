@@ -1,0 +1,162 @@
+"""A Ray cluster of several nodes on this machine, one of which is killed while it works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, Problem, ProblemError
+from kernelwright.core.trial import read_trials
+from kernelwright.evaluators.limits import Sampling, SearchSettings
+from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
+from kernelwright.evaluators.remote.ray_connection import connect
+from kernelwright.evaluators.remote.ray_evaluator import RayEvaluator
+from kernelwright.evaluators.remote.station import versions
+from kernelwright.tuners import catalogue
+from kernelwright.tuners.search import FINAL, SEARCHED, Progress, Search
+
+from ...conftest import FAST, SCALE_PROBLEM
+
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, patience_s=0.0)
+SEARCH = replace(FAST, trials=1, sampling=QUICK, search=SearchSettings(compilers=1, window=2, sampling=QUICK))
+NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A head that evaluates nothing, and two nodes with a processor each."""
+    # The head has no processors and is the only one that cannot be lost.
+    cluster = cluster_utils.Cluster(
+        initialize_head=True, head_node_args={**NODE, "num_cpus": 0, "include_dashboard": False}
+    )
+    for _ in range(2):
+        cluster.add_node(**NODE)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def evaluator(nodes: Any) -> Iterator[RayEvaluator]:
+    with RayEvaluator(RayCluster(nodes.address, "cpu", SEARCH, wait_s=60), SEARCH) as shared:
+        yield shared
+
+
+class _Killer:
+    """Watches a search, and ends a node without warning, at work, when it has seen two trials."""
+
+    def __init__(self, nodes: Any, cluster: RayCluster) -> None:
+        self._nodes = nodes
+        self._cluster = cluster
+        self.killed: list[str] = []
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        if progress.trials != 2:
+            return
+        self.killed = [seat.place.node for seat in self._cluster._seats if seat.busy][:1]
+        (node,) = [node for node in self._nodes.list_all_nodes() if node.node_id in self.killed]
+        self._nodes.remove_node(node, allow_graceful=False)
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        pass
+
+
+def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
+    nodes: Any,
+    evaluator: RayEvaluator,
+    scale_problem: Problem,
+    scale_kernel: Kernel,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    space = scale_kernel.space({"BLOCK": [1, 2, 4, 8, 16, 32]}, [])
+    assert evaluator.cluster.count() == 2
+    killer = _Killer(nodes, evaluator.cluster)
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        tuner = catalogue.create("grid", space)
+        found = Search(scale_problem, scale_kernel, space, tuner, evaluator, journal, Budget(), killer).run()
+        trials = list(read_trials(journal.records, journal.path))
+    assert killer.killed and f"the worker on node {killer.killed[0][:8]} was lost" in caplog.text
+    searched = [one.evaluation for one in trials if one.origin == SEARCHED]
+    assert [one.config["BLOCK"] for one in searched] == [1, 2, 4, 8, 16, 32]
+    assert all(one.latency_ms for one in searched), [one.message for one in searched]
+    finals = [one.evaluation for one in trials if one.origin == FINAL]
+    assert len(finals) == len(found.finals) >= 2
+    assert all(one.speedup for one in finals)
+    await_workers(evaluator.cluster, 1)
+    # What Ray tells of the node must not stand where a command prints its result.
+    assert capfd.readouterr().out == ""
+
+
+def await_workers(cluster: RayCluster, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while cluster.count() != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+        cluster.refresh()
+
+
+def test_a_node_that_joins_is_used(nodes: Any, evaluator: RayEvaluator) -> None:
+    nodes.add_node(**NODE)
+    await_workers(evaluator.cluster, 2)
+
+
+def test_a_search_and_its_early_end(evaluator: RayEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+    drawn: list[Config] = []
+
+    def source() -> Iterator[Config]:
+        for block in range(1, 60):
+            drawn.append(Config({"BLOCK": block}))
+            yield drawn[-1]
+
+    evaluations = evaluator.evaluate(scale_problem, scale_kernel, source())
+    seen = [next(evaluations) for _ in range(3)]
+    began = time.monotonic()
+    evaluations.close()
+    assert time.monotonic() - began < 5
+    assert [one.config["BLOCK"] for one in seen] == [1, 2, 3]
+    assert all(one.ok and one.reference is None and one.code_digest for one in seen)
+    assert len(drawn) <= 3 + 2 * 2
+    (twin,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 1})], known=seen)
+    assert twin.duplicate_of == {"BLOCK": 1}
+    assert twin.measurement == seen[0].measurement and twin.environment == seen[0].environment
+
+
+def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RayEvaluator, scale_kernel: Kernel) -> None:
+    source = SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('no')")
+    problem = Problem(id="level1/1_998", name="998_Broken", source=source)
+    with pytest.raises(ProblemError, match="ValueError: no"):
+        list(evaluator.evaluate(problem, scale_kernel, [Config({"BLOCK": 4})]))
+
+
+def test_a_cluster_without_gpus_says_so(nodes: Any, evaluator: RayEvaluator) -> None:
+    with pytest.raises(DeviceError, match="has no GPU; use --device cpu"):
+        RayCluster(nodes.address, "cuda")
+
+
+@pytest.mark.parametrize("what", ["version", "source"])
+def test_a_node_with_another_kernelwright_is_refused(what: str) -> None:
+    check_versions(versions())
+    with pytest.raises(DeviceError, match=rf"has another {what} of kernelwright \(9\.9\) than this machine"):
+        check_versions({**versions(), what: "9.9"})
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:1", "cannot reach the Ray cluster: 127.0.0.1:1: Connection refused"),
+        ("ray://127.0.0.1:1", "cannot reach the Ray cluster: 127.0.0.1:1: Connection refused"),
+        ("nonsense", "cannot join the Ray cluster at nonsense: .*--ray-address"),
+    ],
+)
+def test_a_cluster_that_is_not_there(address: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(DeviceError, match=words) as raised:
+        connect(address)
+    assert "\n" not in str(raised.value)
