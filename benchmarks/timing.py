@@ -58,10 +58,20 @@ def library_calls() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"matmul {n} {str(dtype).removeprefix('torch.')}", lambda x=x, w=w: x @ w  # type: ignore[misc]
 
 
+def both_ways(clock: Any, call: Callable[[], object]) -> tuple[Any, list[float]]:
+    """The clock's samples, and the profiler's times of the same calls: others may find other clocks of the GPU."""
+    from kernelwright.evaluators.clock import always
+    from kernelwright.evaluators.overhead import kernel_times_ms
+
+    taken: list[Any] = []
+    times = kernel_times_ms(lambda: taken.append(clock.sample(always(call), SAMPLES)), clock)
+    return taken[0], times
+
+
 def agreement() -> dict[str, Any]:
     """The clock against the profiler, in this process."""
     from kernelwright.evaluators.clock import Clock, always
-    from kernelwright.evaluators.overhead import event_overhead_ms, kernel_times_ms
+    from kernelwright.evaluators.overhead import event_overhead_ms
 
     clock = Clock("cuda")
     gpu: Any = clock._gpu
@@ -70,8 +80,6 @@ def agreement() -> dict[str, Any]:
         gpu.reset_persisting()
     reset_us = (time.perf_counter() - start) / SAMPLES * 1e6
     flush_ms = statistics.median(clock.sample(always(gpu.flush), SAMPLES).times_ms)
-    # All that is timed comes before the profiler is first used, which stays in the process.
-    timed = {name: clock.sample(always(call), SAMPLES) for name, call in library_calls()}
     empty_ms = clock.empty_ms()
     overhead_ms = event_overhead_ms(clock)
     figures: dict[str, Any] = {
@@ -86,9 +94,8 @@ def agreement() -> dict[str, Any]:
     print(", ".join(f"{key} {value}" for key, value in figures.items()), flush=True)
     rows: list[dict[str, Any]] = []
     for name, call in library_calls():
-        times = kernel_times_ms(lambda call=call: clock.sample(always(call), SAMPLES), clock)  # type: ignore[misc]
-        per_call = [sum(some) for some in _split(times, SAMPLES)]
-        profiler_ms, taken = statistics.median(per_call), timed[name]
+        taken, times = both_ways(clock, call)
+        profiler_ms = statistics.median(sum(some) for some in _split(times, SAMPLES))
         events_ms = statistics.median(taken.times_ms) - overhead_ms
         gap_ms = statistics.median(host - event for host, event in zip(taken.host_ms, taken.times_ms, strict=True))
         rows.append(

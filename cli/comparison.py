@@ -76,10 +76,11 @@ def _speeds_differ(strict: Evaluation, other: KernelBenchResult) -> str:
     ours, theirs = strict.speedup, other.speedup
     if ours is None or theirs is None or 1 / FAR_APART <= ours.ratio / theirs <= FAR_APART:
         return ""
-    return (
-        f"{ours.ratio:.3g}x or {theirs:.3g}x: strict compares medians, taken in turn, with a reference that computes "
-        "fp32 in fp32; kernelbench compares means, with gradients on and TF32 where torch has it on"
-    )
+    both = f"{ours.ratio:.3g}x or {theirs:.3g}x"
+    if strict.contention is not None:
+        return f"{both}: other processes disturbed the timing"
+    tf32 = ", and TF32 where torch has it on" if "tf32" in strict.environment else ""
+    return f"{both}: strict compares medians, taken in turn; kernelbench means, with gradients on{tf32}"
 
 
 def comparison_table(judged: Sequence[Judged]) -> Table:

@@ -72,6 +72,9 @@ class Operators(Answer):
 
     operators: list[Operator]
     launches: dict[str, int]
+    own_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    """Time within these; None on a GPU, which computes after they return."""
+    call_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Profiled(Answer):

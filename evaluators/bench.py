@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -245,8 +244,6 @@ class Bench:
         return ran, verdict
 
     def _hand_over(self, op: str, form: Any = Returned, seconds: float | None = None, **arguments: Any) -> Any:
-        with contextlib.suppress(OSError):
-            self._outputs.unlink()
         seconds = self._limits.call_s if seconds is None else seconds
         return self._ask(form, seconds, op, outputs=str(self._outputs), share=self._share, **arguments)
 
@@ -310,7 +307,7 @@ _STAGES = {
     "load": "loading",
     "run": "compiling or running",
     "again": "running",
-    "time": "timing",
+    "time": "being timed",
     "timed_outputs": "timing",
     "operators": "running",
     "profile": "profiling",

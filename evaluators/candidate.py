@@ -162,7 +162,8 @@ class Candidate:
         with self._launches as launches:
             call()
         self._synchronize()
-        return {"operators": operators_of(call), "launches": dict(launches.counts)}
+        counted = {"launches": dict(launches.counts), "own_ms": launches.own_ms, "call_ms": launches.call_ms}
+        return {"operators": operators_of(call), **counted}
 
     def profile(self, serial: int, seed: int, own: list[str]) -> Message:
         """What runs on the device in one call."""

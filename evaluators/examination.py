@@ -7,11 +7,11 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from ..core import Ceilings, Config, KernelProfile, Rejection, SecondWorkload, Status
+from ..core import Ceilings, Config, KernelProfile, Language, Rejection, SecondWorkload, Status
 from .bench import Bench, Checked, Failure, Plan, rejected
 from .channel import Message
 from .compiling import Compiled
-from .guards.own_kernels import own_names, proof_violation
+from .guards.own_kernels import own_names, proof_violation, python_violation
 from .guards.torch_share import Operator, torch_violation
 from .judging import Judge
 from .limits import Settings
@@ -64,9 +64,10 @@ class Examination:
             found = self.bench.operators(checked)
             reference = [Operator.model_validate(one) for one in self.judge.counted["details"]]
             allow = self._settings.allow_torch
-            broken = torch_violation(found.operators, reference, allow, ceilings) or proof_violation(
-                None, found.launches, allow
-            )
+            broken = torch_violation(found.operators, reference, allow, ceilings)
+            broken = broken or proof_violation(None, found.launches, allow)
+            if found.own_ms is not None and self.bench.kernel.language is Language.TILELANG:
+                broken = broken or python_violation(found.call_ms, found.own_ms, allow)
             if broken is not None:
                 raise rejected(broken)
 

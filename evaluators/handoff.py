@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .channel import Message
+from .sandbox.handed import read_handed
 
 _BYTES = (1, 4, 6)
 """The parts of torch's CUDA handle that are bytes: memory, reference count, event."""
+_COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
+"""The file of the reference count, which is opened under the name that is given."""
 
 
 class Unreadable(Exception):
@@ -105,12 +109,13 @@ class Outputs:
         if description.get("handle"):
             return _open(description, wanted)
         size = wanted.numel() * wanted.element_size()
-        if not self._path.exists() or self._path.stat().st_size < self._offset + size:
-            raise Unreadable("the outputs were not written whole")
-        end = self._offset + size
-        data = torch.from_file(str(self._path), shared=False, size=end, dtype=torch.uint8)[self._offset :]
-        self._offset = end
-        return data.clone().view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
+        try:
+            data = read_handed(self._path, size, self._offset)
+        except OSError as error:
+            raise Unreadable(f"the outputs were not written whole: {error.strerror}") from None
+        self._offset += size
+        raw = torch.frombuffer(data, dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
+        return raw.view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
 
 
 def _open(description: Message, wanted: Any) -> Any:
@@ -120,6 +125,8 @@ def _open(description: Message, wanted: Any) -> Any:
     try:
         for part in _BYTES:
             handle[part] = base64.b64decode(handle[part])
+        if not _COUNTER.fullmatch(handle[4]):
+            raise ValueError("a name that is not torch's")
         handle[0] = wanted.device.index or 0
         storage = torch.UntypedStorage._new_shared_cuda(*handle)
         tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)

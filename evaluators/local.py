@@ -188,7 +188,8 @@ class LocalEvaluator:
 
     def _new_bench(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Bench:
         new_worker = self.processes.candidate(problem, cache)
-        return Bench(kernel, self.settings.limits, new_worker, share=self.device != "cpu")
+        share = self.device != "cpu" and self.processes.shares_memory
+        return Bench(kernel, self.settings.limits, new_worker, share)
 
     def _search(
         self,

@@ -133,13 +133,13 @@ class Processes:
 
     def candidate(self, problem: Problem, cache: Path | None = None) -> Callable[[], Worker]:
         """What starts workers for candidates; they share `cache`, or have one each."""
-        return self._foreign("candidate", self._problem(problem), cache)
+        return self.foreign("candidate", self._problem(problem), cache)
 
     def compilers(self, problem: Problem, cache: Path, count: int) -> CompilePool:
         """Workers that compile into `cache`."""
         properties = self.judge(problem).call("properties")["properties"]
         options = {**self._problem(problem), "properties": properties, "nice": COURTESY}
-        return CompilePool(self._foreign("compiler", options, cache), count, self._limits.compile_s)
+        return CompilePool(self.foreign("compiler", options, cache), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:
         """A folder that workers can be let write to, for who removes it when it is done; `close` removes the rest."""
@@ -158,7 +158,7 @@ class Processes:
                 server.close()
             self._servers = None
 
-    def _foreign(self, role: str, options: Mapping[str, Any], cache: Path | None) -> Callable[[], Worker]:
+    def foreign(self, role: str, options: Mapping[str, Any], cache: Path | None = None) -> Callable[[], Worker]:
         """What starts workers of a role that runs foreign code, each in folders of its own."""
         # The server of now: starting another would end the judge, which may be in use.
         server, containment, limits = self._both.foreign, self.containment, self._limits
@@ -168,7 +168,7 @@ class Processes:
             rules = containment.rules([self._read[0], inbox], [folder, *([cache] if cache else [])])
             confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
             where = {"cache": str(cache) if cache else None}
-            return server.fork(role, folder, inbox, **self._device(), **options, **confined, **where)
+            return server.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
 
         return start
 

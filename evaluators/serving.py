@@ -15,7 +15,10 @@ Handler = Callable[..., Message]
 def serve_requests(
     channel: Channel, handlers: Mapping[str, Handler], failed: Callable[[BaseException], Message]
 ) -> None:
-    """Answer {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}."""
+    """Answer {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}.
+
+    The answer repeats the request's nonce, which who speaks out of turn does not know.
+    """
     import torch
 
     with torch.no_grad():
@@ -24,12 +27,12 @@ def serve_requests(
                 request = channel.receive()
             except ChannelClosed:
                 return
-            handler = handlers[request.pop("op")]
+            handler, nonce = handlers[request.pop("op")], request.pop("nonce")
             try:
                 answer = {"ok": True, **handler(**request)}
             except (Exception, SystemExit) as error:  # whatever the code under test raises is its verdict
                 answer = {"ok": False, **failed(error)}
-            channel.send(answer)
+            channel.send({**answer, "nonce": nonce})
 
 
 def describe(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import secrets
 import shutil
 import signal
 import socket
@@ -29,10 +30,10 @@ ENDED = "the evaluation server ended (out of memory?); run again with --resume"
 
 
 class WorkerDied(Exception):
-    """A worker ended without an answer; `code` is its exit code, negative for a signal."""
+    """A worker ended without an answer, or was ended for one; `code` is its exit code, negative for a signal."""
 
-    def __init__(self, code: int | None) -> None:
-        super().__init__(describe_exit(code))
+    def __init__(self, code: int | None, text: str | None = None) -> None:
+        super().__init__(text or describe_exit(code))
         self.code = code
 
 
@@ -225,14 +226,20 @@ class Worker:
         """
         if not self._server.alive:
             raise DeviceError(ENDED)
+        nonce = secrets.token_hex(8)
         try:
-            self._channel.send(request)
-            return self._channel.receive(seconds)
+            self._channel.send({**request, "nonce": nonce})
+            answer = self._channel.receive(seconds)
         except ChannelTimeout:
             self.end(grace_s=0.0)
             raise WorkerTimeout from None
         except ChannelClosed:
             raise WorkerDied(self.end(grace_s=1.0)) from None
+        if answer.pop("nonce", None) != nonce:
+            # Somebody wrote into the channel before there was a question.
+            self.end()
+            raise WorkerDied(None, "sent no proper answer")
+        return answer
 
     def end(self, grace_s: float = 0.0) -> int | None:
         """End the process and its whole group."""

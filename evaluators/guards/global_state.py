@@ -71,25 +71,21 @@ def _of_torch() -> dict[str, Callable[[], Any]]:
 
 
 def _of_cuda() -> dict[tuple[str, str], Callable[[], Any]]:
-    """Nothing before CUDA is in use, since asking would make a context."""
+    """On the current device, whose context is made when there is none."""
     import torch
 
-    initialized, stream, graph = (
-        torch.cuda.is_initialized,
-        torch.cuda.current_stream,
-        torch.cuda.is_current_stream_capturing,
-    )
-    backend, driver = torch.cuda.memory.get_allocator_backend, _driver()
+    torch.empty(1, device="cuda")  # without a context the driver has no limits to tell
+    stream, driver = torch.cuda.current_stream, _driver()
     readers: dict[tuple[str, str], Callable[[], Any]] = {
         ("stream", "torch's current stream"): lambda: stream().cuda_stream,
-        ("stream", "a graph that is being captured"): graph,
+        ("stream", "a graph that is being captured"): torch.cuda.is_current_stream_capturing,
         ("global-state", "torch's current device"): torch.cuda.current_device,
-        ("global-state", "torch's allocator"): backend,
+        ("global-state", "torch's allocator"): torch.cuda.memory.get_allocator_backend,
     }
     if driver is not None:
         readers[("l2-policy", "the limit of persisting L2 lines")] = lambda: _persisting_l2(driver)
         readers[("l2-policy", "the access policy of the stream")] = lambda: _access_policy(driver)
-    return {key: lambda read=read: read() if initialized() else None for key, read in readers.items()}  # type: ignore[misc]
+    return readers
 
 
 def _driver() -> Any:

@@ -15,6 +15,8 @@ from .result import KernelBenchResult
 
 ROLE = "kernelbench.protocol"
 OPENING_S = 120.0
+MEMORY_GIB = 24.0
+"""Reference and candidate share the process, and KernelBench makes inputs on the host."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class KernelBenchSettings:
 
     correct_trials: int = 5
     perf_trials: int = 100
+    """0 checks without timing."""
     timeout_s: float = 180.0
     """For loading, compiling, checking and timing together."""
     precision: Precision = Precision.FP32
@@ -55,7 +58,7 @@ class KernelBench:
         self._processes.forget_judge()
         kind, _, number = self._processes.device.partition(":")
         label = kind if kind == "cpu" else f"{kind}:{number or 0}"
-        worker = self._processes._foreign(ROLE, {"label": label}, None)()
+        worker = self._processes.foreign(ROLE, {"label": label, "memory_gib": MEMORY_GIB})()
         try:
             opened = _opened(worker)
             where = {"hardware": opened.hardware, "device": label}

@@ -39,10 +39,11 @@ def serve(channel: Channel, options: Message) -> None:
             request = channel.receive()
         except ChannelClosed:
             return
+        nonce = request.pop("nonce")
         if request.pop("op") == "open":
-            channel.send({"hardware": device.name, "uuid": _uuid(device)})
+            channel.send({"hardware": device.name, "uuid": _uuid(device), "nonce": nonce})
         else:
-            channel.send({"result": Protocol(device, **request).run()})
+            channel.send({"result": Protocol(device, **request).run(), "nonce": nonce})
 
 
 class Protocol:
@@ -116,7 +117,8 @@ class Protocol:
         except Exception as error:
             self._note_runtime_error(error)
             correct = False
-        return self._time_both(self._result(correct), model, new_model, get_inputs)
+        result = self._result(correct)
+        return self._time_both(result, model, new_model, get_inputs) if self.perf_trials else result
 
     def _load(self) -> Any:
         """ModelNew of the candidate's source, executed as KernelBench does for its backend."""

@@ -40,6 +40,13 @@ class Remote:
             self._cpus = cluster.cpus
             self._workers = cluster
 
+    def check(self) -> None:
+        """Raise `DeviceError` at once for what would else show with the first question, after files were moved."""
+        if self.label.startswith("Modal"):
+            from .modal_evaluator import check_login
+
+            check_login()
+
     @property
     def lanes(self) -> int:
         """How many evaluations can be under way at once."""

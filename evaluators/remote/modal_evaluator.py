@@ -34,6 +34,14 @@ class ModalContainers:
         self._run: Any = None
         """The remote method, once the app runs."""
 
+    def open(self) -> None:
+        """See `spread.Workers`: the first time, Modal builds the image, which takes minutes."""
+        try:
+            with explained(self._time_limit_s):
+                self._method()
+        except (Lost, Overdue) as error:
+            raise DeviceError(f"Modal: {error}") from None
+
     def count(self) -> int:
         """See `spread.Workers`."""
         return self.resources.containers

@@ -77,6 +77,9 @@ class RayCluster:
             has = "GPU; use --device cpu, or add a node that has one" if self.device == "cuda" else "node with CPUs"
             raise DeviceError(f"the Ray cluster has no {has}")
 
+    def open(self) -> None:
+        """See `spread.Workers`: the actors start by themselves."""
+
     def count(self) -> int:
         """The actors there are, at least one: those that still start take what they are given when they are ready."""
         return max(1, len(self._seats))

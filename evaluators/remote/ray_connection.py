@@ -28,12 +28,17 @@ def connect(address: str | None) -> Any:
     if host and port.isdigit() and (why := unreachable(host, int(port))):
         raise DeviceError(f"cannot reach the Ray cluster: {why}; 'ray start --head' prints its address")
     before = signal.getsignal(signal.SIGTERM)
+    logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # logging_level alone does not quieten it
     try:
         ray.init(address=wanted, namespace="kernelwright", log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
+        if wanted == "auto":
+            raise DeviceError(
+                "no Ray cluster runs on this machine; start one with 'ray start --head', or name one with --ray-address"
+            ) from None
         raise DeviceError(
-            f"cannot join the Ray cluster at {wanted}: {first_line(error)}; start one with 'ray start --head', or "
-            "name its address with --ray-address"
+            f"cannot join the Ray cluster at {wanted}: {first_line(error)}; 'ray start --head' prints its address, "
+            "which --ray-address takes"
         ) from None
     finally:
         if threading.current_thread() is threading.main_thread():

@@ -40,6 +40,10 @@ class GivenUp(Exception):
 class Workers(Protocol):
     """What runs payloads elsewhere; used from several threads at once."""
 
+    def open(self) -> None:
+        """Begin what takes long, in the thread that asks: only that one hears of a Ctrl-C."""
+        ...
+
     def count(self) -> int:
         """How many payloads can be under way at once."""
         ...
@@ -73,6 +77,7 @@ class Spread:
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
         """See `core.Evaluator`; as many configs are drawn ahead as the workers can have under way."""
+        self._workers.open()
         source = iter(configs)
         window = self.settings.search.window if self.settings.search else 1
         measured = {Config(one.config): one for one in known}
@@ -122,6 +127,7 @@ class Spread:
 
     def _ask(self, payload: Payload, read: Callable[[Sequence[Answer]], T]) -> T:
         """One payload whose loss is no verdict on a kernel; `DeviceError` when no worker answers it."""
+        self._workers.open()
         given_up = threading.Event()
         with ThreadPoolExecutor(1, "spread") as threads:
             try:

@@ -52,8 +52,8 @@ class Containment:
         if not self.confines_workers:
             return None
         devices = [Path("/dev", name) for name in _DEVICES] + (_gpus() if self.cuda else [])
-        # torch counts the users of memory that it shares in a file there.
-        shared = [Path("/dev/shm")] if self.cuda else []
+        # CUDA writes the names of its threads, and torch counts the users of memory that it shares in a file.
+        shared = [Path("/proc/self"), Path("/dev/shm")] if self.cuda else []
         paths = {"read": [*self._readable, *read], "write": [*write, *shared], "devices": devices}
         # CUDA finds the memory of other processes through local sockets.
         return {name: [str(path) for path in found] for name, found in paths.items()} | {"local_sockets": self.cuda}

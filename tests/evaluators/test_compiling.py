@@ -49,7 +49,7 @@ def test_the_measuring_worker_finds_what_was_compiled(
     path = tmp_path / "elsewhere.py"
     path.write_text(SCALE_KERNEL)
     worker = new_worker(scale_problem, role="candidate")
-    assert worker.call(60, op="load", source=str(path), serial=7, keep=False) == {"ok": True}
+    assert worker.call(60, op="load", source=str(path), serial=7, keep=False)["ok"]
     ran = worker.call(60, op="run", serial=7, seed=1, state="none", outputs=str(tmp_path / "outputs"), share=False)
     worker.end()
     assert ran["ok"], ran

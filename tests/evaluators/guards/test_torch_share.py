@@ -133,6 +133,10 @@ HONEST: dict[str, tuple[Call, Call]] = {
     "sum of partial sums": (lambda x, y: PARTS.sum(0), lambda x, _: x.sum(0)),
     "mean of partial sums": (lambda x, y: kernel(x)[0].sum() / x.numel(), lambda x, y: ((x - y) ** 2).mean()),
     "epilogue left to torch": (lambda x, y: torch.relu(kernel(x) + ROW), lambda x, y: torch.relu(x @ y + ROW)),
+    "epilogue of a thin product": (
+        lambda x, y: torch.relu(kernel(x)),
+        lambda x, y: torch.relu(x[:, : N // 2] @ y[: N // 2]),
+    ),
     "chain left to torch": (lambda x, y: F.hardtanh(F.gelu(torch.tanh(F.silu(kernel(x) + ROW)))), activations),
     "a flag read": (lambda x, y: (kernel(x), x[0].tolist(), float(x[0, 0])), torch.mm),
     "a pool of kernels": (in_pool(lambda: kernel(X)), torch.mm),

@@ -85,7 +85,7 @@ def test_it_agrees_with_a_recomputation(
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
     chosen = cases()
     findings = recompute(chosen)
-    settings = KernelBenchSettings(perf_trials=1)
+    settings = KernelBenchSettings(perf_trials=0)
     results = {
         name: KernelBench(processes, replace(settings, precision=case.precision)).evaluate(
             case.problem, case.source, case.backend
@@ -103,7 +103,7 @@ def test_it_agrees_with_a_recomputation(
     # Not that both say nothing: the differences are there, one per trial, and not the same for two problems.
     differences = [tuple(result.metadata["max_difference"]) for n, result in results.items() if "wrong level" in n]
     assert len(differences) == len(set(differences)) == 12 and {len(one) for one in differences} == {5}
-    assert all(result.speedup and result.speedup > 0 for result in results.values() if result.correctness)
+    assert all(result.runtime is None and result.ref_runtime is None for result in results.values())
 
 
 @pytest.mark.gpu

@@ -133,6 +133,7 @@ def test_what_a_container_comes_to(
         ("AppCreate", Code.UNAUTHENTICATED, "Modal refuses the token: as told; run 'modal token new'"),
         ("AppCreate", Code.PERMISSION_DENIED, "Modal: as told"),
         ("FunctionCreate", Code.INVALID_ARGUMENT, "Modal: as told"),
+        ("AppPublish", Code.INTERNAL, "Modal: the container was lost: as told"),
         ("FunctionMap", Code.FAILED_PRECONDITION, "Modal: as told"),
     ],
 )

@@ -35,6 +35,9 @@ class MadeUp:
     def count(self) -> int:
         return self._count
 
+    def open(self) -> None:
+        pass
+
     def close(self) -> None:
         self._count = 0
 
