@@ -10,6 +10,7 @@ from typing import Any
 
 from ..agent.results import Results
 from ..core import KernelwrightError, OptionError, Waiting
+from ..evaluators.remote.machines import Remote
 from . import wiring
 from .optimize import earlier_summary, optimize_one
 from .proposers import Proposers
@@ -19,18 +20,23 @@ from .request import Request
 
 def run_batch(request: Request) -> int:
     """Optimize every kernel named; 0 when all of them ended with a verified kernel."""
+    with request.machines.joined(request.device) as remote:
+        return _batch(request, remote)
+
+
+def _batch(request: Request, remote: Remote | None) -> int:
     assert request.batch is not None
     references = read_references(request.batch)
     screen = Screen(request)
-    device = wiring.choose_device(request)
+    device = wiring.choose_device(request, remote)
     proposers = Proposers(request, screen)
     results = Results(request.results)
     summaries: list[dict[str, Any]] = []
-    with wiring.Evaluators(device, request.beam, request.trust) as evaluators:
+    with wiring.Evaluators(device, request.beam, request.trust, remote) as evaluators:
         for number, reference in enumerate(references, start=1):
             screen.heading(f"[{number}/{len(references)}] {reference}")
             try:
-                job = wiring.job(request, reference, device)
+                job = wiring.job(request, reference, device, remote)
                 path = results.journal_path(job.problem, job.backend)
                 done = earlier_summary(path, job, request.target_speedup) if request.resume else None
                 if done is not None:

@@ -16,6 +16,7 @@ from ..evaluators.kernelbench.precision import Precision
 from ..evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, fast_p
 from ..evaluators.kernelbench.run_folder import RunFolder, Sample
 from ..evaluators.local import LocalEvaluator
+from ..evaluators.remote.machines import Remote
 from . import wiring
 from .comparison import Judged, comparison_table, describe_fast_p
 from .protocols import PERF_TRIALS, ProtocolOptions
@@ -43,11 +44,30 @@ class _Subject:
 def run_evaluate(request: Request, options: ProtocolOptions) -> int:
     """Evaluate; 0 when every kernel is right by every protocol that was asked for."""
     options.check(request)
+    with request.machines.joined(request.device) as remote:
+        if remote is not None:
+            return _evaluate_there(request, remote)
     device = wiring.choose_device(request)
     screen = Screen(request)
     with wiring.evaluator(device, trust=request.trust) as evaluator:
         command = _Command(request, options, device, screen, evaluator)
         return command.one(request.kernel) if request.kernel is not None else command.folder()
+
+
+def _evaluate_there(request: Request, remote: Remote) -> int:
+    """One kernel by the strict protocol, on other machines."""
+    assert request.kernel is not None
+    job = wiring.job(request, request.kernel, remote.device, remote)
+    screen = Screen(request)
+    with screen.working(f"evaluating {job.problem.id} on {job.where}"):
+        evaluator = wiring.remote_evaluator(remote, trust=request.trust)
+        (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
+    judged = Judged(job.problem.id, job.problem.workload, evaluation, "", None)
+    if request.json:
+        print(json.dumps(judged.record()), file=sys.stdout)
+    else:
+        screen.print(describe_evaluation(job, evaluation))
+    return 0 if judged.right else 1
 
 
 class _Command:

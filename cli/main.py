@@ -10,12 +10,13 @@ import typer
 
 from ..evaluators.kernelbench.precision import Precision
 from ..evaluators.limits import AllowTorch, Sandbox
+from ..evaluators.remote.options import Where
 from .agent import agent_app
 from .corpus import corpus_app
 from .guard import guarded
+from .machines import EvaluatorOption, GpuOption, Machines, RayAddressOption
 from .options import (
     OUTPUT,
-    WHERE,
     BackendOption,
     DatasetOption,
     DeviceOption,
@@ -86,7 +87,9 @@ def optimize(
     problem: ProblemOption = None,
     dataset: DatasetOption = None,
     workload: WorkloadOption = None,
-    gpu: Annotated[str | None, typer.Option(help="A remote GPU, such as H100.", rich_help_panel=WHERE)] = None,
+    evaluator: EvaluatorOption = Where.LOCAL,
+    gpu: GpuOption = None,
+    ray_address: RayAddressOption = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -165,7 +168,7 @@ def optimize(
         problem=problem,
         dataset=dataset,
         workload=workload,
-        gpu=gpu,
+        machines=Machines(evaluator, gpu, ray_address),
         model=model,
         analysis_model=analysis_model,
         api_base=api_base,
@@ -199,6 +202,9 @@ def evaluate(
     problem: ProblemOption = None,
     dataset: DatasetOption = None,
     workload: WorkloadOption = None,
+    evaluator: EvaluatorOption = Where.LOCAL,
+    gpu: GpuOption = None,
+    ray_address: RayAddressOption = None,
     protocol: Annotated[
         Protocol | None,
         typer.Option(
@@ -247,7 +253,8 @@ def evaluate(
 
     request = Request(
         kernel=kernel, device=device, backend=backend.value if backend else None, problem=problem,
-        dataset=dataset, workload=workload, trust=Trust.of(allow_torch, sandbox, graph, baseline), json=json,
+        dataset=dataset, workload=workload, machines=Machines(evaluator, gpu, ray_address),
+        trust=Trust.of(allow_torch, sandbox, graph, baseline), json=json,
     )  # fmt: skip
     options = ProtocolOptions(protocol, run_folder, sample_id, precision, perf_trials)
     raise typer.Exit(guarded(lambda: run_evaluate(request, options)))

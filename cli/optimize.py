@@ -18,6 +18,7 @@ from ..agent.results import Results
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
 from ..core import Budget, Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
+from ..evaluators.remote.machines import Remote
 from . import wiring
 from .progress import observer_for
 from .proposers import Proposers
@@ -83,14 +84,19 @@ def figures(evaluation: Evaluation) -> dict[str, Any]:
 
 def run_optimize(request: Request) -> int:
     """Optimize one kernel; the exit code."""
+    with request.machines.joined(request.device) as remote:
+        return _optimize(request, remote)
+
+
+def _optimize(request: Request, remote: Remote | None) -> int:
     screen = Screen(request)
-    device = wiring.choose_device(request)
+    device = wiring.choose_device(request, remote)
     assert request.kernel is not None
-    job = wiring.job(request, request.kernel, device)
+    job = wiring.job(request, request.kernel, device, remote)
     must_be_timed(job)
     proposers = Proposers(request, screen)
     results = Results(request.results)
-    with wiring.Evaluators(device, request.beam, request.trust) as evaluators:
+    with wiring.Evaluators(device, request.beam, request.trust, remote) as evaluators:
         finished = optimize_one(request, job, evaluators, proposers, results, screen)
     screen.finished(finished)
     if request.json:
@@ -177,7 +183,7 @@ def identity(job: wiring.Job) -> dict[str, str]:
         "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
         "sizes": repr(sorted(job.problem.sizes.items())),
         "kernel": job.kernel.digest,
-        "device": wiring.device_label(job.device),
+        "device": job.label,
     }
 
 

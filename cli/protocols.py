@@ -50,6 +50,8 @@ class ProtocolOptions:
         """Raise `OptionError` for what cannot be done."""
         from ..core.errors import OptionError
 
+        if self.kernelbench and request.machines.remote(request.device) is not None:
+            raise OptionError("KernelBench's protocol runs on this machine; leave --evaluator out, or --protocol")
         if request.kernel is None and self.run_folder is None:
             raise OptionError("give --kernel REF, or --run-folder DIR for all kernels in it; see --help")
         if request.kernel is None and request.problem:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import OptionError
+from .machines import HERE, Machines
 from .trust import TRUSTED, Trust
 
 MOST_LANES = 16
@@ -28,7 +29,7 @@ class Request:
     problem: str | None = None
     dataset: Path | None = None
     workload: str | None = None
-    gpu: str | None = None
+    machines: Machines = HERE
     model: str | None = None
     analysis_model: str | None = None
     api_base: str | None = None
@@ -71,10 +72,8 @@ class Request:
             raise OptionError("--problem names one problem; it does not go with --batch")
         self._check_budgets()
         self._check_model()
-        if self.gpu is not None:
-            raise OptionError(
-                f"--gpu {self.gpu}: remote GPUs cannot be used in this version; --device cuda takes one of this machine"
-            )
+        if self.machines.remote(self.device) is not None and self.list_slow:
+            raise OptionError("--list-slow measures on this machine; --evaluator goes with --kernel and --batch")
 
     def _check_budgets(self) -> None:
         limits = {"--max-tokens": self.max_tokens, "--max-cost": self.max_cost, "--time-limit": self.time_limit}

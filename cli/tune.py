@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from ..evaluators.limits import AllowTorch, Sandbox
+from ..evaluators.remote.options import Where
 from .guard import guarded
+from .machines import EvaluatorOption, GpuOption, Machines, RayAddressOption
 from .options import (
     OUTPUT,
     WHERE,
@@ -82,6 +84,9 @@ def kernel(
     problem: ProblemOption = None,
     dataset: DatasetOption = None,
     workload: WorkloadOption = None,
+    evaluator: EvaluatorOption = Where.LOCAL,
+    gpu: GpuOption = None,
+    ray_address: RayAddressOption = None,
     compilers: Annotated[
         int | None,
         typer.Option(
@@ -117,6 +122,7 @@ def kernel(
         tuner=tuner, stride=stride, trials=trials, seconds=seconds, patience=patience, seed=seed,
         warm=tuple(warm or ()), device=device, backend=backend.value if backend else None, problem=problem,
         dataset=dataset, workload=workload, compilers=compilers, compile_limit=compile_limit,
+        machines=Machines(evaluator, gpu, ray_address),
         trust=Trust.of(allow_torch, sandbox, graph, baseline), results=results,
         resume=resume, save=not no_save, plot=plot, json=json, quiet=quiet,
     )  # fmt: skip

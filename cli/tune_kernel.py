@@ -25,12 +25,14 @@ from ..core import (
     Value,
     set_aside,
 )
+from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune
 from ..tuners.search import Found, Search
 from . import wiring
+from .machines import HERE, Machines
 from .optimize import must_be_timed, same_run
 from .render import Screen
 from .request import Request
@@ -66,6 +68,7 @@ class TuneRequest:
     workload: str | None = None
     compilers: int | None = None
     compile_limit: float = 120.0
+    machines: Machines = HERE
     trust: Trust = TRUSTED
     results: Path = Path("results")
     resume: bool = False
@@ -103,17 +106,23 @@ class TuneRequest:
         """The options that it shares with other commands."""
         return Request(
             kernel=self.kernel, device=self.device, backend=self.backend, problem=self.problem, dataset=self.dataset,
-            workload=self.workload, results=self.results, resume=self.resume, json=self.json, quiet=self.quiet,
+            workload=self.workload, machines=self.machines, results=self.results, resume=self.resume, json=self.json,
+            quiet=self.quiet,
         )  # fmt: skip
 
 
 def run_tune(request: TuneRequest) -> int:
     """The exit code of `tune kernel`."""
     request.check()
+    with request.machines.joined(request.device) as remote:
+        return _tune(request, remote)
+
+
+def _tune(request: TuneRequest, remote: Remote | None) -> int:
     given = parse_params(request.params)
     screen = Screen(request.common)
-    devices = wiring.choose_devices(request.common)
-    job = wiring.job(request.common, request.kernel, devices[0])
+    devices = wiring.choose_devices(request.common, remote)
+    job = wiring.job(request.common, request.kernel, devices[0], remote)
     must_be_timed(job)
     space = space_of(job.kernel, given, request.constraints)
     warm = [pair for path in request.warm for pair in _warmth(path, job.kernel, space.space, screen)]
@@ -124,12 +133,12 @@ def run_tune(request: TuneRequest) -> int:
     with (
         Journal(folder / "journal.jsonl") as journal,
         wiring.search_evaluator(
-            devices, request.compilers, adaptive, request.compile_limit, request.trust
+            devices, request.compilers, adaptive, request.compile_limit, request.trust, remote
         ) as evaluator,
     ):
         same_run(journal, job, request.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(request.tuner,), daemon=True)
-        with screen.working(f"looking at {job.problem.id} on {', '.join(devices)}"):
+        with screen.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
             loading.start()
             profile = evaluator.profile(job.problem)
             loading.join()
@@ -200,7 +209,7 @@ def _value(text: str, whole: str) -> Value:
 def results_folder(root: Path, job: wiring.Job) -> Path:
     """Where the searches of one kernel at one workload on one device are kept."""
     problem = job.problem
-    device = _slug(wiring.device_label(job.device)) if job.device != wiring.CPU else wiring.CPU
+    device = wiring.CPU if (job.device, job.where) == (wiring.CPU, "") else _slug(job.label)
     # A dataset may have other sizes under the same workload's name.
     sizes = hashlib.sha256(repr(sorted(problem.sizes.items())).encode()).hexdigest()[:6]
     workload = f"{_slug(problem.workload)[:24]}-{sizes}"

@@ -20,6 +20,8 @@ from ..evaluators.fleet import Fleet
 from ..evaluators.limits import Limits, SearchSettings, Settings
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.processes import cores
+from ..evaluators.remote.machines import Remote
+from ..evaluators.remote.spread import Spread
 from .request import Request
 from .trust import TRUSTED, Trust
 
@@ -35,6 +37,13 @@ class Job:
     device: str
     reference: str
     """How the user, or a list, named the kernel."""
+    where: str = ""
+    """What machines evaluate it, such as 'Modal H100'; empty for this one."""
+
+    @property
+    def label(self) -> str:
+        """What journals and folders call the device."""
+        return self.where or device_label(self.device)
 
     @property
     def backend(self) -> str:
@@ -74,8 +83,10 @@ def device_label(device: str) -> str:
     return name.value.decode()
 
 
-def choose_device(request: Request) -> str:
+def choose_device(request: Request, remote: Remote | None = None) -> str:
     """The device that is asked for, or the best one there is. Raises `DeviceError` when it is not there."""
+    if remote is not None:
+        return remote.device
     devices = cuda_devices()
     wanted = request.device
     if wanted == "auto":
@@ -90,8 +101,10 @@ def choose_device(request: Request) -> str:
     return wanted
 
 
-def choose_devices(request: Request) -> list[str]:
+def choose_devices(request: Request, remote: Remote | None = None) -> list[str]:
     """The devices of a list such as 'cuda:0,cuda:1'."""
+    if remote is not None:
+        return [remote.device]
     chosen = [choose_device(replace(request, device=name.strip())) for name in request.device.split(",")]
     if len(set(chosen)) != len(chosen):
         raise DeviceError(f"--device {request.device} names a device twice")
@@ -105,7 +118,7 @@ def choose_backend(request: Request, device: str) -> str:
     return request.backend or ("tilelang_cpu" if device == CPU else "tilelang")
 
 
-def job(request: Request, reference: str, device: str) -> Job:
+def job(request: Request, reference: str, device: str, remote: Remote | None = None) -> Job:
     """Find and read the kernel and its problem; every mistake is a `KernelwrightError`."""
     file = find_kernel(reference, choose_backend(request, device), request.dataset)
     kernel = file.read()
@@ -114,7 +127,8 @@ def job(request: Request, reference: str, device: str) -> Job:
         raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU; use --backend tilelang_cpu")
     if device != CPU and kernel.target is Target.CPU:
         raise DeviceError(f"{reference} is a CPU kernel; use --device cpu")
-    return Job(kernel, at_workload(problem, kernel, device, request.workload), device, reference)
+    at = at_workload(problem, kernel, device, request.workload)
+    return Job(kernel, at, device, reference, remote.label if remote else "")
 
 
 def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | None) -> Problem:
@@ -140,13 +154,25 @@ def evaluator(device: str, settings: Settings | None = None, trust: Trust = TRUS
     return LocalEvaluator(device, trust.applied(settings or Settings()), memory=memory_folder())
 
 
+def remote_evaluator(remote: Remote, settings: Settings | None = None, trust: Trust = TRUSTED) -> Spread:
+    """The evaluator of other machines, for any number of lanes at once."""
+    return remote.evaluator(trust.applied(settings or Settings()))
+
+
 def search_evaluator(
-    devices: list[str], compilers: int | None, adaptive: bool, compile_s: float, trust: Trust = TRUSTED
-) -> LocalEvaluator | Fleet:
+    devices: list[str],
+    compilers: int | None,
+    adaptive: bool,
+    compile_s: float,
+    trust: Trust = TRUSTED,
+    remote: Remote | None = None,
+) -> LocalEvaluator | Fleet | Spread:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
     On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
     """
+    if remote is not None:
+        return remote.search_evaluator(compilers, adaptive, trust.applied(Settings(limits=Limits(compile_s=compile_s))))
     ahead = devices != [CPU]
     if compilers is None:
         share = cores() // len(devices)
@@ -190,21 +216,25 @@ class Evaluators:
     Lanes on a CPU take turns on one, since whatever runs beside a timing spoils it.
     """
 
-    def __init__(self, device: str, lanes: int, trust: Trust = TRUSTED) -> None:
+    def __init__(self, device: str, lanes: int, trust: Trust = TRUSTED, remote: Remote | None = None) -> None:
         self._device = device
+        self._remote = remote
         self._trust = trust
         self._stack = contextlib.ExitStack()
-        self._searcher: LocalEvaluator | Fleet | None = None
+        self._searcher: LocalEvaluator | Fleet | Spread | None = None
         settings = Settings(compile_ahead=lanes > 1)
-        self.pool: list[LocalEvaluator] = [
-            self._stack.enter_context(evaluator(device, settings, trust)) for _ in range(1 if device == CPU else lanes)
-        ]
+        self.pool: list[LocalEvaluator | Spread] = []
+        if remote is not None:
+            self.pool += [remote_evaluator(remote, settings, trust)] * min(lanes, remote.lanes)
+        else:
+            for _ in range(1 if device == CPU else lanes):
+                self.pool.append(self._stack.enter_context(evaluator(device, settings, trust)))
 
-    def searcher(self) -> LocalEvaluator | Fleet:
+    def searcher(self) -> LocalEvaluator | Fleet | Spread:
         """Made when it is first asked for."""
         if self._searcher is None:
             limit = Limits().compile_s
-            self._searcher = search_evaluator([self._device], None, True, limit, self._trust)
+            self._searcher = search_evaluator([self._device], None, True, limit, self._trust, self._remote)
             self._stack.enter_context(self._searcher)
         return self._searcher
 

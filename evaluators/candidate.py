@@ -147,6 +147,7 @@ class Candidate:
 
         Several kernels that are timed in turn each keep theirs.
         """
+        self._clear()
         answer = self.timed.time(serial, self.models[serial], seed, samples, graph)
         self._last[serial] = outputs_of(self.timed.last)
         return answer
@@ -176,6 +177,15 @@ class Candidate:
         # Inputs and constructor's arguments are all that is needed here; the reference stays out of reach.
         del problem.module.Model
         return problem
+
+    def _clear(self) -> None:
+        """Give back the memory of checking: a fragmented heap puts tensors where reading them takes longer."""
+        if self._held or self._shared:
+            self._held, self._shared, self.inputs = [], [], Buffers()
+            if self.device.startswith("cuda"):
+                import torch
+
+                torch.cuda.empty_cache()
 
     def _call(self, serial: int, seed: int) -> Callable[[], object]:
         inputs = self.inputs.fill(draw(self.problem, seed))

@@ -52,8 +52,7 @@ def _is_stored(output: Any) -> bool:
         if extent > 1 and stride < needed:
             return False
         needed = max(needed, extent * stride)
-    size: int = output.untyped_storage().nbytes()
-    return size >= output.numel() * output.element_size()
+    return bool(output.untyped_storage().nbytes() >= output.numel() * output.element_size())
 
 
 def hand_over(outputs: Sequence[Any], path: Path, shared: bool) -> tuple[list[Message], list[Any]]:

@@ -187,6 +187,7 @@ class Judge:
 
     def time(self, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference on inputs drawn from the seed."""
+        self._clear()
         if self._captured != self._weights:  # a graph holds the addresses of the weights that it was captured with
             self.timed.clock.forget()
             self._captured = self._weights
@@ -196,6 +197,8 @@ class Judge:
         """Compile the reference in another way; the answer's `error` says why it could not be."""
         if self._baselines is None:
             self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None)
+        assert self._weights is not None
+        self._prepare(self._weights)
         return self._baselines.compile(name, self._model, self._inputs)
 
     def time_compiled(self, name: str, samples: int, seed: int, graph: bool) -> Message:
@@ -207,6 +210,15 @@ class Judge:
     def overhead(self, graph: bool) -> Message:
         """What events read beyond the kernel between them; this process is good for nothing else afterwards."""
         return {"overhead_ms": event_overhead_ms(Clock(self.device, graph))}
+
+    def _clear(self) -> None:
+        """Give back the memory of checking, as the candidate's worker does."""
+        if self._held or self._drawn is not None:
+            self._held, self._inputs, self._drawn = [], [], None
+            if self.device.startswith("cuda"):
+                import torch
+
+                torch.cuda.empty_cache()
 
     def empty(self) -> Message:
         """What a call that does nothing takes beyond what its events say."""

@@ -62,7 +62,7 @@ class LocalEvaluator:
     ) -> None:
         self.device = device
         self.settings = settings or Settings()
-        self.processes = Processes(device, self.settings.limits, self.settings.sandbox)
+        self.processes = Processes(device, self.settings.limits, self.settings.sandbox, memory)
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         self._timekeeper = Timekeeper(device, self.settings, self.processes, memory)

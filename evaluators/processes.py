@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -47,7 +48,10 @@ class Processes:
     inboxes, which foreign code may read; its work, where it writes; and what it does not see, the judge's.
     """
 
-    def __init__(self, device: str, limits: Limits, sandbox: Sandbox = Sandbox.AUTO) -> None:
+    def __init__(
+        self, device: str, limits: Limits, sandbox: Sandbox = Sandbox.AUTO, memory: Path | None = None
+    ) -> None:
+        """`memory` is a folder in which the judge may keep what it compiled."""
         self.device = device
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
         self._read = (self.folder / "problems", self.folder / "inbox")
@@ -56,6 +60,7 @@ class Processes:
             folder.mkdir()
         self._limits = limits
         self._sandbox = sandbox
+        self._memory = memory
         self._servers: _Servers | None = None
         self._closed = False
         self._judge: Judge | None = None
@@ -100,11 +105,19 @@ class Processes:
             environment = dict(ENVIRONMENT)
             if self.device == "cpu":
                 environment["TRITON_INTERPRET"] = "1"
-            inside = self.containment.command(self._read, (self._work,))
+            one = self.containment.shares_memory
+            inside = self.containment.command(self._read, (self._work, *(self._trusted_writes() if one else ())))
             home = home_in(self.new_folder("home")) if inside else {}
             foreign = ForkServer(KERNELS_IMPORT, environment | home, inside)
-            self._servers = _Servers(ForkServer(REFERENCES_IMPORT, environment) if inside else foreign, foreign)
+            self._servers = _Servers(foreign if one else ForkServer(REFERENCES_IMPORT, environment), foreign)
         return self._servers
+
+    def _trusted_writes(self) -> tuple[Path, ...]:
+        """Where only trusted workers write: Landlock keeps the others from it."""
+        if self._memory is not None:
+            with contextlib.suppress(OSError):
+                self._memory.mkdir(parents=True, exist_ok=True)
+        return (self._hidden, *([self._memory] if self._memory and self._memory.is_dir() else []))
 
     def judge(self, problem: Problem) -> Judge:
         """The reference's process for a problem; the last one is kept, since most calls repeat it."""

@@ -32,11 +32,17 @@ class Containment:
     """Whether it computes on a GPU."""
     confines_workers: bool
     """Whether each worker is kept from the other ones, by Landlock and a filter of system calls."""
+    confines_signals: bool
+    """Whether that holds for signals too."""
 
     @property
     def shares_memory(self) -> bool:
-        """Whether CUDA may share memory between such code and a process outside."""
-        return self.used is not Sandbox.BWRAP
+        """Whether one server forks trusted and foreign workers, and CUDA can share memory between them.
+
+        CUDA does so within one PID namespace only. On a GPU trusted code is therefore let into the sandbox, where
+        Landlock keeps the others from it; without Landlock it stays outside, and outputs go through files.
+        """
+        return self.used is not Sandbox.BWRAP or (self.cuda and self.confines_workers and self.confines_signals)
 
     def command(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
         """What to put before the server's command; nothing unless it runs in namespaces of its own."""
@@ -67,7 +73,10 @@ def contain(sandbox: Sandbox, device: str) -> Containment:
     """The containment that was asked for, on a device; raises `DeviceError` when it does not work here."""
     places, version = Places.of_this_process(), landlock.abi()
     used = _choose(sandbox, places, version)
-    return Containment(used, places, device.startswith("cuda"), used is not Sandbox.NONE and version > 0)
+    confined = used is not Sandbox.NONE
+    return Containment(
+        used, places, device.startswith("cuda"), confined and version > 0, version >= landlock.CONFINES_SIGNALS
+    )
 
 
 def _choose(sandbox: Sandbox, places: Places, version: int) -> Sandbox:

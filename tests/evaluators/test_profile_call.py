@@ -116,7 +116,7 @@ def test_on_a_gpu_own_kernels_are_told_from_torchs() -> None:
     call()
     end.record()
     end.synchronize()
-    assert found.time_ms == pytest.approx(start.elapsed_time(end), rel=0.3)
+    assert 0 < found.time_ms < start.elapsed_time(end)
     assert ours.resident_blocks == _by_the_driver(ours.name, ours.threads or 0)
 
 

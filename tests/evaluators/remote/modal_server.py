@@ -47,6 +47,7 @@ class ModalServer:
     rpcs: list[str] = field(default_factory=list)
     metadata: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _outputs: dict[str, pb.FunctionGetOutputsItem | None] = field(default_factory=dict)
 
     def answer(self, name: str, request: Any) -> Any:
@@ -115,12 +116,13 @@ class ModalServer:
         return pb.ClassCreateResponse(class_id="cs-1", handle_metadata=pb.ClassHandleMetadata())
 
     def _function_map(self, request: Any) -> Any:
-        call = f"fc-{len(self._outputs)}"
         (item,) = request.pipelined_inputs
         args, _ = deserialize_data_format(item.input.args, item.input.data_format, None)
         (payload,) = args
-        self.payloads.append(payload)
-        outcome = self.outcomes.pop(0) if self.outcomes else self._succeed
+        with self._lock:  # calls come at the same time
+            call = f"fc-{len(self.payloads)}"
+            self.payloads.append(payload)
+            outcome = self.outcomes.pop(0) if self.outcomes else self._succeed
         result = outcome(payload)
         self._outputs[call] = result and pb.FunctionGetOutputsItem(
             result=result, idx=item.idx, input_id=f"in-{call}", data_format=pb.DATA_FORMAT_CBOR
