@@ -147,10 +147,23 @@ class Turn:
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation's figures without its samples."""
+    """An evaluation's figures without its samples; what was not looked at is left out."""
     speedup = evaluation.speedup
     correctness = evaluation.correctness
+    second = evaluation.second_workload
+    looked_at = {
+        "rejection": evaluation.rejection.model_dump() if evaluation.rejection else None,
+        "error_fp64": correctness.error_fp64 if correctness else None,
+        "deterministic": correctness.deterministic if correctness else None,
+        "distributions": list(correctness.distributions) if correctness else None,
+        "nulls": list(correctness.nulls) if correctness else None,
+        "baselines_ms": {name: one.median_ms for name, one in evaluation.baselines.items()},
+        "second_workload": second.model_dump(mode="json") if second else None,
+        "telemetry": evaluation.telemetry,
+        "stages_s": evaluation.stages,
+    }
     return {
+        **{name: value for name, value in looked_at.items() if value not in (None, {}, [])},
         "status": evaluation.status.value,
         "config": dict(evaluation.config),
         "latency_ms": evaluation.latency_ms,

@@ -29,6 +29,8 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
         "workload": problem.workload,
         "sizes": dict(problem.sizes),
         **({} if best.contention is None else {"contention": best.contention}),
+        **({"shape_specialised": True} if best.shape_specialised else {}),
+        **{f"{name}_ms": baseline.median_ms for name, baseline in best.baselines.items()},
         **best.environment,
     }
 

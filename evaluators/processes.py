@@ -117,7 +117,7 @@ class Processes:
         if self._memory is not None:
             with contextlib.suppress(OSError):
                 self._memory.mkdir(parents=True, exist_ok=True)
-        return (self._hidden, *([self._memory] if self._memory and self._memory.is_dir() else []))
+        return (self._hidden, self._read[1], *([self._memory] if self._memory and self._memory.is_dir() else []))
 
     def judge(self, problem: Problem) -> Judge:
         """The reference's process for a problem; the last one is kept, since most calls repeat it."""

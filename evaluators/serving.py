@@ -11,6 +11,14 @@ CAUSES = 3
 """At most so many exceptions of a chain are told."""
 Handler = Callable[..., Message]
 
+_HINTS = (
+    "Search for `cudaError",
+    "CUDA kernel errors might be asynchronously reported",
+    "For debugging consider passing CUDA_LAUNCH_BLOCKING",
+    "Compile with `TORCH_USE_CUDA_DSA`",
+    "Device-side assertion tracking was not enabled",
+)
+
 
 def serve_requests(
     channel: Channel, handlers: Mapping[str, Handler], failed: Callable[[BaseException], Message]
@@ -48,8 +56,14 @@ def describe(error: BaseException) -> str:
             for frame in traceback.extract_tb(one.__traceback__)
             if "/candidate-" in frame.filename and frame.filename.endswith(".py")
         ]
-        parts += [_shorten(f"{type(one).__name__}: {one}".strip()), *where[-3:]]
-    return "\n".join(parts)
+        parts += [_shorten(f"{type(one).__name__}: {_without_hints(str(one))}".strip()), *where[-3:]]
+    # What is no character could be written down, but not shown.
+    return "\n".join(parts).encode(errors="backslashreplace").decode()
+
+
+def _without_hints(text: str) -> str:
+    """What torch says of a CUDA error, without its lines of advice: they are the same for each and fit none here."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith(_HINTS)).strip()
 
 
 def _chain(error: BaseException) -> list[BaseException]:

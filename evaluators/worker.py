@@ -116,6 +116,7 @@ class ForkServer:
                 )
 
         self._process = _STARTER.start(command)
+        self._ended = False
         self._ready: Message | None = None
         self._pid = self._process.pid
 
@@ -127,7 +128,7 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return not self._ended and self._process.poll() is None
 
     def wait_ready(self) -> None:
         """Block until the imports are done; raises `DeviceError` when the server did not start."""
@@ -181,6 +182,7 @@ class ForkServer:
                 data, pid = self._receive()
                 answer: Message = json.loads(data)
             except (OSError, ValueError):
+                self._ended = True  # the sandbox around it may take a moment longer
                 raise DeviceError(ENDED) from None
             return answer, pid
 
@@ -234,7 +236,10 @@ class Worker:
             self.end(grace_s=0.0)
             raise WorkerTimeout from None
         except ChannelClosed:
-            raise WorkerDied(self.end(grace_s=1.0)) from None
+            code = self.end(grace_s=1.0)
+            if not self._server.alive:  # it took its workers with it, whatever they were doing
+                raise DeviceError(ENDED) from None
+            raise WorkerDied(code) from None
         if answer.pop("nonce", None) != nonce:
             # Somebody wrote into the channel before there was a question.
             self.end()

@@ -14,7 +14,9 @@ from kernelwright.evaluators.ncu import METRICS, STALLS, Counted, count, ncu_com
 
 from ..conftest import torch_kernel
 
-# In the form that ncu documents: a row of names, one of units, one per launch; the figures are made up.
+# As ncu 2025.3 wrote it on an H200 for the Triton kernel of 1_36.
+RECORDED = Path(__file__).with_name("ncu_h200.csv")
+# Of the same form, with figures that are easy to follow.
 RAW = Path(__file__).with_name("ncu_raw.csv")
 # Takes the place of ncu: notes its options, runs the program, and leaves in the log what it is told to.
 TOOL = """#!{python}
@@ -26,6 +28,14 @@ log = sys.argv[sys.argv.index("--log-file") + 1]
 open(log, "w").write(open({recorded!r}).read())
 sys.exit(done.returncode)
 """
+
+
+def test_what_ncu_wrote_on_an_h200() -> None:
+    found = read_csv(RECORDED.read_text(), {"rms_norm_kernel"})
+    # It reads its 1.07 GB twice and writes them once, and memory is what bounds it.
+    assert found["dram_mb"] == pytest.approx(3 * 1074, rel=0.05)
+    assert found["dram_throughput_pct"] > 80 > found["sm_throughput_pct"]
+    assert sum(name.startswith("stall_") for name in found) == 3
 
 
 def test_launches_are_weighted_by_their_time() -> None:

@@ -247,10 +247,11 @@ def test_streams_and_the_cache_are_watched_on_a_gpu() -> None:
     with torch.cuda.stream(torch.cuda.Stream()):
         assert ("stream", "torch's current stream") in rules(watch)
     assert rules(watch) == []
-    driver = ctypes.CDLL("libcuda.so.1")
+    driver, limit = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t()
+    assert driver.cuCtxGetLimit(ctypes.byref(limit), 0x06) == 0
     assert driver.cuCtxSetLimit(0x06, ctypes.c_size_t(1 << 20)) == 0
     try:
         assert ("l2-policy", "the limit of persisting L2 lines") in rules(watch)
     finally:
-        driver.cuCtxSetLimit(0x06, ctypes.c_size_t(0))
+        driver.cuCtxSetLimit(0x06, limit)
     assert rules(watch) == []

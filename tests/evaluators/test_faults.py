@@ -1,0 +1,356 @@
+"""Faults in between healthy configs of a search: each has its own status, and the journal loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernelwright.core import (
+    Budget,
+    Config,
+    DeviceError,
+    Evaluation,
+    Journal,
+    Problem,
+    ResultsError,
+    SearchSpace,
+    Status,
+    read_journal,
+)
+from kernelwright.core.trial import read_trials
+from kernelwright.evaluators import device_lock
+from kernelwright.evaluators.limits import Limits
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.serving import describe
+from kernelwright.tuners.grid import Grid
+from kernelwright.tuners.search import Found, Progress, Search
+
+from ..conftest import FAST, Unguarded, torch_kernel
+
+CALL_S = 2
+SHORT = replace(FAST, trials=1, limits=Limits(compile_s=20, call_s=CALL_S, memory_gib=0.5, file_gib=2**-6))
+
+# What a config does beside computing the right result; 'fine ...' does nothing.
+TOP = '''
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+FAULT = "fine"
+calls = 0
+
+
+def is_timed():
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "sample":
+        frame = frame.f_back
+    return frame is not None
+
+
+def fill(part=1 << 18):
+    """Files below the limit of each, until there is no room; the error is the caller's."""
+    number = 0
+    while True:
+        with open(f"part-{number}", "wb", buffering=0) as file:
+            if file.write(bytes(part)) != part:
+                raise OSError(28, os.strerror(28))
+        number += 1
+
+
+def fault():
+    global calls
+    calls += 1
+    if FAULT == "segfault":
+        import ctypes
+        ctypes.string_at(0)
+    elif FAULT == "aborts":
+        os.abort()
+    elif FAULT == "leaves":
+        os._exit(3)
+    elif FAULT == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif FAULT == "eats memory":
+        kept = [torch.ones(1 << 22) for _ in range(1000)]
+    elif FAULT == "one large file":
+        Path("large").write_bytes(bytes(1 << 25))
+    elif FAULT == "raises no text":
+        raise ValueError("\\udcff" * 9)
+    elif FAULT == "endless" and calls > 1:
+        while True:
+            pass
+    elif FAULT == "endless when timed" and is_timed():
+        while True:
+            pass
+    elif FAULT == "waits" and calls == 1:
+        Path("waiting").touch()
+        time.sleep(1.0)
+    elif FAULT == "fills the disk":
+        fill()
+    elif FAULT == "fills the disk when timed" and is_timed():
+        fill_in_silence()
+
+
+def fill_in_silence():
+    try:
+        fill(part=512)
+    except OSError:
+        pass
+
+
+if FAULT == "leaves no room":
+    fill_in_silence()
+'''
+BODY = "fault(); return x * (float('inf') if FAULT == 'infinite' else self.weight)"
+KERNEL = torch_kernel(BODY, TOP)
+
+FAULTS: dict[str, tuple[Status, str]] = {
+    "segfault": (Status.CRASHED, r"killed by SIGSEGV"),
+    "aborts": (Status.CRASHED, r"killed by SIGABRT"),
+    "leaves": (Status.CRASHED, r"exited with code 3"),
+    "killed": (Status.CRASHED, r"killed by SIGKILL"),
+    "eats memory": (Status.RUNTIME_ERROR, r"memory"),
+    "one large file": (Status.RUNTIME_ERROR, r"File too large"),
+    "raises no text": (Status.RUNTIME_ERROR, r"^ValueError: (\\udcff){9}$"),
+    "infinite": (Status.WRONG_VALUE, r"differ"),
+    "endless": (Status.TIMEOUT, rf"did not finish within {CALL_S} s \(compiling or running\)"),
+    "endless when timed": (Status.TIMEOUT, rf"did not finish within {CALL_S} s \(being timed\)"),
+}
+
+CUDA_ERROR = """CUDA error: {}
+Search for `{}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+
+
+def interleaved(faults: Sequence[str]) -> list[str]:
+    """Each between two healthy configs, which differ only in their names."""
+    names = ["fine 0"]
+    for number, fault in enumerate(faults, start=1):
+        names += [fault, f"fine {number}"]
+    return names
+
+
+class Quiet:
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None: ...
+    def finals(self, configs: Sequence[Config]) -> None: ...
+
+
+def search(evaluator: LocalEvaluator, problem: Problem, path: Path, names: Sequence[str]) -> Found:
+    """A search through all of these, in order, as the command line runs it."""
+    space = SearchSpace.of({"FAULT": list(names)})
+    with Journal(path) as journal:
+        return Search(problem, KERNEL, space, Grid(space), evaluator, journal, Budget(), Quiet()).run()
+
+
+def searched(path: Path) -> dict[str, Evaluation]:
+    """The journal's trials by fault: exactly one of each."""
+    trials = [trial for trial in read_trials(read_journal(path), path) if trial.origin == "search"]
+    counted = Counter(str(trial.evaluation.config["FAULT"]) for trial in trials)
+    assert set(counted.values()) <= {1}, counted
+    return {str(trial.evaluation.config["FAULT"]): trial.evaluation for trial in trials}
+
+
+def require_fine(found: dict[str, Evaluation], names: Sequence[str]) -> None:
+    assert list(found) == list(names)
+    for name in names:
+        if name.startswith("fine"):
+            assert found[name].status is Status.OK, f"{name}: {found[name].message}"
+            assert found[name].measurement is not None
+
+
+@pytest.fixture(scope="module")
+def short() -> Iterator[LocalEvaluator]:
+    with Unguarded(settings=SHORT) as shared:
+        yield shared
+
+
+@pytest.fixture(autouse=True)
+def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time is compared here, so nobody has to wait for another."""
+    monkeypatch.setattr(device_lock, "FOLDER", tmp_path / "locks")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def test_each_fault_is_one_trial_between_healthy_ones(
+    short: LocalEvaluator, scale_problem: Problem, path: Path
+) -> None:
+    names = interleaved(list(FAULTS))
+    search(short, scale_problem, path, names)
+    found = searched(path)
+    require_fine(found, names)
+    for name, (status, says) in FAULTS.items():
+        assert found[name].status is status, f"{name}: {found[name].message}"
+        assert re.search(says, found[name].message.splitlines()[0]), f"{name}: {found[name].message}"
+        found[name].message.encode()  # it can be printed
+    written = path.read_bytes()
+    search(short, scale_problem, path, names)
+    assert path.read_bytes() == written, "a resumed search measures nothing twice"
+
+
+def processes(evaluator: LocalEvaluator, problem: Problem) -> dict[str, tuple[int, ...]]:
+    """Who takes part in the evaluation that is under way."""
+    assert evaluator._bench is not None
+    return {
+        "worker": (evaluator._bench.worker.pid,),
+        "judge": (evaluator.processes.judge(problem).pid,),
+        "servers": evaluator.processes.server_pids,
+    }
+
+
+@contextlib.contextmanager
+def killer(evaluator: LocalEvaluator, problem: Problem, victim: str) -> Iterator[list[int]]:
+    """Kills a process from outside while the config that waits is running; gives the pids that were killed."""
+    killed: list[int] = []
+
+    def run() -> None:
+        deadline = time.monotonic() + 60
+        while not list(evaluator.processes.folder.glob("work/*/waiting")):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+        for pid in processes(evaluator, problem)[victim]:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        thread.join()
+
+
+KILLED = ["fine 0", "waits", "fine 1"]
+
+
+def test_a_worker_that_is_killed_from_outside_costs_one_trial(
+    short: LocalEvaluator, scale_problem: Problem, path: Path
+) -> None:
+    with killer(short, scale_problem, "worker") as killed:
+        search(short, scale_problem, path, KILLED)
+    assert killed
+    found = searched(path)
+    require_fine(found, KILLED)
+    assert found["waits"].status is Status.CRASHED
+    assert found["waits"].message == "the process killed by SIGKILL (compiling or running)"
+
+
+def test_a_judge_that_is_killed_from_outside_costs_nothing(
+    short: LocalEvaluator, scale_problem: Problem, path: Path
+) -> None:
+    with killer(short, scale_problem, "judge") as killed:
+        search(short, scale_problem, path, KILLED)
+    assert killed
+    found = searched(path)
+    require_fine(found, KILLED)
+    assert found["waits"].status is Status.OK, found["waits"].message
+
+
+def test_servers_that_are_killed_end_the_search_and_it_can_go_on(
+    short: LocalEvaluator, scale_problem: Problem, path: Path
+) -> None:
+    ended = pytest.raises(DeviceError, match=r"the evaluation server ended .*run again with --resume")
+    with killer(short, scale_problem, "servers") as killed, ended:
+        search(short, scale_problem, path, KILLED)
+    assert killed
+    assert list(searched(path)) == ["fine 0"], "no verdict on a kernel that was not to blame"
+    search(short, scale_problem, path, KILLED)
+    found = searched(path)
+    require_fine(found, KILLED)
+    assert found["waits"].status is Status.OK
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes, where this user may mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("may not mount a file system: " + mounted.stderr.decode().strip())
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_kernel_that_fills_the_disk_leaves_room_for_the_next(
+    scale_problem: Problem, path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    names = interleaved(["fills the disk", "leaves no room", "fills the disk when timed"])
+    with Unguarded(settings=SHORT) as crowded:
+        assert crowded.processes.folder.is_relative_to(small_disk)
+        search(crowded, scale_problem, path, names)
+    found = searched(path)
+    require_fine(found, names)
+    statuses = {name: found[name].status for name in names[1::2]}
+    assert statuses["fills the disk"] is Status.RUNTIME_ERROR
+    assert "No space left on device" in found["fills the disk"].message
+    # It was the reference that failed then, for want of room.
+    assert statuses["leaves no room"] is Status.RUNTIME_ERROR
+    assert found["leaves no room"].message.startswith("beside this kernel, and not without it, the reference")
+    assert statuses["fills the disk when timed"] is Status.OK, found["fills the disk when timed"].message
+
+
+@contextlib.contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file of this process grows beyond `size` bytes: Linux refuses the write half-way, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_journal_on_a_full_disk_keeps_what_it_has(short: LocalEvaluator, scale_problem: Problem, path: Path) -> None:
+    names = interleaved(["leaves"])
+    search(short, scale_problem, path, names[:1])
+    room = 3 * len(path.read_bytes().splitlines()[0]) // 2
+    path.unlink()
+    with full_disk(room), pytest.raises(ResultsError, match=r"cannot write .*make room.*--resume"):
+        search(short, scale_problem, path, names)
+    begun = searched(path)
+    assert 0 < len(begun) < len(names) and list(begun) == names[: len(begun)]
+    search(short, scale_problem, path, names)
+    found = searched(path)
+    require_fine(found, names)
+    assert found["leaves"].status is Status.CRASHED
+    assert {name: found[name] for name in begun} == begun
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("an illegal memory access was encountered", "cudaErrorIllegalAddress"),
+        ("device-side assert triggered", "cudaErrorAssert"),
+    ],
+)
+def test_a_cuda_error_is_one_plain_line(text: str, name: str) -> None:
+    assert describe(RuntimeError(CUDA_ERROR.format(text, name))) == f"RuntimeError: CUDA error: {text}"
+
+
+def test_what_is_no_advice_of_cuda_is_kept() -> None:
+    text = "two lines:\nboth are kept"
+    assert describe(ValueError(text)) == f"ValueError: {text}"
