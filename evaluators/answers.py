@@ -54,6 +54,7 @@ class Ran(Returned):
     seconds: Seconds
     changed: list[int]
     returned: list[int]
+    weights: list[int]
 
 
 class Timed(Answer):

@@ -238,6 +238,8 @@ class Bench:
             self._share = False
             return self._run(judge, serial, seed, seconds, distribution, hold, precise)
         if verdict["status"] == Status.OK:
+            if ran.weights:
+                raise self._rejected("weights-changed", "the weights", "writes to its weights; work on a copy")
             for name, (rule, why) in _FOREIGN.items():
                 if foreign := sorted(set(getattr(ran, name)) - set(judge.effects[name])):
                     raise self._rejected(rule, f"input {foreign[0]}", why)

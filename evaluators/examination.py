@@ -17,6 +17,9 @@ from .judging import Judge
 from .limits import Settings
 from .other_sizes import other_sizes
 
+RECHECKS = 6
+"""Chunks of timed calls whose last output is looked at, beside the very last: one that now and then does nothing
+would pass a single look."""
 SAME_INPUTS = 8
 """On a CPU, where drawing inputs takes long, so many chunks of samples share a seed."""
 IMPOSSIBLE = 0.5
@@ -75,7 +78,24 @@ class Examination:
         """What times the candidates."""
         empty_ms = 0.0 if self._on_cpu else self.judge.empty_ms
         graph = self._settings.graph
-        return [self.bench.timer(checked, self.timing_seeds(), graph, empty_ms) for checked in several]
+        timers = [self.bench.timer(checked, self.timing_seeds(), graph, empty_ms) for checked in several]
+        return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
+
+    def _rechecked(self, timer: Callable[[int], Message], checked: Checked) -> Callable[[int], Message]:
+        """The timer, with a look at what its last call returned after each of the first chunks of samples."""
+        left = iter(range(RECHECKS))
+
+        def take(samples: int) -> Message:
+            message = timer(samples)
+            if next(left, None) is not None:
+                try:
+                    self.recheck(checked)
+                except Failure as failure:
+                    failure.config = checked.config
+                    raise
+            return message
+
+        return take
 
     def recheck(self, checked: Checked) -> None:
         """That timed calls did the work too."""

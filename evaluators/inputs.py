@@ -10,7 +10,10 @@ from .modules import ProblemModule
 
 Tensors = list[Any]
 FACTORS = (0.75, 1.25)
-"""Timed calls see inputs scaled by a number between these: never the same twice, and as valid as before."""
+"""Timed calls see inputs whose columns are scaled by numbers between these: as valid as before, and never the same
+twice. With one number for all, a result would follow from an earlier one: a product of scaled matrices is scaled."""
+VARIANTS = 1 << 16
+"""Vectors of such factors that a seed gives."""
 SETS = 2
 """Buffers among which timed calls rotate."""
 
@@ -97,14 +100,20 @@ class Buffers:
                 self._held[i] = value
         return self._held
 
-    def scaled(self, values: Sequence[Any], factor: float) -> Tensors:
-        """The same, with the floating tensors multiplied by `factor`."""
+    def scaled(self, values: Sequence[Any], factors: Any) -> Tensors:
+        """The same, with each column of the floating tensors multiplied by the next of `factors`, a vector.
+
+        Rows and columns of what is square: symmetry, like zeros and signs, is something that a kernel may rely on.
+        """
         import torch
 
         self._fit(values)
         for held, value in zip(self._held, values, strict=True):
             if _is_floating(value):
-                torch.mul(value, factor, out=held)
+                axis = max((i for i, extent in enumerate(value.shape) if extent > 1), default=0)
+                torch.mul(value, _along(value, factors, axis), out=held)
+                if axis > 0 and value.shape[axis - 1] == value.shape[axis]:
+                    held.mul_(_along(value, factors, axis - 1))  # a symmetric matrix stays one
             elif isinstance(value, torch.Tensor):
                 held.copy_(value)
         return self._held
@@ -127,6 +136,7 @@ class Feed:
         self._problem = problem
         self._seed: int | None = None
         self._base: Tensors = []
+        self._pool: Any = None
         self._sets = [Buffers() for _ in range(SETS)]
         self._factors = random.Random()
         self.calls = 0
@@ -136,19 +146,37 @@ class Feed:
         if seed == self._seed:
             return
         self._base = self._problem.inputs(seed)
+        self._pool = _pool(self._base, seed, self._problem.device)
         self._seed, self.calls, self._factors = seed, 0, random.Random(seed)
 
     def next(self) -> tuple[int, Tensors]:
         """The number of the buffers, and what is in them now."""
         number = self.calls % SETS
         self.calls += 1
-        return number, self._sets[number].scaled(self._base, self._factors.uniform(*FACTORS))
+        return number, self._sets[number].scaled(self._base, self._pool[self._factors.randrange(VARIANTS) :])
 
     def at(self, seed: int, calls: int) -> Tensors:
         """What the call of this number saw, the first being 1."""
-        factors = random.Random(seed)
-        factor = [factors.uniform(*FACTORS) for _ in range(calls)][-1]
-        return Buffers().scaled(self._problem.inputs(seed), factor)
+        base, factors = self._problem.inputs(seed), random.Random(seed)
+        start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
+        return Buffers().scaled(base, _pool(base, seed, self._problem.device)[start:])
+
+
+def _pool(base: Tensors, seed: int, device: str) -> Any:
+    """Factors, so many that a vector for the longest input can begin at any of `VARIANTS` places."""
+    import torch
+
+    longest = max((max(value.shape, default=1) for value in base if _is_floating(value)), default=1)
+    generator = torch.Generator(device).manual_seed(seed)
+    return torch.empty(VARIANTS + longest, device=device).uniform_(*FACTORS, generator=generator)
+
+
+def _along(value: Any, factors: Any, axis: int) -> Any:
+    """As many of the factors as the axis has elements, in a shape that multiplies along it."""
+    if not value.dim():
+        return factors[0].to(value.dtype)
+    shape = [extent if i == axis else 1 for i, extent in enumerate(value.shape)]
+    return factors[: value.shape[axis]].to(value.dtype).view(shape)
 
 
 def _is_floating(value: Any) -> bool:

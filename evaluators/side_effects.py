@@ -34,7 +34,7 @@ def _differ(now: Any, was: Any) -> bool:
 
     if was is None:
         return False
-    if now.shape != was.shape or now.dtype != was.dtype:
+    if type(now) is not type(was) or now.shape != was.shape or now.dtype != was.dtype:
         return True
     if torch.equal(now, was):
         return False

@@ -17,8 +17,9 @@ class TimedCalls:
     Made before a candidate's code is loaded.
     """
 
-    def __init__(self, device: str, problem: ProblemModule) -> None:
+    def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
         self.clock = Clock(device)
+        self.call_returned = call_returned
         self._feed = Feed(problem)
         self.last: Any = None
 
@@ -37,10 +38,12 @@ class TimedCalls:
         feed = self.feed(seed)
 
         def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
+            self.call_returned()  # the last one, a moment ago
             number, inputs = feed.next()
             return (name, number), _bind(model, inputs)
 
         taken = self.clock.sample(next_call, samples)
+        self.call_returned()
         self.last = taken.last
         return {**taken.message(self.clock.method), "calls": feed.calls}
 

@@ -12,6 +12,10 @@ from kernelwright.core import Kernel, Problem, Rejection
 from kernelwright.evaluators.limits import AllowTorch, Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator
 
+from .beside import measure_beside_others
+
+measure_beside_others()
+
 SCALE_PROBLEM = """
 import torch
 from torch import nn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import signal
 import sys
 import threading
@@ -14,6 +15,12 @@ _PERSISTING_L2_LIMIT = 0x06
 """CU_LIMIT_PERSISTING_L2_CACHE_SIZE of the CUDA driver API."""
 _ACCESS_POLICY_WINDOW = 1
 """CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW."""
+_OPERATORS = (
+    "aten::mul.out", "aten::copy_", "aten::clone", "aten::equal", "aten::eq.Tensor", "aten::isnan", "aten::full_like",
+    "aten::empty.memory_format", "aten::randn", "aten::rand", "aten::normal_", "aten::uniform_", "aten::_to_copy",
+)  # fmt: skip
+"""What drawing, copying and comparing dispatches: code of others can be registered for them."""
+_BACKENDS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "ADInplaceOrView", "BackendSelect", "Python")
 _HOOKS = (
     "_global_forward_hooks", "_global_forward_pre_hooks", "_global_parameter_registration_hooks",
     "_global_module_registration_hooks", "_global_buffer_registration_hooks",
@@ -47,6 +54,8 @@ def _of_python() -> dict[str, Callable[[], Any]]:
         "sys.settrace": sys.gettrace,
         "sys.setprofile": sys.getprofile,
         "threading.setprofile": lambda: (threading.getprofile(), threading.gettrace()),
+        "gc.callbacks": lambda: [id(one) for one in gc.callbacks],
+        "gc.set_threshold": gc.get_threshold,
         "sys.setswitchinterval": sys.getswitchinterval,
         "signal handlers": lambda: [handler(number) for number in signals],
         "timers": lambda: [timer(which)[0] > 0 for which in timers],
@@ -58,8 +67,10 @@ def _of_torch() -> dict[str, Callable[[], Any]]:
     from torch.nn.modules import module
 
     # Not torch.get_default_device, which makes a tensor to find out: only a mode can have changed it.
+    dump = torch._C._dispatch_dump
     readers: dict[str, Callable[[], Any]] = {
         "torch's default dtype": torch.get_default_dtype,
+        "torch.library": lambda: [_registered(dump(name)) for name in _OPERATORS],
         "torch's function modes": torch._C._len_torch_function_stack,
         "torch's dispatch modes": torch._C._len_torch_dispatch_stack,
         "torch.set_num_threads": torch.get_num_threads,
@@ -68,6 +79,11 @@ def _of_torch() -> dict[str, Callable[[], Any]]:
         "hooks of all modules": lambda: [len(getattr(module, name, ())) for name in _HOOKS],
     }
     return readers
+
+
+def _registered(dump: str) -> list[str]:
+    """The lines of a dispatcher's table that say what runs on a device."""
+    return [line for line in dump.splitlines() if line.split("[")[0].split(":")[0].strip() in _BACKENDS]
 
 
 def _of_cuda() -> dict[tuple[str, str], Callable[[], Any]]:

@@ -7,10 +7,13 @@ measurement fail; that none is left, only the separation of processes can promis
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import _base as futures
 from concurrent.futures import thread as pools
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -47,6 +50,10 @@ class Watch:
         self._before = self._state.read()
         self._threads = frozenset(sys._current_frames())
         self._children = frozenset(_children())
+        self._forks: list[bool] = []
+        self._unfinished: list[str] = []
+        # Compilers are started by subprocess, which does not call this.
+        os.register_at_fork(before=lambda: self._forks.append(True))
         # Bound now: a candidate may replace them, which is told, and must not blind what tells it.
         self._sleep, self._now, self._frames = time.sleep, time.monotonic, sys._current_frames
 
@@ -59,9 +66,21 @@ class Watch:
         found = [("patched-function", name) for name in self._identities.changed()]
         found += [key for key, value in self._state.read().items() if not _same(value, self._before[key])]
         found += [("background-thread", name) for name in self._busy_threads()]
+        found += [("background-thread", name) for name in self._unfinished]
         found += [("background-process", name) for name in _children() if name not in self._children]
+        found += [("background-process", "os.fork")] if self._forks else []
+        self._unfinished.clear()
+        self._forks.clear()
         where = f", after {after}" if after else ""
         return [{"rule": rule, "where": f"{name}{where}", "why": _WHY[rule]} for rule, name in found[:AT_MOST]]
+
+    def call_returned(self) -> None:
+        """To be called right after a timed call: what a pool still works on then was not finished within it."""
+        if len(self._unfinished) < AT_MOST:
+            frames = self._frames()
+            self._unfinished += [
+                _name(frame) for ident, frame in frames.items() if ident not in self._threads and not _has_result(frame)
+            ]
 
     def _busy_threads(self) -> list[str]:
         """Threads of Python that were not there before and are doing something."""
@@ -70,7 +89,7 @@ class Watch:
             frames = self._frames()
             busy = [frame for ident, frame in frames.items() if ident not in self._threads and not _waits(frame)]
             if not busy or self._now() >= deadline:
-                return [f"{frame.f_code.co_name} in {Path(frame.f_code.co_filename).name}" for frame in busy]
+                return [_name(frame) for frame in busy]
             del frames, busy
             self._sleep(0.001)
 
@@ -86,6 +105,27 @@ def _waits(frame: FrameType) -> bool:
     return local.get("work_item") is None and local["work_queue"].qsize() == 0
 
 
+_POOL_RUNS = pools._WorkItem.run.__code__
+_POOL_CALLS = next(
+    (number for number, line in enumerate(inspect.getsource(_POOL_RUNS).splitlines(), _POOL_RUNS.co_firstlineno)
+     if "self.fn(" in line or "self.task" in line),
+    None,
+)  # fmt: skip
+"""The line that runs what was submitted; which it is depends on Python's version."""
+_POOL_FILES = frozenset([_POOL_WAITS.co_filename, futures.__file__, threading.__file__])
+
+
+def _has_result(frame: FrameType) -> bool:
+    """Whether a pool's thread has no work, or is past it and on its way to say so."""
+    if frame.f_code is _POOL_RUNS and frame.f_lineno == _POOL_CALLS:
+        return False
+    return frame.f_code.co_filename in _POOL_FILES
+
+
+def _name(frame: FrameType) -> str:
+    return f"{frame.f_code.co_name} in {Path(frame.f_code.co_filename).name}"
+
+
 def _same(now: object, before: object) -> bool:
     return now is before or now == before
 
@@ -95,9 +135,20 @@ def _children() -> list[str]:
     found = []
     for task in os.listdir("/proc/self/task"):  # noqa: PTH208  (pathlib takes five times as long)
         with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
-            for pid in file.read().split():
-                with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
-                    name, _, rest = stat.read().partition("(")[2].rpartition(")")
-                    if rest.split()[0] not in "ZX":
-                        found.append(f"{name} ({pid})")
+            found += [f"{_command(pid)} ({pid})" for pid in file.read().split() if _runs(int(pid))]
     return found
+
+
+def _command(pid: str) -> str:
+    """Its name; a sandbox may hide its folder in /proc."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as file:
+        return file.read().strip()
+    return "a process"
+
+
+def _runs(pid: int) -> bool:
+    """Whether a child has not ended."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False

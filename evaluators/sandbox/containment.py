@@ -100,9 +100,11 @@ def _choose(sandbox: Sandbox, places: Places, version: int) -> Sandbox:
 def home_in(folder: Path) -> dict[str, str]:
     """Variables that make a folder home and the place for temporary files, since libraries write there.
 
-    Packages of the user's own are still found.
+    Packages of the user's own are still found. Torch makes its cache's folder when torch._dynamo is imported, and
+    cannot be imported where that fails; in a process that has imported torch, the variable may name one outside.
     """
-    return {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONUSERBASE": site.getuserbase()}
+    inductor = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+    return {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONUSERBASE": site.getuserbase(), **inductor}
 
 
 @functools.cache

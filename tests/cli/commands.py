@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 from click.testing import Result
+
+from ..beside import KERNELWRIGHT
 
 SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu")
 """Options for the kernel that scales rows."""
 
 
 def kernelwright(*arguments: object, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernelwright", *map(str, arguments)]
+    command = [*KERNELWRIGHT, *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=280, check=False)
 
 

@@ -33,7 +33,7 @@ class MadeUp:
     def __init__(self, answer: Callable[[Config], Answer] = faster_when_larger) -> None:
         self.answer = answer
         self.asked_for: tuple[object, ...] = ()
-        """Devices, compilers, adaptive, seconds for a compilation."""
+        """Devices, compilers, adaptive, seconds for a compilation, how strictly, other machines."""
         self.created: dict[str, Any] = {}
         """What the tuner was made from."""
         self.measured: list[Config] = []

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kernelwright.cli.list_slow import render
 from kernelwright.core import read_journal
 from kernelwright.corpus import list_problems
 
+from ..beside import KERNELWRIGHT
 from .commands import SCALE, kernelwright
 
 
@@ -86,7 +86,7 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
     folder = kernel_file.parent
     arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "3"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "kernelwright", *arguments],
+        [*KERNELWRIGHT, *arguments],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

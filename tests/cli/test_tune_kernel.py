@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kernelwright.core import Kernel
 from kernelwright.evaluators.device_lock import FOLDER as DEVICE_LOCKS
 from kernelwright.tuners.formats import read_recording
 
+from ..beside import KERNELWRIGHT
 from ..conftest import SCALE_KERNEL, TORCH_KERNEL
 from .commands import SCALE, kernelwright, refused
 from .tuning import SPACE, Finished, journal_in, trials_in, tune
@@ -75,7 +75,7 @@ def test_the_tuned_kernel_is_right_and_has_the_best_constants(folder: Path) -> N
 
 
 def test_what_was_found_is_kept_when_a_search_is_interrupted(folder: Path) -> None:
-    command = [sys.executable, "-m", "kernelwright", "tune", "kernel", "1_999.py", *SCALE, *SPACE, "--tuner", "random"]
+    command = [*KERNELWRIGHT, "tune", "kernel", "1_999.py", *SCALE, *SPACE, "--tuner", "random"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None and run.stderr is not None
         for line in run.stdout:
@@ -99,7 +99,7 @@ def test_the_curve_is_a_png(finished: Finished) -> None:
 def test_a_killed_search_goes_on_and_measures_nothing_twice(folder: Path) -> None:
     """Killed outright after the first trial, and in the middle of a line."""
     arguments = [*SPACE, "--constraint", "BLOCK < 16", "--tuner", "random", "--no-save", "--compilers", "1"]
-    command = [sys.executable, "-m", "kernelwright", "tune", "kernel", "1_999.py", *SCALE, *arguments]
+    command = [*KERNELWRIGHT, "tune", "kernel", "1_999.py", *SCALE, *arguments]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
         assert run.stdout is not None
         for line in run.stdout:
@@ -153,7 +153,7 @@ def test_without_resume_the_earlier_journal_is_set_aside(finished: Finished, tmp
     shutil.copytree(finished[0], folder)
     journal = journal_in(folder)
     before = journal.read_bytes()
-    command = [sys.executable, "-m", "kernelwright", "tune", "kernel", "1_999.py", *SCALE, *SPACE]
+    command = [*KERNELWRIGHT, "tune", "kernel", "1_999.py", *SCALE, *SPACE]
     (temporary := tmp_path / "temporary").mkdir()
     with subprocess.Popen(
         command,

@@ -47,6 +47,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         patch.setenv("SERVICE_API_KEY", "not for kernels")
+        # As importing torch may leave it; inside it cannot be made.
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
         yield home
 
 

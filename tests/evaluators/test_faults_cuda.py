@@ -1,0 +1,230 @@
+"""Faults on a GPU in between healthy kernels: each has its own status, and the device serves the next one as before."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.evaluators.limits import AllowTorch, Limits, Sampling, Settings
+from kernelwright.evaluators.local import LocalEvaluator
+
+from ..conftest import Unguarded
+from .test_cuda import KERNEL
+
+pytestmark = pytest.mark.gpu
+
+_LOG = logging.getLogger(__name__)
+"""Seen with --log-cli-level=INFO: what CUDA says differs between its versions."""
+
+CALL_S = 3
+ROOMY = "rows=4096,columns=4096"
+SLOWER = 1.25
+"""A healthy kernel after a fault takes at most so many times what it took before all of them."""
+
+STORE = "    tl.store(y + offsets, value, mask)"
+FORWARD = "        y = torch.empty_like(x)"
+LOOP = "    while tl.load(x) == tl.load(x):\n        tl.atomic_add(y, 0.0)\n"
+IS_TIMED = """
+import sys
+
+
+def is_timed():
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "sample" and frame.f_code.co_filename.endswith("clock.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change of the healthy kernel, and what it is to come to."""
+
+    name: str
+    old: str
+    new: str
+    status: Status
+    says: str
+    """In the first line of the message, whatever the case of its letters."""
+
+
+FAULTS = [
+    Fault(
+        "illegal memory access",
+        STORE,
+        "    tl.store(y + offsets + (1 << 40), value)",
+        Status.RUNTIME_ERROR,
+        "illegal memory access",
+    ),
+    Fault(
+        "misaligned address",
+        STORE,
+        "    odd = (y.to(tl.pointer_type(tl.uint8)) + 1 + 4 * offsets).to(tl.pointer_type(tl.float32))\n"
+        "    tl.store(odd, value, offsets < size - 1)",
+        Status.RUNTIME_ERROR,
+        "misaligned address",
+    ),
+    Fault(
+        "device-side assert of Triton",
+        f"@triton.jit\n{KERNEL[KERNEL.index('def scale') : KERNEL.index('    offsets =')]}",
+        f"@triton.jit(debug=True)\n{KERNEL[KERNEL.index('def scale') : KERNEL.index('    offsets =')]}"
+        "    tl.device_assert(tl.program_id(0) < 0, 'no program is this one')\n",
+        Status.RUNTIME_ERROR,
+        "device-side assert",
+    ),
+    Fault(
+        "device-side assert of torch",
+        FORWARD,
+        f"{FORWARD}\n        x.reshape(-1)[torch.full((1,), x.numel(), device=x.device)]",
+        Status.RUNTIME_ERROR,
+        "device-side assert",
+    ),
+    Fault(
+        "more memory than there is",
+        FORWARD,
+        f"{FORWARD}\n        torch.empty(10 << 40, dtype=torch.uint8, device=x.device)",
+        Status.RUNTIME_ERROR,
+        "out of memory",
+    ),
+    Fault(
+        "memory bit by bit",
+        FORWARD,
+        f"{FORWARD}\n        kept = [torch.empty(1 << 30, dtype=torch.uint8, device=x.device) for _ in range(1 << 20)]",
+        Status.RUNTIME_ERROR,
+        "out of memory",
+    ),
+    Fault("endless", "    value =", f"{LOOP}    value =", Status.TIMEOUT, "did not finish within"),
+    Fault(
+        "segfault of the host",
+        FORWARD,
+        f"{FORWARD}\n        import ctypes\n        ctypes.string_at(0)",
+        Status.CRASHED,
+        "killed by SIGSEGV",
+    ),
+    Fault(
+        "abort of the host with the device at work",
+        "        return y",
+        "        import os\n        os.abort()",
+        Status.CRASHED,
+        "killed by SIGABRT",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cuda() -> Iterator[LocalEvaluator]:
+    settings = Settings(
+        trials=1,
+        limits=Limits(compile_s=8, call_s=CALL_S),
+        sampling=Sampling(seconds=0.2),
+        allow_torch=AllowTorch.ALL,
+        second_workload=False,
+    )
+    with Unguarded("cuda", settings) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="module")
+def problem(scale_problem: Problem) -> Problem:
+    return scale_problem.at(ROOMY)
+
+
+@pytest.fixture(scope="module")
+def before_ms(cuda: LocalEvaluator, problem: Problem) -> float:
+    """What the healthy kernel takes on a device to which nothing has happened."""
+    found = evaluate(cuda, problem, KERNEL)
+    assert found.latency_ms is not None, found.message
+    return found.latency_ms
+
+
+def evaluate(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evaluation:
+    return next(iter(evaluator.evaluate(problem, Kernel.parse(source), [Config()])))
+
+
+def require_undisturbed(evaluator: LocalEvaluator, problem: Problem, before_ms: float) -> None:
+    after = evaluate(evaluator, problem, KERNEL)
+    assert after.status is Status.OK, f"the next kernel is affected: {after.message}"
+    assert after.latency_ms is not None and after.latency_ms < SLOWER * before_ms, (after.latency_ms, before_ms)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_fault_ends_with_its_kernel(cuda: LocalEvaluator, problem: Problem, before_ms: float, fault: Fault) -> None:
+    assert fault.old in KERNEL
+    start = time.monotonic()
+    found = evaluate(cuda, problem, KERNEL.replace(fault.old, fault.new))
+    seconds = time.monotonic() - start
+    _LOG.info("%s: %s in %.1f s: %r; log: %r", fault.name, found.status, seconds, found.message, found.log[-200:])
+    assert found.status is fault.status, found.message
+    assert found.speedup is None
+    first, *rest = found.message.splitlines()
+    assert fault.says in first.lower() or fault.says in first, found.message
+    assert all(line.startswith("line ") for line in rest), f"advice that fits nothing here: {rest}"
+    require_undisturbed(cuda, problem, before_ms)
+
+
+def test_a_hang_that_waits_for_the_clock(cuda: LocalEvaluator, problem: Problem, before_ms: float) -> None:
+    endless = KERNEL[KERNEL.index("@triton.jit") : KERNEL.index("class ModelNew")]
+    endless = endless.replace("def scale(", "def endless(").replace("    value =", f"{LOOP}    value =")
+    launch = "        scale[(triton.cdiv"
+    source = KERNEL.replace("class ModelNew", f"{IS_TIMED}\n{endless}class ModelNew")
+    source = source.replace(launch, "        (endless if is_timed() else scale)[(triton.cdiv")
+    found = evaluate(cuda, problem, source)
+    _LOG.info("%s: %r", found.status, found.message)
+    assert found.status is Status.TIMEOUT
+    assert found.message == f"did not finish within {CALL_S} s (being timed)"
+    require_undisturbed(cuda, problem, before_ms)
+
+
+def test_memory_that_the_reference_needs(cuda: LocalEvaluator, problem: Problem, before_ms: float) -> None:
+    """All of the device is taken and kept, and the result is right: it is the reference that then fails."""
+    hoard = f"""{FORWARD}
+        if not hasattr(self, "kept"):
+            self.kept = []
+            for bits in (30, 24, 21):
+                try:
+                    while True:
+                        self.kept.append(torch.empty(1 << bits, dtype=torch.uint8, device=x.device))
+                except torch.cuda.OutOfMemoryError:
+                    pass"""
+    found = evaluate(cuda, problem, KERNEL.replace(FORWARD, hoard))
+    _LOG.info("%s: %r", found.status, found.message)
+    assert found.status is Status.RUNTIME_ERROR, found.message
+    assert "out of memory" in found.message
+    require_undisturbed(cuda, problem, before_ms)
+
+
+def test_a_worker_that_is_killed_with_the_device_at_work(
+    cuda: LocalEvaluator, problem: Problem, before_ms: float
+) -> None:
+    endless = KERNEL.replace("    value =", f"{LOOP}    value =")
+    killed: list[int] = []
+
+    def kill() -> None:
+        deadline = time.monotonic() + 30
+        while cuda._bench is None or cuda._bench._worker is None or not cuda._bench.alive:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
+        time.sleep(3.0)  # the kernel is compiled, and runs
+        killed.append(cuda._bench.worker.pid)
+        os.kill(killed[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    found = evaluate(cuda, problem, endless)
+    thread.join()
+    _LOG.info("%s: %r", found.status, found.message)
+    assert killed
+    assert found.status is Status.CRASHED, found.message
+    assert found.message == "the process killed by SIGKILL (compiling or running)"
+    require_undisturbed(cuda, problem, before_ms)
