@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ..core import Config, Correctness, Kernel, Rejection, Status
+from ..core import Config, Correctness, Kernel, Rejection, ResultsError, Status
 from .answers import Answer, Loaded, Operators, Profiled, Ran, Returned, Timed
 from .channel import Message
 from .clock import hidden_work
-from .judging import Judge
+from .judging import ROOM, Judge
 from .limits import Limits
 from .worker import Worker, WorkerDied, WorkerTimeout
 
@@ -209,10 +209,26 @@ class Bench:
 
     def _load(self, config: Config, keep: bool) -> int:
         self._serial += 1
-        path = self.worker.inbox / f"kernel_{self._serial}.py"
-        path.write_text(self.kernel.bind(config).source)
+        path = self._write(f"kernel_{self._serial}.py", self.kernel.bind(config).source, keep)
         self._ask(Loaded, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
         return self._serial
+
+    def _write(self, name: str, text: str, keep: bool) -> Path:
+        """A file for the worker to read; for a new worker where a kernel before this one left no room on the disk."""
+        path = self.worker.inbox / name
+        try:
+            path.write_text(text)
+        except OSError as error:
+            if keep:
+                why = f"{error.strerror}: the kernels that it is compared with leave no room on the disk"
+                raise Failure(Status.RUNTIME_ERROR, why) from None
+            self.close()
+            path = self.worker.inbox / name
+            try:
+                path.write_text(text)
+            except OSError:
+                raise ResultsError(f"cannot write {path}: {error.strerror}; {ROOM}") from None
+        return path
 
     def _run(
         self,

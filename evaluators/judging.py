@@ -15,13 +15,14 @@ from .worker import Worker, WorkerDied, WorkerTimeout
 
 PATIENCE_S = 600.0
 """The reference is trusted; this only ends a wait that would be for ever."""
+ROOM = "make room there, or set TMPDIR to another folder"
 
 
 def problem_options(problem: Problem, folder: Path) -> dict[str, Any]:
     """What a worker must know to load a problem; its source is written to `folder`."""
     path = folder / f"{problem.name}.py"
     # Replaced whole: a worker that was started a moment ago may be reading it.
-    write_whole(path, problem.source, "make room there, or set TMPDIR to another folder")
+    write_whole(path, problem.source, ROOM)
     return {"problem": str(path), "sizes": dict(problem.sizes)}
 
 
@@ -55,6 +56,11 @@ class Judge:
             reason = " ".join(answer["error"].split())
             raise ProblemError(f"the reference of {self.problem.id} fails: {reason}")
         return answer
+
+    def rehearse(self) -> None:
+        """Do what takes the most of the machine, with no candidate beside it. Raises `ProblemError`."""
+        _ = self.distributions
+        self.call("time", samples=1, seed=0, graph=False)
 
     @cached_property
     def distributions(self) -> tuple[str, ...]:

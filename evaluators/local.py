@@ -22,8 +22,10 @@ from ..core import (
     KernelError,
     Language,
     Problem,
+    ProblemError,
     Profile,
     Rejection,
+    Status,
     Target,
 )
 from .bench import Bench, Checked, Failure, rejected
@@ -44,6 +46,7 @@ HOPELESS = "slower than {:g} times the best: not timed any further"
 QUARANTINE = 10.0
 """What is so many times as fast as the reference is measured once more, from the beginning, before it is believed."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
+BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
 
 
 class LocalEvaluator:
@@ -222,6 +225,7 @@ class LocalEvaluator:
                     if compiled.is_verdict:
                         yield refused(judge, kernel, config, compiled)
                         continue
+                    judge = self._judge_for(judge.problem, kernel)
                     with self._exclusive(judge):
                         evaluation = self._evaluate(judge, bench, config, compiled, search.hopeless * best_ms)
                     best_ms = min(best_ms, evaluation.latency_ms or math.inf)
@@ -230,6 +234,30 @@ class LocalEvaluator:
                     yield evaluation
 
     def _evaluate(
+        self,
+        judge: Judge,
+        bench: Bench,
+        config: Config,
+        compiled: Compiled | None = None,
+        hopeless_ms: float | None = None,
+    ) -> Evaluation:
+        """Once more, with both started anew, where the reference failed; the second time it is the candidate's doing.
+
+        A candidate may leave too little of the machine for the reference. Raises `ProblemError` where the reference
+        fails without a candidate too.
+        """
+        for again in (False, True):
+            try:
+                return self._examine(judge, bench, config, compiled, hopeless_ms)
+            except ProblemError as error:
+                bench.close()
+                judge = self._judge_for(judge.problem, bench.kernel)
+                if again:
+                    judge.rehearse()
+                    failure = Failure(Status.RUNTIME_ERROR, BESIDE.format(error))
+        return failed_evaluation(judge, bench, config, failure)
+
+    def _examine(
         self,
         judge: Judge,
         bench: Bench,

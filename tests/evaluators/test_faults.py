@@ -30,7 +30,6 @@ from kernelwright.core import (
     read_journal,
 )
 from kernelwright.core.trial import read_trials
-from kernelwright.evaluators import device_lock
 from kernelwright.evaluators.limits import Limits
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.serving import describe
@@ -178,12 +177,6 @@ def require_fine(found: dict[str, Evaluation], names: Sequence[str]) -> None:
 def short() -> Iterator[LocalEvaluator]:
     with Unguarded(settings=SHORT) as shared:
         yield shared
-
-
-@pytest.fixture(autouse=True)
-def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No time is compared here, so nobody has to wait for another."""
-    monkeypatch.setattr(device_lock, "FOLDER", tmp_path / "locks")
 
 
 @pytest.fixture
