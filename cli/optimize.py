@@ -184,6 +184,9 @@ def identity(job: wiring.Job) -> dict[str, str]:
         "sizes": repr(sorted(job.problem.sizes.items())),
         "kernel": job.kernel.digest,
         "device": job.label,
+        # What passed under other rules, or was timed otherwise, is no verdict for this run.
+        "allow_torch": job.trust.allow_torch.value,
+        "graph": str(job.trust.graph),
     }
 
 

@@ -165,15 +165,15 @@ def describe_evaluation(job: wiring.Job, evaluation: Evaluation) -> str:
     text = f"[bold]{escape(job.problem.id)}[/] ({job.problem.workload}): [{color}]{evaluation.status}[/]"
     if evaluation.measurement and evaluation.reference and evaluation.speedup:
         text += (
-            f", {evaluation.measurement.median_ms:.3f} ms against {evaluation.reference.median_ms:.3f} ms, "
+            f", {evaluation.measurement.median_ms:.3g} ms against {evaluation.reference.median_ms:.3g} ms, "
             f"{escape(str(evaluation.speedup))}"
         )
         for name, baseline in evaluation.baselines.items():
             ratio = baseline.median_ms / evaluation.measurement.median_ms
-            text += f"; {escape(name)} {baseline.median_ms:.3f} ms, {ratio:.3f}x"
+            text += f"; {ratio:.3f}x against {escape(name)}'s {baseline.median_ms:.3g} ms"
     if evaluation.correctness:
         checked = evaluation.correctness
-        text += f", largest error {checked.max_abs_error:.2g} in {checked.trials} trials"
+        text += f", largest error {checked.max_abs_error:.2g} in {checked.trials} trial{'s' if checked.trials != 1 else ''}"
         if checked.nulls:
             text += f"\n[yellow]warning:[/] {' and '.join(checked.nulls)} would have passed too, so this says little"
         if checked.deterministic is False:

@@ -37,13 +37,15 @@ SandboxOption = Annotated[
 ]
 GraphOption = Annotated[
     bool,
-    typer.Option("--graph", help="On a GPU, time kernel and reference as captured CUDA graphs.", rich_help_panel=TRUST),
+    typer.Option("--graph", help="Time kernel and reference as captured CUDA graphs, on a GPU only.", rich_help_panel=TRUST),
 ]
 BaselineOption = Annotated[
     list[Baseline] | None,
     typer.Option(
-        help="Time the reference compiled by torch too; may be repeated. The target stays that of eager torch.",
+        help="Time the reference as torch compiles it, too: compile, max-autotune; may be repeated. Targets stay those "
+        "against eager torch.",
         rich_help_panel=TRUST,
+        metavar="NAME",
     ),
 ]
 
@@ -62,8 +64,12 @@ class Trust:
         """From what the command line gave."""
         return cls(allow_torch, sandbox, graph, tuple(dict.fromkeys(one.value for one in baseline or ())))
 
-    def applied(self, settings: Settings) -> Settings:
-        """The settings of an evaluator, with these options in them."""
+    def applied(self, settings: Settings, device: str) -> Settings:
+        """The settings of an evaluator, with these options in them. Raises `OptionError` for `--graph` on a CPU."""
+        from ..core.errors import OptionError
+
+        if self.graph and device == "cpu":
+            raise OptionError("--graph captures CUDA graphs, and the device is the CPU; leave it out")
         return replace(
             settings,
             allow_torch=self.allow_torch,

@@ -39,6 +39,7 @@ class Job:
     """How the user, or a list, named the kernel."""
     where: str = ""
     """What machines evaluate it, such as 'Modal H100'; empty for this one."""
+    trust: Trust = TRUSTED
 
     @property
     def label(self) -> str:
@@ -128,7 +129,7 @@ def job(request: Request, reference: str, device: str, remote: Remote | None = N
     if device != CPU and kernel.target is Target.CPU:
         raise DeviceError(f"{reference} is a CPU kernel; use --device cpu")
     at = at_workload(problem, kernel, device, request.workload)
-    return Job(kernel, at, device, reference, remote.label if remote else "")
+    return Job(kernel, at, device, reference, remote.label if remote else "", request.trust)
 
 
 def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | None) -> Problem:
@@ -151,12 +152,12 @@ def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | Non
 
 def evaluator(device: str, settings: Settings | None = None, trust: Trust = TRUSTED) -> LocalEvaluator:
     """The evaluator of this machine."""
-    return LocalEvaluator(device, trust.applied(settings or Settings()), memory=memory_folder())
+    return LocalEvaluator(device, trust.applied(settings or Settings(), device), memory=memory_folder())
 
 
 def remote_evaluator(remote: Remote, settings: Settings | None = None, trust: Trust = TRUSTED) -> Spread:
     """The evaluator of other machines, for any number of lanes at once."""
-    return remote.evaluator(trust.applied(settings or Settings()))
+    return remote.evaluator(trust.applied(settings or Settings(), remote.device))
 
 
 def search_evaluator(
@@ -172,7 +173,8 @@ def search_evaluator(
     On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
     """
     if remote is not None:
-        return remote.search_evaluator(compilers, adaptive, trust.applied(Settings(limits=Limits(compile_s=compile_s))))
+        settings = trust.applied(Settings(limits=Limits(compile_s=compile_s)), remote.device)
+        return remote.search_evaluator(compilers, adaptive, settings)
     ahead = devices != [CPU]
     if compilers is None:
         share = cores() // len(devices)

@@ -31,6 +31,8 @@ _COMPILERS = (
     "/tilelang/language/", "/tilelang/cache/", "/tilelang/utils/language.py", "/tvm/", "/triton/compiler/",
     "/triton/backends/",
 )  # fmt: skip
+# Of an earlier kernel: a compiler that loads the next one is merely the first to hear of it.
+_FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
 _REQUESTS = ("warm", "load", "run", "again", "time", "timed_outputs", "operators", "profile", "resize")
 
 _AFTER = {"load": "loading", "run": "a call", "again": "a call", "time": "timing", "timed_outputs": "timing"}
@@ -222,5 +224,7 @@ def stage_of(error: BaseException) -> str:
     """'compile' when a compiler or Python's own parser refused the source, else 'run'."""
     if isinstance(error, SyntaxError):
         return "compile"
+    if any(fault in str(error) for fault in _FAULTS):
+        return "run"
     frames = traceback.extract_tb(error.__traceback__)
     return "compile" if any(part in frame.filename for frame in frames for part in _COMPILERS) else "run"

@@ -1,7 +1,7 @@
 """Emptying a GPU's L2 cache between timed calls.
 
-Lines that a kernel made persisting survive the writes of others, so they are made normal first; then twice the
-cache's size is written. What is written with is a kernel of our own that takes every thread of every multiprocessor
+Lines that a kernel made persisting survive the writes of others, so they are made normal first; then a multiple of
+the cache's size is written. What is written with is a kernel of our own that takes every thread of every multiprocessor
 until it ends: nothing that a candidate starts on another stream can run beside it, before the timing starts.
 """
 
@@ -13,6 +13,10 @@ from typing import Any
 KERNEL = "kernelwright_flush"
 FALLBACK = "FillFunctor"
 """Part of the name of torch's kernel, which serves where the driver cannot compile ours."""
+TIMES = 8
+"""So many times the cache's size is written. Twice would empty it; but while the GPU writes, the processor launches the
+call, and what takes it longer than that is part of the time. On an H200 twice takes 32 us, about as long as launching a
+Triton kernel from Python, and the same kernel then took 41 us in one process and 74 in another."""
 _THREADS = 512
 """Of a block: divides what a multiprocessor keeps on every GPU (1024, 1536, 2048)."""
 _PTX = b"""
@@ -58,7 +62,7 @@ class L2:
         import torch
 
         properties = torch.cuda.get_device_properties(device)
-        size = max(2 * properties.L2_cache_size, 1 << 20)
+        size = max(TIMES * properties.L2_cache_size, 1 << 20)
         self._buffer = torch.empty(size, dtype=torch.uint8, device=device)
         self._fill: Any = torch.Tensor.zero_
         blocks = properties.multi_processor_count * (properties.max_threads_per_multi_processor // _THREADS)
@@ -74,7 +78,7 @@ class L2:
             self._reset()
 
     def flush(self) -> None:
-        """Have the GPU write twice the cache's size; returns before it has."""
+        """Have the GPU write over the cache; returns before it has."""
         if self._launch is not None:
             self._launch()
         else:

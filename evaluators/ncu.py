@@ -71,7 +71,7 @@ def count(
         source.write_text(kernel.source)
         options = problem_options(problem, folder)
         request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
-        command = [*ncu_command(tool, log), sys.executable, "-m", f"{__package__}.ncu_target", str(request)]
+        command = [*ncu_command(tool, log), sys.executable, "-P", "-m", f"{__package__}.ncu_target", str(request)]
         caches = {f"{name}_CACHE_DIR": str(folder / name.lower()) for name in ("TRITON", "TILELANG")}
         environment = {**without_secrets(os.environ), **caches, "TMPDIR": name}
         try:

@@ -102,7 +102,8 @@ class Processes:
         if self._servers is None:
             if self._closed:
                 raise DeviceError("the evaluator is closed")
-            environment = dict(ENVIRONMENT)
+            # Torch makes this folder when torch._dynamo is imported, by default one that stays behind.
+            environment = {**ENVIRONMENT, "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
             if self.device == "cpu":
                 environment["TRITON_INTERPRET"] = "1"
             one = self.containment.shares_memory

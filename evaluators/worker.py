@@ -104,7 +104,8 @@ class ForkServer:
         def command() -> subprocess.Popen[bytes]:
             with theirs:
                 return subprocess.Popen(
-                    [*inside, sys.executable, "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
+                    # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
+                    [*inside, sys.executable, "-P", "-m", f"{__package__}.forkserver", str(theirs.fileno()), *modules],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

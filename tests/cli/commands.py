@@ -9,8 +9,8 @@ from click.testing import Result
 
 from ..beside import KERNELWRIGHT
 
-SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu")
-"""Options for the kernel that scales rows."""
+SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu", "--sandbox", "none")
+"""Options for the kernel that scales rows; without a sandbox one server is enough, and a command starts sooner."""
 
 
 def kernelwright(*arguments: object, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -125,7 +125,7 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     (tmp_path / "bench" / "level1").mkdir(parents=True)
     for problem in (file for file in list_problems() if file.id in ("level1/1_19", "level1/1_47", "level1/1_94")):
         shutil.copy(problem.path, tmp_path / "bench" / "level1")
-    here = ["--device", "cpu", "--workload", "tiny", "--dataset", "bench"]
+    here = ["--device", "cpu", "--workload", "tiny", "--dataset", "bench", "--sandbox", "none"]
     arguments = ["optimize", "--list-slow", *here, "--threshold", "1000000"]
     first = kernelwright(*arguments, "--format", "json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr

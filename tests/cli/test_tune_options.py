@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from kernelwright.cli import tune_kernel
-from kernelwright.cli.trust import TRUSTED
+from kernelwright.cli.trust import Trust
 from kernelwright.cli.tune_kernel import TRIALS, TuneRequest
 from kernelwright.core import Config, Kernel, Profile, SearchSpace
+from kernelwright.evaluators.limits import Sandbox
 
 from ..conftest import SCALE_KERNEL
 from ..fakes import PROFILE
@@ -17,6 +18,8 @@ from .made_up import MadeUp, install, summary_of, tuned_here
 from .tuning import journal_in
 
 OWN = Config({"BLOCK": 8})
+TRUST = Trust(sandbox=Sandbox.NONE)
+"""What SCALE says."""
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def made_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
 def test_what_arrives_when_nothing_is_said(made_up: MadeUp) -> None:
     run = tuned_here("--tuner", "hill_climb")
     assert run.exit_code == 0, run.output
-    assert made_up.asked_for == (["cpu"], None, True, 120.0, TRUSTED, None)
+    assert made_up.asked_for == (["cpu"], None, True, 120.0, TRUST, None)
     assert (made_up.created["name"], made_up.created["seed"], made_up.created["stride"]) == ("hill_climb", 0, 1)
     assert (made_up.created["warm"], made_up.created["start"]) == ([], [OWN])
     assert made_up.created["profile"] is PROFILE
@@ -43,7 +46,7 @@ def test_the_default_tuner_begins_with_the_kernels_own_config(made_up: MadeUp) -
 def test_seed_compilers_and_compile_limit(made_up: MadeUp) -> None:
     run = tuned_here("--tuner", "random", "--seed", 7, "--compilers", 3, "--compile-limit", 5, "--json")
     assert summary_of(run)["seed"] == made_up.created["seed"] == 7
-    assert made_up.asked_for == (["cpu"], 3, False, 5.0, TRUSTED, None)
+    assert made_up.asked_for == (["cpu"], 3, False, 5.0, TRUST, None)
 
 
 def test_stride(made_up: MadeUp) -> None:
