@@ -57,7 +57,7 @@ def run_evaluate(request: Request, options: ProtocolOptions) -> int:
 def _evaluate_there(request: Request, remote: Remote) -> int:
     """One kernel by the strict protocol, on other machines."""
     assert request.kernel is not None
-    job = wiring.job(request, request.kernel, remote.device, remote)
+    job = wiring.job(request, request.kernel, wiring.choose_device(request, remote), remote)
     screen = Screen(request)
     with screen.working(f"evaluating {job.problem.id} on {job.where}"):
         evaluator = wiring.remote_evaluator(remote, trust=request.trust)

@@ -231,7 +231,9 @@ def evaluate(
     ] = None,
     precision: Annotated[
         Precision | None,
-        typer.Option(help="To what KernelBench's protocol casts weights and inputs; fp32 by default.", rich_help_panel=PROTOCOL),
+        typer.Option(
+            help="To what KernelBench's protocol casts weights and inputs; fp32 by default.", rich_help_panel=PROTOCOL
+        ),
     ] = None,
     perf_trials: Annotated[
         int | None,
@@ -265,7 +267,9 @@ def profile(
     kernel: Annotated[
         str, typer.Option("--kernel", "-k", help="Kernel to profile: a path, level2/2_10.py, 2_10.", metavar="REF")
     ],
-    ncu: Annotated[bool, typer.Option("--ncu", help="Count with Nsight Compute too, on a GPU and where it is installed.")] = False,
+    ncu: Annotated[
+        bool, typer.Option("--ncu", help="Count with Nsight Compute too, on a GPU and where it is installed.")
+    ] = False,
     device: DeviceOption = "auto",
     backend: BackendOption = None,
     problem: ProblemOption = None,

@@ -170,10 +170,12 @@ def describe_evaluation(job: wiring.Job, evaluation: Evaluation) -> str:
         )
         for name, baseline in evaluation.baselines.items():
             ratio = baseline.median_ms / evaluation.measurement.median_ms
-            text += f"; {ratio:.3f}x against {escape(name)}'s {baseline.median_ms:.3g} ms"
+            text += f", {ratio:.3f}x against {escape(name)}'s {baseline.median_ms:.3g} ms"
     if evaluation.correctness:
         checked = evaluation.correctness
-        text += f", largest error {checked.max_abs_error:.2g} in {checked.trials} trial{'s' if checked.trials != 1 else ''}"
+        text += (
+            f", largest error {checked.max_abs_error:.2g} in {checked.trials} trial{'s' if checked.trials != 1 else ''}"
+        )
         if checked.nulls:
             text += f"\n[yellow]warning:[/] {' and '.join(checked.nulls)} would have passed too, so this says little"
         if checked.deterministic is False:

@@ -37,7 +37,9 @@ SandboxOption = Annotated[
 ]
 GraphOption = Annotated[
     bool,
-    typer.Option("--graph", help="Time kernel and reference as captured CUDA graphs, on a GPU only.", rich_help_panel=TRUST),
+    typer.Option(
+        "--graph", help="Time kernel and reference as captured CUDA graphs, on a GPU only.", rich_help_panel=TRUST
+    ),
 ]
 BaselineOption = Annotated[
     list[Baseline] | None,
@@ -64,12 +66,8 @@ class Trust:
         """From what the command line gave."""
         return cls(allow_torch, sandbox, graph, tuple(dict.fromkeys(one.value for one in baseline or ())))
 
-    def applied(self, settings: Settings, device: str) -> Settings:
-        """The settings of an evaluator, with these options in them. Raises `OptionError` for `--graph` on a CPU."""
-        from ..core.errors import OptionError
-
-        if self.graph and device == "cpu":
-            raise OptionError("--graph captures CUDA graphs, and the device is the CPU; leave it out")
+    def applied(self, settings: Settings) -> Settings:
+        """The settings of an evaluator, with these options in them."""
         return replace(
             settings,
             allow_torch=self.allow_torch,

@@ -107,7 +107,7 @@ class TuneRequest:
         return Request(
             kernel=self.kernel, device=self.device, backend=self.backend, problem=self.problem, dataset=self.dataset,
             workload=self.workload, machines=self.machines, results=self.results, resume=self.resume, json=self.json,
-            quiet=self.quiet,
+            quiet=self.quiet, trust=self.trust,
         )  # fmt: skip
 
 

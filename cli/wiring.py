@@ -14,7 +14,19 @@ from pathlib import Path
 import platformdirs
 
 from ..agent.rules import Machine
-from ..core import DEFAULT_WORKLOAD, DeviceError, Hit, Kernel, Language, Problem, ProblemError, Query, Retriever, Target
+from ..core import (
+    DEFAULT_WORKLOAD,
+    DeviceError,
+    Hit,
+    Kernel,
+    Language,
+    OptionError,
+    Problem,
+    ProblemError,
+    Query,
+    Retriever,
+    Target,
+)
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.fleet import Fleet
 from ..evaluators.limits import Limits, SearchSettings, Settings
@@ -86,8 +98,13 @@ def device_label(device: str) -> str:
 
 def choose_device(request: Request, remote: Remote | None = None) -> str:
     """The device that is asked for, or the best one there is. Raises `DeviceError` when it is not there."""
-    if remote is not None:
-        return remote.device
+    device = remote.device if remote is not None else _device_here(request)
+    if request.trust.graph and device == CPU:
+        raise OptionError("--graph captures CUDA graphs, and the device is the CPU; leave it out, or use a GPU")
+    return device
+
+
+def _device_here(request: Request) -> str:
     devices = cuda_devices()
     wanted = request.device
     if wanted == "auto":
@@ -105,7 +122,7 @@ def choose_device(request: Request, remote: Remote | None = None) -> str:
 def choose_devices(request: Request, remote: Remote | None = None) -> list[str]:
     """The devices of a list such as 'cuda:0,cuda:1'."""
     if remote is not None:
-        return [remote.device]
+        return [choose_device(request, remote)]
     chosen = [choose_device(replace(request, device=name.strip())) for name in request.device.split(",")]
     if len(set(chosen)) != len(chosen):
         raise DeviceError(f"--device {request.device} names a device twice")
@@ -152,12 +169,12 @@ def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | Non
 
 def evaluator(device: str, settings: Settings | None = None, trust: Trust = TRUSTED) -> LocalEvaluator:
     """The evaluator of this machine."""
-    return LocalEvaluator(device, trust.applied(settings or Settings(), device), memory=memory_folder())
+    return LocalEvaluator(device, trust.applied(settings or Settings()), memory=memory_folder())
 
 
 def remote_evaluator(remote: Remote, settings: Settings | None = None, trust: Trust = TRUSTED) -> Spread:
     """The evaluator of other machines, for any number of lanes at once."""
-    return remote.evaluator(trust.applied(settings or Settings(), remote.device))
+    return remote.evaluator(trust.applied(settings or Settings()))
 
 
 def search_evaluator(
@@ -173,8 +190,7 @@ def search_evaluator(
     On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
     """
     if remote is not None:
-        settings = trust.applied(Settings(limits=Limits(compile_s=compile_s)), remote.device)
-        return remote.search_evaluator(compilers, adaptive, settings)
+        return remote.search_evaluator(compilers, adaptive, trust.applied(Settings(limits=Limits(compile_s=compile_s))))
     ahead = devices != [CPU]
     if compilers is None:
         share = cores() // len(devices)

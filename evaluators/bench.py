@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ..core import Config, Correctness, Kernel, Rejection, ResultsError, Status
+from ..core import Config, Kernel, Rejection, ResultsError, Status
 from .answers import Answer, Loaded, Operators, Profiled, Ran, Returned, Timed
 from .channel import Message
 from .clock import hidden_work
+from .findings import Checked, Failure, Plan, Trials, rejected
 from .judging import ROOM, Judge
 from .limits import Limits
 from .worker import Worker, WorkerDied, WorkerTimeout
@@ -24,55 +24,6 @@ _FOREIGN = {
     "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
     "returned": ("input-returned", "returns an input's memory instead of a result of its own; write to a new tensor"),
 }
-
-
-class Failure(Exception):
-    """A candidate that did not pass, on its way to becoming an `Evaluation`."""
-
-    def __init__(
-        self,
-        status: Status,
-        message: str,
-        correctness: Correctness | None = None,
-        rejection: Rejection | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.correctness = correctness
-        self.rejection = rejection
-        self.config: Config | None = None
-        """Which of several configs it was, where they are timed in turn."""
-
-
-def rejected(rejection: Rejection) -> Failure:
-    """The failure of a kernel that broke a rule."""
-    return Failure(Status.REJECTED, str(rejection), rejection=rejection)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is checked of one config."""
-
-    seeds: tuple[int, ...]
-    """One per trial: each has new weights and new inputs."""
-    distributions: tuple[str, ...] = ()
-    """Further trials, whose inputs are distributed otherwise."""
-    thorough: bool = True
-    """Also: held outputs, determinism, fp64, outputs that need no kernel."""
-
-
-@dataclass
-class Checked:
-    """A config that is loaded and was found right."""
-
-    config: Config
-    serial: int
-    correctness: Correctness
-    compile_s: float
-    """Seconds that loading and compiling took."""
-    timed: list[tuple[int, int]] = field(default_factory=list)
-    """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
 
 
 class Bench:
@@ -122,7 +73,7 @@ class Bench:
         start = time.perf_counter()
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
-        trials = _Trials(plan.seeds)
+        trials = Trials(plan.seeds)
         first_s = later_s = 0.0
         for number, seed in enumerate(plan.seeds):
             allowed = self._limits.call_s if number else max(1.0, self._limits.compile_s - load_s)
@@ -196,7 +147,7 @@ class Bench:
         with judge.at(sizes):
             serial = self._load(config, keep=False)
             _, verdict = self._run(judge, serial, seed, self._limits.compile_s)
-            self._require_ok(verdict, _Trials((seed,)))
+            self._require_ok(verdict, Trials((seed,)))
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
@@ -272,14 +223,14 @@ class Bench:
             why = "a later call changed what an earlier one returned; give each call an output of its own"
             raise self._rejected("output-reused", "the output of the first call", why)
 
-    def _is_deterministic(self, judge: Judge, serial: int, seed: int, trials: _Trials) -> bool:
+    def _is_deterministic(self, judge: Judge, serial: int, seed: int, trials: Trials) -> bool:
         """Whether the first call's inputs lead to the same bits again; they must be right again in any case."""
         ran, verdict = self._run(judge, serial, seed, self._limits.call_s)
         self._require_ok(verdict, trials)
         same: bool = judge.call("same", path=str(self._outputs), outputs=ran.described())["same"]
         return same
 
-    def _require_ok(self, verdict: Message, trials: _Trials, distribution: str | None = None) -> None:
+    def _require_ok(self, verdict: Message, trials: Trials, distribution: str | None = None) -> None:
         if verdict.get("null") and verdict["nulls"]:
             why = (
                 f"returns {verdict['null']}, which is near enough to the reference to pass here; "
@@ -332,37 +283,3 @@ _STAGES = {
     "resize": "loading other sizes",
     "warm": "starting",
 }
-
-
-class _Trials:
-    """What the comparisons of one config have found so far."""
-
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self._seeds = tuple(seeds)
-        self._compared: list[Message] = []
-        self._distributions: list[str] = []
-        self.deterministic: bool | None = None
-
-    def add(self, verdict: Message, distribution: str | None) -> None:
-        self._compared.append(verdict)
-        if distribution is not None:
-            self._distributions.append(distribution)
-
-    def summary(self, passed: bool) -> Correctness | None:
-        """None where nothing was compared; `passed` needs that something was."""
-        if not self._compared:
-            return None
-        plain = len(self._compared) - len(self._distributions)
-        first = self._compared[0]
-        return Correctness(
-            seeds=self._seeds[:plain],
-            max_abs_error=max(message["max_abs_error"] for message in self._compared),
-            max_rel_error=max(message["max_rel_error"] for message in self._compared),
-            tolerance=max(message["tolerance"] for message in self._compared),
-            passed=passed,
-            distributions=tuple(self._distributions),
-            error_fp64=first.get("error_fp64"),
-            torch_error_fp64=first.get("torch_error_fp64"),
-            nulls=tuple(first.get("nulls", ())),
-            deterministic=self.deterministic,
-        )

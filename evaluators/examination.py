@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ..core import Ceilings, Config, KernelProfile, Language, Rejection, SecondWorkload, Status
-from .bench import Bench, Checked, Failure, Plan, rejected
+from .bench import Bench
 from .channel import Message
 from .compiling import Compiled
+from .findings import Checked, Failure, Plan, rejected
 from .guards.own_kernels import own_names, proof_violation, python_violation
 from .guards.torch_share import Operator, torch_violation
 from .judging import Judge

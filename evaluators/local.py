@@ -15,7 +15,6 @@ from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 from ..core import (
-    CHECKED_NOT_TIMED,
     Config,
     Evaluation,
     Kernel,
@@ -28,21 +27,20 @@ from ..core import (
     Status,
     Target,
 )
-from .bench import Bench, Checked, Failure, rejected
+from .bench import Bench
 from .compiling import Compiled, CompileStatus
 from .device_lock import DeviceLock
-from .examination import CPU_CACHE_BYTES, Examination, impossible
+from .examiner import Examiner, is_timed
+from .findings import Failure
 from .guards.source import find_violation
 from .judging import Judge
-from .limits import Sampling, SearchSettings, Settings
+from .limits import SearchSettings, Settings
 from .pipeline import compiled_ahead
 from .processes import Processes, cores
-from .profiling import ceilings, profile
-from .sampling import Timing
-from .timekeeping import Timekeeper, Times
-from .verdicts import failed_evaluation, refused, rejected_evaluation, twin, verdict
+from .profiling import profile
+from .timekeeping import Timekeeper
+from .verdicts import failed_evaluation, refused, rejected_evaluation, twin
 
-HOPELESS = "slower than {:g} times the best: not timed any further"
 QUARANTINE = 10.0
 """What is so many times as fast as the reference is measured once more, from the beginning, before it is believed."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
@@ -68,7 +66,8 @@ class LocalEvaluator:
         self.processes = Processes(device, self.settings.limits, self.settings.sandbox, memory)
         self._memory = memory
         self._rng = rng or random.SystemRandom()
-        self._timekeeper = Timekeeper(device, self.settings, self.processes, memory)
+        timekeeper = Timekeeper(device, self.settings, self.processes, memory)
+        self._examiner = Examiner(device, self.settings, timekeeper, memory, lambda: self._rng.randrange(2**31))
         self._bench: Bench | None = None
         self._benched: Problem | None = None
         self._ahead: Path | None = None  # the folder for what is compiled ahead for the bench
@@ -82,7 +81,7 @@ class LocalEvaluator:
         if (broken := self._broken_rule(kernel)) is not None:
             yield from (rejected_evaluation(judge, kernel, config, broken) for config in configs)
             return
-        if search is not None and self._timed(kernel):
+        if search is not None and is_timed(kernel, self.device):
             yield from self._search(search, judge, kernel, configs, known)
             return
         for config in configs:
@@ -99,12 +98,12 @@ class LocalEvaluator:
         bench = self._new_bench(problem, kernel, cache)
         try:
             bench.start()
-            if self._timed(kernel):
+            if is_timed(kernel, self.device):
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
             with self._exclusive(judge):
-                return self._compare(judge, bench, configs)
+                return self._examiner.several(judge, bench, configs)
         finally:
             bench.close()
 
@@ -138,10 +137,6 @@ class LocalEvaluator:
     def _broken_rule(self, kernel: Kernel) -> Rejection | None:
         """What the source alone says against it; nothing is looked at where everything is allowed."""
         return find_violation(kernel.source, kernel, self.settings.allow_torch)
-
-    def _timed(self, kernel: Kernel) -> bool:
-        """Triton's interpreter, which stands in for a GPU, has no speed worth knowing."""
-        return self.device != "cpu" or kernel.language is not Language.TRITON
 
     def _exclusive(self, judge: Judge) -> contextlib.AbstractContextManager[None]:
         return DeviceLock(judge.environment.get("uuid", self.device)).held()
@@ -248,7 +243,7 @@ class LocalEvaluator:
         """
         for again in (False, True):
             try:
-                return self._examine(judge, bench, config, compiled, hopeless_ms)
+                return self._examiner.one(judge, bench, config, compiled, hopeless_ms)
             except ProblemError as error:
                 bench.close()
                 judge = self._judge_for(judge.problem, bench.kernel)
@@ -256,98 +251,6 @@ class LocalEvaluator:
                     judge.rehearse()
                     failure = Failure(Status.RUNTIME_ERROR, BESIDE.format(error))
         return failed_evaluation(judge, bench, config, failure)
-
-    def _examine(
-        self,
-        judge: Judge,
-        bench: Bench,
-        config: Config,
-        compiled: Compiled | None = None,
-        hopeless_ms: float | None = None,
-    ) -> Evaluation:
-        """In full, or as a search needs it, which knows what is hopelessly slow."""
-        quick = hopeless_ms is not None
-        search = self.settings.search
-        asked = Examination(judge, bench, self.settings, self.device, self._seed, quick)
-        found = verdict(judge, bench.kernel, config)
-        found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
-        try:
-            checked = asked.check(config, asked.plan(), compiled)
-            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
-            asked.prove(checked)
-            if not self._timed(bench.kernel):
-                found["second_workload"] = asked.try_other_sizes(checked)
-                return Evaluation(**found, message=CHECKED_NOT_TIMED)
-            sampling = search.sampling if quick and search else self.settings.sampling
-            times = self._time(asked, [checked], sampling, hopeless_ms)
-            found |= times.figures(0, self.device == "cpu")
-            if times.candidates[0].hopeless and search:
-                found["message"] = HOPELESS.format(search.hopeless)
-            else:
-                asked.recheck(checked)
-                asked.prove(checked)  # once more: what was its own work before may be torch's by now
-            if not quick:
-                self._require_possible(judge, times.candidates[0])
-                found["kernel_profile"] = asked.profile(checked)
-                found["second_workload"] = asked.try_other_sizes(checked)
-        except Failure as failure:
-            failed = failed_evaluation(judge, bench, config, failure)
-            if failure.rejection is not None:  # nothing that it touched serves for another config
-                bench.close()
-            return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
-        return Evaluation(**found)
-
-    def _time(
-        self, asked: Examination, several: Sequence[Checked], sampling: Sampling, hopeless_ms: float | None = None
-    ) -> Times:
-        """In turn with each other and, outside of a search, with the reference."""
-        judge, pid = asked.judge, asked.bench.worker.pid
-        with asked.stage("timing"):
-            return self._timekeeper.time(judge, asked.timers(several), pid, asked.timing_seeds, sampling, hopeless_ms)
-
-    def _require_possible(self, judge: Judge, timing: Timing) -> None:
-        """No time is shorter than moving the bytes takes. Raises `Failure`."""
-        cache_bytes = 2 * judge.properties["L2_cache_size"] if judge.properties else CPU_CACHE_BYTES
-        bytes_moved = judge.counted["min_bytes"] - cache_bytes
-        if bytes_moved > 0:
-            best = ceilings(judge, self.device, self._memory, (*self.processes.server_pids, judge.pid))
-            if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
-                raise rejected(broken)
-
-    def _compare(self, judge: Judge, bench: Bench, configs: Sequence[Config]) -> list[Evaluation]:
-        """Check all in one process, then time them in turn; one that fails is left out, and the rest start over."""
-        asked = Examination(judge, bench, self.settings, self.device, self._seed)
-        plan = asked.plan()
-        failed: dict[Config, Evaluation] = {}
-        while True:
-            left = [config for config in configs if config not in failed]
-            checked: dict[Config, Checked] = {}
-            times: Times | None = None
-            current: Config | None = None
-            try:
-                for current in left:
-                    checked[current] = asked.check(current, plan, keep=bool(checked))
-                    asked.prove(checked[current])
-                if left and self._timed(bench.kernel):
-                    times = self._time(asked, list(checked.values()), self.settings.sampling)
-                    for current, timing in zip(left, times.candidates, strict=True):
-                        asked.recheck(checked[current])
-                        self._require_possible(judge, timing)
-                break
-            except Failure as failure:
-                guilty = failure.config if failure.config is not None else current
-                assert guilty is not None
-                failed[guilty] = failed_evaluation(judge, bench, guilty, failure)
-                bench.close()
-        found = dict(failed)
-        for i, (config, one) in enumerate(checked.items()):
-            figures = times.figures(i, self.device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            right = {"correctness": one.correctness, "compile_s": one.compile_s, **figures}
-            found[config] = Evaluation(**verdict(judge, bench.kernel, config), **right)
-        return [found[config] for config in configs]
-
-    def _seed(self) -> int:
-        return self._rng.randrange(2**31)
 
     def close(self) -> None:
         """End all processes and remove their folders."""

@@ -60,6 +60,11 @@ class Timekeeper:
         self._crowded = 0
         self._overhead_ms: float | None = None
 
+    @property
+    def server_pids(self) -> tuple[int, ...]:
+        """Processes whose load is not foreign."""
+        return self._processes.server_pids
+
     def time(
         self,
         judge: Judge,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import Config, Evaluation, Kernel, Rejection, Status
-from .bench import Bench, Failure
+from .bench import Bench
 from .compiling import Compiled, CompileStatus
+from .findings import Failure
 from .judging import Judge
 
 _STATUSES = {

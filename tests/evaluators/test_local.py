@@ -14,10 +14,11 @@ from typing import Any, cast
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, Status
-from kernelwright.evaluators.bench import Bench, Plan
+from kernelwright.evaluators.bench import Bench
 from kernelwright.evaluators.channel import Message
 from kernelwright.evaluators.compiling import Compiled, CompileStatus
 from kernelwright.evaluators.device_lock import DeviceLock
+from kernelwright.evaluators.findings import Plan
 from kernelwright.evaluators.judging import Judge, problem_options
 from kernelwright.evaluators.local import LocalEvaluator
 

@@ -1,0 +1,130 @@
+"""The examination of one candidate, or of several side by side, from compiling to the `Evaluation`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Language
+from .bench import Bench
+from .compiling import Compiled
+from .examination import CPU_CACHE_BYTES, Examination, impossible
+from .findings import Checked, Failure, rejected
+from .judging import Judge
+from .limits import Sampling, Settings
+from .profiling import ceilings
+from .sampling import Timing
+from .timekeeping import Timekeeper, Times
+from .verdicts import failed_evaluation, verdict
+
+HOPELESS = "slower than {:g} times the best: not timed any further"
+
+
+def is_timed(kernel: Kernel, device: str) -> bool:
+    """Triton's interpreter, which stands in for a GPU, has no speed worth knowing."""
+    return device != "cpu" or kernel.language is not Language.TRITON
+
+
+class Examiner:
+    """Examines candidates on their benches; whoever asks holds the device.
+
+    `memory` is a folder for what is measured once per device, `draw` gives seeds.
+    """
+
+    def __init__(
+        self, device: str, settings: Settings, timekeeper: Timekeeper, memory: Path | None, draw: Callable[[], int]
+    ) -> None:
+        self._device = device
+        self._settings = settings
+        self._timekeeper = timekeeper
+        self._memory = memory
+        self._draw = draw
+
+    def one(
+        self,
+        judge: Judge,
+        bench: Bench,
+        config: Config,
+        compiled: Compiled | None = None,
+        hopeless_ms: float | None = None,
+    ) -> Evaluation:
+        """In full, or as a search needs it, which knows what is hopelessly slow."""
+        quick = hopeless_ms is not None
+        search = self._settings.search
+        asked = Examination(judge, bench, self._settings, self._device, self._draw, quick)
+        found = verdict(judge, bench.kernel, config)
+        found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
+        try:
+            checked = asked.check(config, asked.plan(), compiled)
+            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
+            asked.prove(checked)
+            if not is_timed(bench.kernel, self._device):
+                found["second_workload"] = asked.try_other_sizes(checked)
+                return Evaluation(**found, message=CHECKED_NOT_TIMED)
+            sampling = search.sampling if quick and search else self._settings.sampling
+            times = self._time(asked, [checked], sampling, hopeless_ms)
+            found |= times.figures(0, self._device == "cpu")
+            if times.candidates[0].hopeless and search:
+                found["message"] = HOPELESS.format(search.hopeless)
+            else:
+                asked.recheck(checked)
+                asked.prove(checked)  # once more: what was its own work before may be torch's by now
+            if not quick:
+                self._require_possible(judge, times.candidates[0])
+                found["kernel_profile"] = asked.profile(checked)
+                found["second_workload"] = asked.try_other_sizes(checked)
+        except Failure as failure:
+            failed = failed_evaluation(judge, bench, config, failure)
+            if failure.rejection is not None:  # nothing that it touched serves for another config
+                bench.close()
+            return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
+        return Evaluation(**found)
+
+    def _time(
+        self, asked: Examination, several: Sequence[Checked], sampling: Sampling, hopeless_ms: float | None = None
+    ) -> Times:
+        """In turn with each other and, outside of a search, with the reference."""
+        judge, pid = asked.judge, asked.bench.worker.pid
+        with asked.stage("timing"):
+            return self._timekeeper.time(judge, asked.timers(several), pid, asked.timing_seeds, sampling, hopeless_ms)
+
+    def _require_possible(self, judge: Judge, timing: Timing) -> None:
+        """No time is shorter than moving the bytes takes. Raises `Failure`."""
+        cache_bytes = 2 * judge.properties["L2_cache_size"] if judge.properties else CPU_CACHE_BYTES
+        bytes_moved = judge.counted["min_bytes"] - cache_bytes
+        if bytes_moved > 0:
+            best = ceilings(judge, self._device, self._memory, (*self._timekeeper.server_pids, judge.pid))
+            if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
+                raise rejected(broken)
+
+    def several(self, judge: Judge, bench: Bench, configs: Sequence[Config]) -> list[Evaluation]:
+        """Check all in one process, then time them in turn; one that fails is left out, and the rest start over."""
+        asked = Examination(judge, bench, self._settings, self._device, self._draw)
+        plan = asked.plan()
+        failed: dict[Config, Evaluation] = {}
+        while True:
+            left = [config for config in configs if config not in failed]
+            checked: dict[Config, Checked] = {}
+            times: Times | None = None
+            current: Config | None = None
+            try:
+                for current in left:
+                    checked[current] = asked.check(current, plan, keep=bool(checked))
+                    asked.prove(checked[current])
+                if left and is_timed(bench.kernel, self._device):
+                    times = self._time(asked, list(checked.values()), self._settings.sampling)
+                    for current, timing in zip(left, times.candidates, strict=True):
+                        asked.recheck(checked[current])
+                        self._require_possible(judge, timing)
+                break
+            except Failure as failure:
+                guilty = failure.config if failure.config is not None else current
+                assert guilty is not None
+                failed[guilty] = failed_evaluation(judge, bench, guilty, failure)
+                bench.close()
+        found = dict(failed)
+        for i, (config, one) in enumerate(checked.items()):
+            figures = times.figures(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
+            right = {"correctness": one.correctness, "compile_s": one.compile_s, **figures}
+            found[config] = Evaluation(**verdict(judge, bench.kernel, config), **right)
+        return [found[config] for config in configs]
