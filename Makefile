@@ -24,14 +24,14 @@ optimize: $(READY)
 	$(BIN)/optimize --kernel level2/2_10.py --target-speedup 1.8
 
 test: $(READY)
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd $(VENV)/link && MYPYPATH="$(CURDIR)/$(VENV)/link" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p kernelwright
 	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -152,6 +152,7 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
     if not found:
         return {"kernel": name, "evaluations": 0}
     figures = {
+        "environment": found[0].environment,
         "kernel": name,
         "evaluations": len(found),
         "disturbed": sum(e.contention is not None for e in found),
@@ -159,7 +160,8 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
         "eager_spread": round(spread([e.reference.median_ms for e in found if e.reference]), 5),
         "speedup_spread": round(spread([e.speedup.ratio for e in found if e.speedup]), 5),
     }
-    print(", ".join(f"{key} {value}" for key, value in figures.items()) + " (0.01 is asked for)", flush=True)
+    shown = (f"{key} {value}" for key, value in figures.items() if key != "environment")
+    print(", ".join(shown) + " (0.01 is asked for)", flush=True)
     return figures
 
 

@@ -61,7 +61,7 @@ def run_list_slow(request: Request) -> int:
 
 
 class Records(Journal):
-    """Speedups measured before, by device, versions, problem, sizes and kernel source."""
+    """Speedups measured before, by device, versions, problem, sizes, kernel source and how strictly it was judged."""
 
     def find(self, key: dict[str, str]) -> dict[str, Any] | None:
         """The newest record with this key."""
@@ -83,6 +83,8 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
         "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
         "sizes": repr(sorted(job.problem.sizes.items())),
         "kernel": job.kernel.digest,
+        "allow_torch": job.trust.allow_torch.value,
+        "graph": str(job.trust.graph),
     }
     known = records.find(key)
     if known is None:
@@ -91,7 +93,8 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
         except KernelwrightError as error:
             return str(error)
         if evaluation.speedup is None:
-            return f"{evaluation.status}: {(evaluation.message.splitlines() or [''])[0]}"
+            reason = str(evaluation.rejection or evaluation.message)
+            return f"{evaluation.status}: {(reason.splitlines() or [''])[0]}"
         if evaluation.contention is None:
             known = records.add(key, evaluation)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Problem
+from ..core import DEFAULT_WORKLOAD, Problem
 
 _PREFERRED = ("tiny", "cpu")
 """Workloads that cost little."""
@@ -13,8 +13,12 @@ _BATCH = ("batch_size", "BATCH_SIZE", "batch", "B", "N", "M")
 
 
 def other_sizes(problem: Problem) -> dict[str, Any] | None:
-    """Sizes that differ from the problem's own: another workload's, or another batch; None where there are none."""
-    for name in sorted(problem.workloads, key=lambda name: (name not in _PREFERRED, name)):
+    """Sizes that differ from the problem's own: another workload's, or another batch; None where there are none.
+
+    A file's default sizes are no choice: where others were asked for, they may be far too large for this device.
+    """
+    named = [name for name in problem.workloads if name != DEFAULT_WORKLOAD]
+    for name in sorted(named, key=lambda name: (name not in _PREFERRED, name)):
         sizes = dict(problem.workloads[name])
         if _effective(problem, sizes) != _effective(problem, dict(problem.sizes)):
             return sizes

@@ -117,8 +117,18 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
     return Kernel.parse(TORCH_KERNEL.format(body=body, top=top))
 
 
+LONG = (
+    "test_commands.py", "test_conversation.py", "test_exploits.py", "test_sandbox.py", "test_ray.py", "test_rules.py",
+    "test_tune_kernel.py", "test_corpus.py", "test_agent_compile.py", "test_spread.py", "test_guides.py",
+    "test_evaluate.py",
+)  # fmt: skip
+"""Files that take half a minute or more come first: left for the end, one would keep a worker busy alone."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """GPU tests are left out, and say so, where no CUDA device is."""
+    """Long files come first; GPU tests are left out, and say so, where no CUDA device is."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
     if cuda_devices():
         return
     for item in items:

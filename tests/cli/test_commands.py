@@ -168,11 +168,14 @@ def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
         "def get_init_inputs():\n    return []\n"
     )
     arguments = ["evaluate", "-k", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu"]
-    for workload, named in ((["--workload", "batch_size=8,dim=1024"], "batch_size=8,dim=1024"), ([], "cpu")):
+    asked = "batch_size=8,dim=1024"
+    for workload, named, half in ((["--workload", asked], asked, 4), ([], "cpu", 128)):
         run = kernelwright(*arguments, *workload, "--json", cwd=tmp_path)
         assert run.returncode == 0, run.stderr
         found = json.loads(run.stdout)
         assert (found["problem"], found["status"], found["workload"]) == ("level1/1_19", "ok", named)
+        # Not the file's own sizes, which take 6 GB.
+        assert (found["second_workload"]["sizes"]["batch_size"], found["second_workload"]["status"]) == (half, "ok")
 
 
 @pytest.mark.parametrize("quiet", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,7 @@ def test_verdicts_and_times_agree_on_a_gpu(recompute: Recompute) -> None:
             continue  # cuDNN computes this reference in TF32 unless told not to, and KernelBench does not tell it
         assert result.runtime is not None and result.ref_runtime is not None, (name, result.metadata)
         ratios[name] = (result.runtime / others[name]["runtime"], result.ref_runtime / others[name]["ref_runtime"])
-    # Means of few microseconds hang on the machine's other work.
+    # A mean of a hundred calls hangs on the slowest few of them, in either process.
     timed = [r for name, pair in ratios.items() if (results[name].runtime or 0) > 0.05 for r in pair]
-    assert all(0.9 < ratio < 1.1 for ratio in timed), ratios
+    assert len(timed) > 10 and all(0.7 < ratio < 1.4 for ratio in timed), ratios
+    assert 0.95 < statistics.median(timed) < 1.05, ratios
