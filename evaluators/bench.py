@@ -81,7 +81,7 @@ class Bench:
             ran, verdict = self._run(judge, serial, seed, allowed, hold=first, precise=first)
             first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
             self._require_ok(verdict, trials)
-        if plan.thorough:
+        if plan.thorough and not judge.effects["returned"]:
             self._check_held(judge)
         for distribution in plan.distributions:
             _, verdict = self._run(judge, serial, plan.seeds[0], self._limits.call_s, distribution=distribution)
@@ -92,7 +92,7 @@ class Bench:
         compile_s = load_s + (max(0.0, first_s - later_s) if ahead_s is None else ahead_s)
         correctness = trials.summary(passed=True)
         assert correctness is not None
-        return Checked(config, serial, correctness, compile_s)
+        return Checked(config, serial, correctness, compile_s, weights=plan.seeds[0 if plan.thorough else -1])
 
     def timer(self, checked: Checked, seeds: Iterator[int], graph: bool, empty_ms: float) -> Callable[[int], Message]:
         """Times calls of a config that was checked, each chunk on the next seed's inputs; raises `Failure`.
@@ -120,9 +120,8 @@ class Bench:
         ((seed, calls),) = checked.timed
         path = self._outputs
         answer = self._hand_over("timed_outputs", serial=checked.serial)
-        weights = checked.correctness.seeds[0]
         verdict = judge.call(
-            "check_timed", weights=weights, seed=seed, calls=calls, path=str(path), outputs=answer.described()
+            "check_timed", weights=checked.weights, seed=seed, calls=calls, path=str(path), outputs=answer.described()
         )
         if verdict.get("unreadable") and self._share:
             self._share = False
@@ -143,11 +142,16 @@ class Bench:
 
     def check_at(self, judge: Judge, config: Config, sizes: dict[str, Any], seed: int) -> None:
         """Compare once at other sizes; what was loaded before is gone then. Raises `Failure`."""
-        self._ask(Answer, self._limits.call_s, "resize", sizes=sizes)
-        with judge.at(sizes):
-            serial = self._load(config, keep=False)
-            _, verdict = self._run(judge, serial, seed, self._limits.compile_s)
-            self._require_ok(verdict, Trials((seed,)))
+        try:
+            self._ask(Answer, self._limits.call_s, "resize", sizes=sizes)
+            with judge.at(sizes):
+                serial = self._load(config, keep=False)
+                _, verdict = self._run(judge, serial, seed, self._limits.compile_s)
+                self._require_ok(verdict, Trials((seed,)))
+            self._ask(Answer, self._limits.call_s, "resize", sizes=dict(judge.problem.sizes))
+        except Failure:
+            self.worker.end()  # the next config gets one of the problem's own sizes
+            raise
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""

@@ -62,6 +62,8 @@ def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, a
             actuals.append(outputs.next(got, wanted))
         except Unreadable as error:
             return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
+        if wanted.is_complex():
+            wanted, actuals[-1] = _as_real(wanted), _as_real(actuals[-1])
         one = compare_tensor(wanted.detach(), actuals[-1], *allowed.of(wanted), which)
         if one["status"] != Status.OK:
             return {**one, "actual": actuals}
@@ -91,6 +93,8 @@ def compare_tensor(expected: Any, actual: Any, relative: float, absolute: float,
     """
     import torch
 
+    if relative == absolute == 0.0 and not expected.is_floating_point():
+        return _compare_exactly(expected, actual, which)
     wrong, max_abs, scale = 0, 0.0, 0.0
     first: tuple[int, float, float] | None = None
     for start, wanted, got in _chunks(expected, actual):
@@ -123,6 +127,29 @@ def compare_tensor(expected: Any, actual: Any, relative: float, absolute: float,
     return {"status": Status.WRONG_VALUE, "message": message, **figures}
 
 
+def _compare_exactly(expected: Any, actual: Any, which: str) -> Message:
+    """Whole numbers and flags as they are: fp64 does not hold every int64."""
+    import torch
+
+    different = (expected != actual).reshape(-1)
+    wrong = int(different.sum())
+    if not wrong:
+        return {"status": Status.OK, "message": "", "max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0}
+    at = int(different.nonzero()[0, 0])
+    position = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), expected.shape))
+    first = [tensor.reshape(-1)[at].item() for tensor in (actual, expected)]
+    error = float((actual.double() - expected.double()).abs().max())
+    scale = float(expected.double().abs().max())
+    return {
+        "status": Status.WRONG_VALUE,
+        "message": f"{which}{wrong} of {expected.numel()} elements differ; the first at {position}: "
+        f"{first[0]} against {first[1]}",
+        "max_abs_error": error,
+        "max_rel_error": error / scale if scale else LARGE,
+        "tolerance": 0.0,
+    }
+
+
 def close_everywhere(expected: Any, actual: Any, relative: float, absolute: float) -> bool:
     """Whether `compare_tensor` would pass; `actual` may be a number. Ends at the first chunk that differs."""
     import torch
@@ -135,7 +162,8 @@ def close_everywhere(expected: Any, actual: Any, relative: float, absolute: floa
         size = sizes[0] if start == 0 else sizes[1]
         wanted = _wide(flat[start : start + size])
         got = _wide(other[start : start + size]) if other is not None else actual
-        if not bool(((got - wanted).abs() <= absolute + relative * wanted.abs()).all()):
+        near = (got - wanted).abs() <= absolute + relative * wanted.abs()
+        if not bool((near & wanted.isfinite()).all()):
             return False
         start += size
     return True
@@ -172,6 +200,12 @@ def relative_error(exact: Any, actual: Any) -> tuple[float, float]:
 def failed(status: Status, message: str) -> Message:
     """A verdict without error figures."""
     return {"status": status, "message": message}
+
+
+def _as_real(tensor: Any) -> Any:
+    import torch
+
+    return torch.view_as_real(tensor.resolve_conj())
 
 
 def _chunks(expected: Any, actual: Any) -> Iterator[tuple[int, Any, Any]]:

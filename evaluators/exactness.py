@@ -11,7 +11,7 @@ from .channel import Message
 from .correctness import relative_error
 from .modules import outputs_of
 
-FLOOR = {"float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors that no honest order of summation exceeds and the next lower precision does: TF32 has 2e-4
 and more, bf16 2e-3, fp8 3e-2."""
 TIMES_TORCH = 8.0
@@ -41,8 +41,9 @@ class Exactness:
             exact = outputs_of(copy.deepcopy(model).double()(*(_double(value) for value in inputs)))
         except (RuntimeError, TypeError, MemoryError):  # it casts by itself, has no kernel for fp64, or no memory
             exact = []
-        fit = [isinstance(one, torch.Tensor) and one.dtype == torch.float64 for one in exact]
-        self._possible = bool(fit) and all(fit)
+        # Indices and masks stay what they are; some result must be a number that fp64 makes more exact.
+        fit = [isinstance(one, torch.Tensor) and one.dtype in (torch.float64, *_whole_numbers()) for one in exact]
+        self._possible = all(fit) and any(one.dtype == torch.float64 for one in exact)
         return exact if self._possible else None
 
     def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, float]) -> bool:
@@ -55,10 +56,12 @@ class Exactness:
         exact = self.of(model, inputs, distribution)
         if exact is None:
             return False
-        errors = [relative_error(e, one)[1] for e, one in zip(exact, expected, strict=True)]
-        self._rounding[distribution] = max(errors)
-        limits = [COPES * tolerances.get(str(one.dtype).removeprefix("torch."), 0.0) for one in expected]
-        return all(error <= limit for error, limit in zip(errors, limits, strict=True))
+        pairs = list(zip(exact, expected, strict=True))
+        if not all(torch.equal(e, one) for e, one in pairs if not one.is_floating_point()):
+            return False  # rounding decides which index or flag it is
+        errors = [(relative_error(e, one)[1], one) for e, one in pairs if one.is_floating_point()]
+        self._rounding[distribution] = max(error for error, _ in errors)
+        return all(error <= COPES * tolerances.get(_dtype(one), 0.0) for error, one in errors)
 
     def compare(self, exact: Sequence[Any] | None, expected: Sequence[Any], actual: Sequence[Any]) -> Message:
         """Errors of candidate and torch against fp64; status wrong_value when the candidate's is of another precision.
@@ -67,12 +70,13 @@ class Exactness:
         """
         if exact is None:
             return {}
-        own = [relative_error(e, one)[0] for e, one in zip(exact, actual, strict=True)]
-        torchs = [relative_error(e, one) for e, one in zip(exact, expected, strict=True)]
+        floating = [three for three in zip(exact, expected, actual, strict=True) if three[1].is_floating_point()]
+        own = [relative_error(e, one)[0] for e, _, one in floating]
+        torchs = [relative_error(e, one) for e, one, _ in floating]
         self._rounding[None] = max(self.rounding(None), *(largest for _, largest in torchs))
         found: Message = {"error_fp64": max(own), "torch_error_fp64": max(rms for rms, _ in torchs)}
-        for mine, (torch_rms, _), one in zip(own, torchs, expected, strict=True):
-            dtype = str(one.dtype).removeprefix("torch.")
+        for mine, (torch_rms, _), (_, one, _) in zip(own, torchs, floating, strict=True):
+            dtype = _dtype(one)
             limit = max(TIMES_TORCH * torch_rms, FLOOR.get(dtype, 0.0))
             if mine > limit and dtype in FLOOR:
                 message = (
@@ -86,7 +90,19 @@ class Exactness:
 def _double(value: Any) -> Any:
     import torch
 
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else _copy(value)
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.to(torch.float64, copy=True)
+    return _copy(value)
+
+
+def _whole_numbers() -> tuple[Any, ...]:
+    import torch
+
+    return torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _copy(value: Any) -> Any:

@@ -19,8 +19,9 @@ from .limits import Settings
 from .other_sizes import other_sizes
 
 RECHECKS = 6
-"""Chunks of timed calls whose last output is looked at, beside the very last: one that now and then does nothing
-would pass a single look."""
+ONE_IN = 4
+"""Chunks of timed calls whose last output is looked at, beside the very last: the first of them, and by chance one in
+so many. What now and then does nothing, or begins to, would pass a single look."""
 SAME_INPUTS = 8
 """On a CPU, where drawing inputs takes long, so many chunks of samples share a seed."""
 IMPOSSIBLE = 0.5
@@ -83,12 +84,12 @@ class Examination:
         return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
 
     def _rechecked(self, timer: Callable[[int], Message], checked: Checked) -> Callable[[int], Message]:
-        """The timer, with a look at what its last call returned after each of the first chunks of samples."""
-        left = iter(range(RECHECKS))
+        """The timer, with a look at what its last call returned after some chunks of samples."""
+        chunks = itertools.count()
 
         def take(samples: int) -> Message:
             message = timer(samples)
-            if next(left, None) is not None:
+            if next(chunks) < RECHECKS or self._draw() % ONE_IN == 0:
                 try:
                     self.recheck(checked)
                 except Failure as failure:

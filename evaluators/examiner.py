@@ -116,6 +116,7 @@ class Examiner:
                     for current, timing in zip(left, times.candidates, strict=True):
                         asked.recheck(checked[current])
                         self._require_possible(judge, timing)
+                        asked.profile(checked[current])
                 break
             except Failure as failure:
                 guilty = failure.config if failure.config is not None else current

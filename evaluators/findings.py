@@ -54,6 +54,8 @@ class Checked:
     correctness: Correctness
     compile_s: float
     """Seconds that loading and compiling took."""
+    weights: int
+    """The seed of the weights that it was given last, and is timed with."""
     timed: list[tuple[int, int]] = field(default_factory=list)
     """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
 

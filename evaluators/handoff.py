@@ -32,6 +32,8 @@ def describe(output: Any) -> Message:
 
     if type(output) not in (torch.Tensor, torch.nn.Parameter):
         return {"type": type(output).__name__, "shape": None}
+    if vars(output):  # one of them may stand for a method, and compute when the result is read
+        return {"type": "a tensor with attributes of its own", "shape": None}
     return {
         "type": type(output).__name__,
         "shape": list(output.shape),
@@ -73,7 +75,7 @@ def write(outputs: Sequence[Any], path: Path) -> list[Message]:
     described = [describe(output) for output in outputs]
     with path.open("wb") as file:
         for output, description in zip(outputs, described, strict=True):
-            if description["shape"] is not None:
+            if description.get("stored"):
                 output.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tofile(file)
     return described
 

@@ -36,7 +36,7 @@ def _structure(x: Any, generator: Any) -> Any:
     flat = x.clone().reshape(-1)
     quarter = flat.numel() // 4
     flat[:quarter] = 0
-    flat[quarter : 2 * quarter] = flat[-1]
+    flat[quarter : 2 * quarter] = flat[-1:]
     return flat.reshape(x.shape)
 
 
@@ -64,19 +64,32 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
 
 
 def vary_constants(model: Any, seed: int) -> Any:
-    """Add noise to the parameters that are the same number everywhere, as a normalization's weights of 1 are.
+    """Add noise to parameters that are the same number everywhere, as a normalization's weights of 1 are, and to the
+    running mean and variance of one that has seen no data.
 
-    A kernel that leaves such a parameter out would else be right by chance. Returns the model.
+    A kernel that leaves such a tensor out would else be right by chance. Returns the model.
     """
+    for parameter in model.parameters():
+        if parameter.is_floating_point() and _is_constant(parameter):
+            parameter.data.add_(0.1 * _noise(parameter, seed))
+    for module in model.modules():
+        mean, variance = getattr(module, "running_mean", None), getattr(module, "running_var", None)
+        if mean is not None and variance is not None and _is_constant(mean) and _is_constant(variance):
+            mean.add_(0.1 * _noise(mean, seed))
+            variance.mul_(1 + 0.1 * _noise(variance, seed + 1).abs())
+    return model
+
+
+def _is_constant(tensor: Any) -> bool:
+    flat = tensor.detach().reshape(-1)
+    return bool(flat.numel() and (flat == flat[0]).all())
+
+
+def _noise(like: Any, seed: int) -> Any:
     import torch
 
-    for parameter in model.parameters():
-        flat = parameter.detach().reshape(-1)
-        if parameter.is_floating_point() and flat.numel() and bool((flat == flat[0]).all()):
-            generator = torch.Generator(parameter.device).manual_seed(seed)
-            noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
-            parameter.data.add_(0.1 * noise.to(parameter.dtype))
-    return model
+    generator = torch.Generator(like.device).manual_seed(seed)
+    return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32).to(like.dtype)
 
 
 class Buffers:
@@ -121,7 +134,10 @@ class Buffers:
     def _fit(self, values: Sequence[Any]) -> None:
         import torch
 
-        if [_layout(held) for held in self._held] != [_layout(value) for value in values]:
+        touched = any(
+            isinstance(held, torch.Tensor) and (type(held) is not torch.Tensor or vars(held)) for held in self._held
+        )
+        if touched or [_layout(held) for held in self._held] != [_layout(value) for value in values]:
             self._held = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 
@@ -139,27 +155,41 @@ class Feed:
         self._pool: Any = None
         self._sets = [Buffers() for _ in range(SETS)]
         self._factors = random.Random()
+        self._left: dict[int, tuple[int, random.Random]] = {}
         self.calls = 0
 
     def restart(self, seed: int) -> None:
         """Draw a new base unless the seed is that of the last one."""
         if seed == self._seed:
             return
+        if self._seed is not None:  # kernels that are timed in turn come back to their seeds, and go on there
+            self._left[self._seed] = self.calls, self._factors
         self._base = self._problem.inputs(seed)
         self._pool = _pool(self._base, seed, self._problem.device)
-        self._seed, self.calls, self._factors = seed, 0, random.Random(seed)
+        self._seed = seed
+        self.calls, self._factors = self._left.pop(seed, (0, random.Random(seed)))
 
     def next(self) -> tuple[int, Tensors]:
         """The number of the buffers, and what is in them now."""
         number = self.calls % SETS
         self.calls += 1
-        return number, self._sets[number].scaled(self._base, self._pool[self._factors.randrange(VARIANTS) :])
+        start = self._factors.randrange(VARIANTS)
+        return number, _variant(self._problem, self._sets[number], self._base, self._pool, self._seed, start)
 
     def at(self, seed: int, calls: int) -> Tensors:
         """What the call of this number saw, the first being 1."""
         base, factors = self._problem.inputs(seed), random.Random(seed)
         start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
-        return Buffers().scaled(base, _pool(base, seed, self._problem.device)[start:])
+        return _variant(self._problem, Buffers(), base, _pool(base, seed, self._problem.device), seed, start)
+
+
+def _variant(
+    problem: ProblemModule, buffers: Buffers, base: Tensors, pool: Any, seed: int | None, start: int
+) -> Tensors:
+    """The base with other factors; where there is nothing to scale, inputs of another seed."""
+    if any(_is_floating(value) for value in base):
+        return buffers.scaled(base, pool[start:])
+    return buffers.fill(problem.inputs((seed or 0) + start + 1))
 
 
 def _pool(base: Tensors, seed: int, device: str) -> Any:

@@ -26,6 +26,7 @@ from .inputs import DISTRIBUTIONS, Feed, draw, vary_constants
 from .modules import ProblemModule, outputs_of
 from .nulls import Null, nulls_that_pass
 from .overhead import event_overhead_ms
+from .references import require_reference
 from .serving import Handler, describe, serve_requests
 from .side_effects import SideEffects
 from .timed_calls import TimedCalls
@@ -101,6 +102,9 @@ class Judge:
         outputs = outputs_of(self._model(*self._inputs))
         found = effects.of(outputs)
         self._changes_inputs = bool(found["changed"])
+        self._drawn = None
+        self._prepare(0)
+        require_reference(outputs, outputs_of(self._model(*self._inputs)))
         self._drawn = None
         return {"environment": environment(self.device), **found}
 

@@ -76,11 +76,11 @@ class LocalEvaluator:
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
+        if (broken := self._broken_rule(kernel)) is not None:
+            yield from (rejected_evaluation(kernel, config, broken) for config in configs)
+            return
         judge = self._judge_for(problem, kernel)
         search = self.settings.search
-        if (broken := self._broken_rule(kernel)) is not None:
-            yield from (rejected_evaluation(judge, kernel, config, broken) for config in configs)
-            return
         if search is not None and is_timed(kernel, self.device):
             yield from self._search(search, judge, kernel, configs, known)
             return
@@ -90,10 +90,10 @@ class LocalEvaluator:
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
+        if (broken := self._broken_rule(kernel)) is not None:
+            return [rejected_evaluation(kernel, config, broken) for config in configs]
         judge = self._judge_for(problem, kernel)
         self.forget_bench()
-        if (broken := self._broken_rule(kernel)) is not None:
-            return [rejected_evaluation(judge, kernel, config, broken) for config in configs]
         cache = self.processes.cache(kernel)
         bench = self._new_bench(problem, kernel, cache)
         try:
@@ -157,7 +157,8 @@ class LocalEvaluator:
                 again = self._evaluate(judge, bench, config, ahead)
             if again.speedup is None or again.speedup.ratio <= QUARANTINE:
                 return again  # the slower of two times that lie apart
-            return again.model_copy(update={"message": CONFIRMED.format(QUARANTINE)})
+            told = CONFIRMED.format(QUARANTINE) if again.contention is None else again.message
+            return again.model_copy(update={"message": told})
         finally:
             if not config:
                 self.forget_bench()

@@ -39,10 +39,15 @@ def failed_evaluation(judge: Judge, bench: Bench, config: Config, failure: Failu
     )
 
 
-def rejected_evaluation(judge: Judge, kernel: Kernel, config: Config, rejection: Rejection) -> Evaluation:
-    """A config of a kernel whose source breaks a rule, and which was not run."""
-    found = verdict(judge, kernel, config) | {"status": Status.REJECTED}
-    return Evaluation(**found, message=str(rejection), rejection=rejection)
+def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection) -> Evaluation:
+    """A config of a kernel whose source breaks a rule: nothing was started for it."""
+    return Evaluation(
+        status=Status.REJECTED,
+        kernel_digest=kernel.digest,
+        config=dict(config),
+        message=str(rejection),
+        rejection=rejection,
+    )
 
 
 def refused(judge: Judge, kernel: Kernel, config: Config, compiled: Compiled) -> Evaluation:

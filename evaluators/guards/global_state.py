@@ -41,6 +41,11 @@ class GlobalState:
         if device.startswith("cuda"):
             self._readers |= _of_cuda()
 
+    def hooks(self) -> dict[tuple[str, str], Callable[[], Any]]:
+        """What reads the hooks through which code of others may run while new inputs are written."""
+        names = ("sys.settrace", "sys.setprofile", "gc.callbacks", "torch's function modes", "torch's dispatch modes")
+        return {("global-state", name): self._readers["global-state", name] for name in names}
+
     def read(self) -> State:
         """By rule ('global-state', 'stream', 'l2-policy') and name."""
         return {key: read() for key, read in self._readers.items()}

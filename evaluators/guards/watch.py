@@ -52,6 +52,8 @@ class Watch:
         self._children = frozenset(_children())
         self._forks: list[bool] = []
         self._unfinished: list[str] = []
+        self._hooked: set[tuple[str, str]] = set()
+        self._hooks = self._state.hooks()
         # Compilers are started by subprocess, which does not call this.
         os.register_at_fork(before=lambda: self._forks.append(True))
         # Bound now: a candidate may replace them, which is told, and must not blind what tells it.
@@ -69,6 +71,8 @@ class Watch:
         found += [("background-thread", name) for name in self._unfinished]
         found += [("background-process", name) for name in _children() if name not in self._children]
         found += [("background-process", "os.fork")] if self._forks else []
+        found += [key for key in self._hooked if key not in found]
+        self._hooked.clear()
         self._unfinished.clear()
         self._forks.clear()
         where = f", after {after}" if after else ""
@@ -76,6 +80,7 @@ class Watch:
 
     def call_returned(self) -> None:
         """To be called right after a timed call: what a pool still works on then was not finished within it."""
+        self._hooked |= {key for key, read in self._hooks.items() if read() != self._before[key]}
         if len(self._unfinished) < AT_MOST:
             frames = self._frames()
             self._unfinished += [

@@ -38,7 +38,9 @@ class RemoteOptions:
         from ...core.errors import OptionError
 
         if gpu is not None and where is not Where.MODAL:
-            raise OptionError(f"--gpu {gpu} is for --evaluator modal; --device cuda takes a GPU of this machine")
+            raise OptionError(
+                f"--gpu {gpu} is for --evaluator modal; --device cuda takes a GPU of this machine or of the Ray cluster"
+            )
         if ray_address is not None and where is not Where.RAY:
             raise OptionError("--ray-address is for --evaluator ray")
         if where is Where.LOCAL:

@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-from ..beside import KERNELWRIGHT
 from ..openai_server import KEY, OpenAIServer
 from .conversations import rmsnorm_cpu
 
@@ -18,7 +18,7 @@ MODEL = "openai/gpt-4o"
 
 def converse(folder: Path, server: OpenAIServer, *options: object) -> subprocess.CompletedProcess[str]:
     """`optimize` with the server as its model; KERNELWRIGHT_KEEP names a folder to keep its results in."""
-    command = [*KERNELWRIGHT, "optimize", *map(str, options)]
+    command = [sys.executable, "-m", "kernelwright", "optimize", *map(str, options)]
     model = ["--model", MODEL, "--api-base", server.base_url, "--json"]
     environment = {**os.environ, "OPENAI_API_KEY": KEY}
     run = subprocess.run(

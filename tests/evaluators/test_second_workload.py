@@ -1,0 +1,39 @@
+"""A right kernel is tried at other sizes, and that leaves no trace for the next config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from kernelwright.core import Config, Problem, Status
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.other_sizes import other_sizes
+
+from ..conftest import FAST, Unguarded, torch_kernel
+
+
+@pytest.fixture(scope="module")
+def everywhere() -> Iterator[LocalEvaluator]:
+    with Unguarded(settings=replace(FAST, second_workload=True)) as shared:
+        yield shared
+
+
+def test_each_config_is_checked_at_its_own_sizes(everywhere: LocalEvaluator, scale_problem: Problem) -> None:
+    kernel = torch_kernel("return x * self.weight if len(x) > 4 or SIZE > 1 else x", top="SIZE = 1")
+    first, second, third = everywhere.evaluate(
+        scale_problem, kernel, [Config({"SIZE": 1}), Config({"SIZE": 2}), Config({"SIZE": 3})]
+    )
+    assert [one.status for one in (first, second, third)] == [Status.OK] * 3
+    assert first.second_workload is not None and second.second_workload is not None
+    assert (first.shape_specialised, second.shape_specialised, third.shape_specialised) == (True, False, False)
+    assert first.second_workload.sizes == {"rows": 4, "columns": 64}
+    assert first.second_workload.status is Status.WRONG_VALUE
+
+
+def test_other_sizes_are_a_workload_or_another_batch(scale_problem: Problem) -> None:
+    assert other_sizes(scale_problem) == {"rows": 4, "columns": 64}
+    assert other_sizes(scale_problem.at("tiny")) == {"rows": 32}
+    source = "batch_size = 7\nclass Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ..."
+    assert other_sizes(Problem("level1/1_1", "1_P", source)) == {"batch_size": 4}
+    assert other_sizes(Problem("level1/1_1", "1_P", source.replace("batch_size", "width"))) is None
