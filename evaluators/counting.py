@@ -80,6 +80,10 @@ def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[No
         return not (getattr(interpreted, "depth", 0) and kind in (FREE, LAYOUT, LEAVING_KIND))
 
     class Operators(TorchDispatchMode):  # type: ignore[misc]  # torch is not type-checked
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # torch would import its compiler, a second, to keep it from this class
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = func(*args, **kwargs)

@@ -25,8 +25,11 @@ class ProblemModule:
     """A problem's functions at given sizes, its inputs made from a seed on the device itself."""
 
     def __init__(self, path: Path, sizes: Mapping[str, Any], device: str) -> None:
+        import torch
+
         self.module = load("kernelwright_problem", path)
         self.device = device
+        self._manual_seed = torch.manual_seed  # of now: a candidate's code may replace it
         for name, value in sizes.items():
             # JSON has no tuples, and a size that is a list is one that was a tuple.
             setattr(self.module, name, tuple(value) if isinstance(value, list) else value)
@@ -40,7 +43,7 @@ class ProblemModule:
         import torch
 
         with torch.device(self.device):
-            torch.manual_seed(seed)
+            self._manual_seed(seed)
             return [_to(value, self.device) for value in self.module.get_inputs()]
 
     def model(self, seed: int) -> Any:

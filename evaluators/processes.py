@@ -32,9 +32,8 @@ ENVIRONMENT = {
 }
 """Of the warm servers and all their workers."""
 
-# torch._dynamo is what torch imports when operators are first watched: a second for each worker.
-KERNELS_IMPORT = ("torch", "torch._dynamo", "triton", "tilelang")
-REFERENCES_IMPORT = ("torch", "torch._dynamo")
+KERNELS_IMPORT = ("torch", "triton", "tilelang")
+REFERENCES_IMPORT = ("torch",)
 
 COURTESY = 10
 """How much less of the processor a compiler gets than what is being measured (`nice`)."""

@@ -94,6 +94,10 @@ def recording(trace: Trace) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # as in `counting`
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             trace.add("operator", str(func), args, kwargs or {})
             result = func(*args, **(kwargs or {}))
