@@ -188,7 +188,7 @@ class Candidate:
         return problem
 
     def _clear(self) -> None:
-        """Give back the memory of checking: a fragmented heap puts tensors where reading them takes longer."""
+        """Give back the memory of checking, so that a large kernel has as much when it is timed as when it is used."""
         if self._held or self._shared:
             self._held, self._shared, self.inputs = [], [], Buffers()
             if self.device.startswith("cuda"):
