@@ -19,6 +19,8 @@ class Ceilings(BaseModel):
     """Rate of a large fp32 matrix product, in 1e9 operations per second."""
     half_gflop_s: float | None = Field(default=None, gt=0)
     """The same in fp16; None for a CPU."""
+    bfloat16_gflop_s: float | None = Field(default=None, gt=0)
+    """The same in bf16; None for a CPU, and in older records."""
     cores: int = Field(gt=0)
     """Processor cores, or multiprocessors of a GPU."""
 
@@ -49,7 +51,8 @@ class MatrixProduct(BaseModel):
     k: int = Field(gt=0)
     batch: int = Field(default=1, gt=0)
     element_bytes: int = Field(gt=0)
-    """Of an operand."""
+    dtype: str = ""
+    """Of an operand, such as 'bfloat16'; empty in older records."""
 
 
 class Profile(BaseModel):
@@ -82,9 +85,11 @@ class Profile(BaseModel):
 
     @property
     def matrix_gflop_s(self) -> float:
-        """The rate that bounds the problem's matrix products: that of its operands' size."""
-        half = self.product is not None and self.product.element_bytes == 2
-        return self.ceilings.half_gflop_s or self.ceilings.matrix_gflop_s if half else self.ceilings.matrix_gflop_s
+        """The rate that bounds the problem's matrix products: that of its operands' dtype."""
+        if self.product is None or self.product.element_bytes != 2:
+            return self.ceilings.matrix_gflop_s
+        bfloat16 = self.ceilings.bfloat16_gflop_s if self.product.dtype == "bfloat16" else None
+        return bfloat16 or self.ceilings.half_gflop_s or self.ceilings.matrix_gflop_s
 
     @property
     def floor_ms(self) -> float:

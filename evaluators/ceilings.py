@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .channel import Message
 from .clock import Call, Clock, always
 
 _COPY_MIB = {"cpu": 64, "cuda": 1024}
+_NARROW = {"half_gflop_s": "float16", "bfloat16_gflop_s": "bfloat16"}
 _MATRIX = {"cpu": 1024, "cuda": 8192}
 
 
@@ -30,7 +33,7 @@ def measure(device: str, repeats: int = 20) -> Message:
     n = _MATRIX[kind]
     left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
     matrix_ms = fastest(lambda: left @ right)
-    half_ms = None
+    narrow: dict[str, float | None] = dict.fromkeys(_NARROW)
     if kind == "cuda":
         cores = torch.cuda.get_device_properties(device).multi_processor_count
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -38,13 +41,14 @@ def measure(device: str, repeats: int = 20) -> Message:
             matrix_ms = min(matrix_ms, 3 * fastest(lambda: left @ right))
         finally:
             torch.backends.cuda.matmul.allow_tf32 = False
-        left, right = left.half(), right.half()
-        half_ms = fastest(lambda: left @ right)
+        for name, dtype in _NARROW.items():
+            one, other = (operand.to(getattr(torch, dtype)) for operand in (left, right))
+            narrow[name] = 2 * n**3 / fastest(partial(torch.mm, one, other)) / 1e6
     else:
         cores = torch.get_num_threads()
     return {
         "copy_gb_s": 2 * source.numel() * source.element_size() / copy_ms / 1e6,
         "matrix_gflop_s": 2 * n**3 / matrix_ms / 1e6,
-        "half_gflop_s": 2 * n**3 / half_ms / 1e6 if half_ms else None,
+        **narrow,
         "cores": cores,
     }

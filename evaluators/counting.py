@@ -214,7 +214,8 @@ def _product(operator: str, args: Sequence[Any]) -> Message | None:
     left, right = args[-2:] if operator in ("mm", "bmm") else args[1:3]
     m, k = left.shape[-2:]
     batch = left.shape[0] if left.dim() == 3 else 1
-    return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, "element_bytes": left.element_size()}
+    operand = {"element_bytes": left.element_size(), "dtype": str(left.dtype).removeprefix("torch.")}
+    return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, **operand}
 
 
 def _product_flops(operator: str, args: Sequence[Any]) -> float:

@@ -61,7 +61,7 @@ class Examination:
             ahead_s = compiled.seconds if compiled else None
             return self.bench.check(self.judge, config, plan, keep=keep, ahead_s=ahead_s)
 
-    def prove(self, checked: Checked, ceilings: Ceilings | None = None) -> None:
+    def prove(self, checked: Checked) -> None:
         """That the candidate launches kernels of its own, and leaves little of the work to torch."""
         if self._quick:
             return
@@ -69,7 +69,7 @@ class Examination:
             found = self.bench.operators(checked)
             reference = [Operator.model_validate(one) for one in self.judge.counted["details"]]
             allow = self._settings.allow_torch
-            broken = torch_violation(found.operators, reference, allow, ceilings)
+            broken = torch_violation(found.operators, reference, allow)
             broken = broken or proof_violation(None, found.launches, allow)
             if found.own_ms is not None and self.bench.kernel.language is Language.TILELANG:
                 broken = broken or python_violation(found.call_ms, found.own_ms, allow)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...core import Ceilings, Rejection
+from ...core import Rejection
 from ..channel import Message
 from ..limits import AllowTorch
 from ..operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING_KIND
@@ -28,10 +28,10 @@ SMALL_BYTES = 4096
 """Families that move no more than that are glue whatever the reference does, lest tiny workloads decide."""
 READABLE_BYTES = 4096
 """Reading so much back into Python is a matter of sizes and flags, not of the work."""
-_DEFAULT_BANDWIDTH = 1.0
-_DEFAULT_RATE = 10.0
-_DEFAULT_HALF_RATE = 100.0
-"""Operations per byte moved that devices of today reach; only their ratio counts."""
+_RATE = 10.0
+_HALF_RATE = 100.0
+"""Operations of a matrix product, by size of operand, in the time in which one byte moves: about what devices of today
+reach."""
 _FOLDABLE = ("elementwise", "reductions")
 
 
@@ -71,12 +71,8 @@ def torch_violation(
     candidate: Sequence[Operator],
     reference: Sequence[Operator],
     allow_torch: AllowTorch,
-    ceilings: Ceilings | None = None,
 ) -> Rejection | None:
-    """The rule 'torch-operator' when torch does more of a candidate's work than the policy allows.
-
-    Without `ceilings` the estimates assume a ratio of arithmetic to bandwidth that is common today.
-    """
+    """The rule 'torch-operator' when torch does more of a candidate's work than the policy allows."""
     if allow_torch is AllowTorch.ALL:
         return None
     for one in candidate:
@@ -93,21 +89,14 @@ def torch_violation(
                     "with --allow-torch none only the kernel computes and copies; do it there, or allow glue",
                 )
         return None
-    return _beyond_glue(candidate, reference, _Estimate(ceilings))
+    return _beyond_glue(candidate, reference, _Estimate())
 
 
 class _Estimate:
-    """What an operator would take on a device: bytes over bandwidth or products over their rate, whichever is more."""
-
-    def __init__(self, ceilings: Ceilings | None) -> None:
-        self.bandwidth, self.rate, self.half_rate = _DEFAULT_BANDWIDTH, _DEFAULT_RATE, _DEFAULT_HALF_RATE
-        if ceilings is not None:
-            self.bandwidth, self.rate = ceilings.copy_gb_s, ceilings.matrix_gflop_s
-            self.half_rate = ceilings.half_gflop_s or self.rate
+    """What an operator would take, in units of a byte moved: its bytes, or its products, whichever is more."""
 
     def of(self, one: Operator) -> float:
-        rate = self.half_rate if one.element_bytes <= 2 else self.rate
-        return max(one.bytes / self.bandwidth, one.matrix_flops / rate)
+        return max(one.bytes, one.matrix_flops / (_HALF_RATE if one.element_bytes <= 2 else _RATE))
 
     def families(self, operators: Sequence[Operator]) -> dict[str, float]:
         """Time by family, without what is free."""
@@ -121,7 +110,7 @@ class _Estimate:
         """The same, with elementwise work as heavy as its largest operator: a chain of them fuses into one pass."""
         times = self.families(operators)
         passes = [one.largest_bytes for one in operators if one.family == "elementwise"]
-        return {**times, "elementwise": max(passes) / self.bandwidth} if passes else times
+        return {**times, "elementwise": max(passes)} if passes else times
 
 
 def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], estimate: _Estimate) -> Rejection | None:

@@ -23,10 +23,10 @@ class Products(nn.Module):
 def test_the_largest_product_is_the_problems() -> None:
     inputs = [torch.zeros(16, 8), torch.zeros(8, 32), torch.zeros(32), torch.zeros(3, 4, 5, dtype=torch.float64)]
     found = count(Products(), inputs)
-    assert found["product"] == {"m": 16, "n": 32, "k": 8, "batch": 1, "element_bytes": 4}
+    assert found["product"] == {"m": 16, "n": 32, "k": 8, "batch": 1, "element_bytes": 4, "dtype": "float32"}
     assert found["matrix_flops"] == 2 * (2 * 32 * 8 + 16 * 32 * 8 + 3 * 4 * 4 * 5)
     batched = count(Products(), [torch.zeros(4, 1), torch.zeros(1, 4), torch.zeros(4), inputs[3]])
-    assert batched["product"] == {"m": 4, "n": 4, "k": 5, "batch": 3, "element_bytes": 8}
+    assert batched["product"] == {"m": 4, "n": 4, "k": 5, "batch": 3, "element_bytes": 8, "dtype": "float64"}
 
 
 def test_limits_are_what_the_driver_says() -> None:
