@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, Status
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.worker import ForkServer
 
 from ..conftest import FAST
 
@@ -95,3 +96,14 @@ def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
     while alive():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_files_of_the_working_folder_are_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel may be called like a library."""
+    (tmp_path / "wave.py").write_text("raise ValueError('taken for a module')")
+    monkeypatch.chdir(tmp_path)
+    server = ForkServer(["wave"], {})
+    try:
+        server.require("wave")
+    finally:
+        server.close()
