@@ -64,6 +64,10 @@ class Twice(nn.Module):
 
 
 def test_fp64_beside_indices_and_with_a_reference_that_writes_to_its_input() -> None:
+    double = torch.randn(9, dtype=torch.float64)
+    before = double.clone()
+    assert Exactness().of(Twice(), [double], None) is not None
+    assert torch.equal(double, before), "the inputs are still needed"
     exactness, x = Exactness(), torch.randn(1000)
     exact = exactness.of(Twice(), [x.clone()], None)
     assert exact is not None and exact[0].dtype == torch.float64
