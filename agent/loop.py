@@ -96,7 +96,8 @@ class Optimization:
     def _run(self) -> Outcome:
         start = self.workbench.evaluate(self.kernel, Config(), "start")
         if start.speedup is None:
-            return Outcome(start, self.kernel, start, (), f"the start kernel, {start.status}: {start.message}", verified=start.ok)
+            stopped = f"the start kernel, {start.status}: {start.message}"
+            return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
         self._standings.add([Candidate(self.kernel, start)])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
