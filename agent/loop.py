@@ -101,10 +101,10 @@ class Optimization:
         self._standings.add([Candidate(self.kernel, start)])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
-        stopped = None
-        while stopped is None:
-            stopped = self._stop(profile) or self._iterate(profile)
-        return self._finish(start, stopped)
+        ended: str | None = None
+        while ended is None:
+            ended = self._stop(profile) or self._iterate(profile)
+        return self._finish(start, ended)
 
     def _iterate(self, profile: Profile) -> str | None:
         """Expand the beam once; why the run ends, in words, or None."""
