@@ -12,7 +12,7 @@ from typing import Any
 
 from ..agent.analysis import performance_category
 from ..core import Config, Evaluation, Journal, KernelwrightError
-from ..corpus import list_kernels
+from ..corpus import list_kernels, list_problems
 from ..evaluators.local import LocalEvaluator
 from . import wiring
 from .optimize import figures, short
@@ -29,11 +29,18 @@ def run_list_slow(request: Request) -> int:
     screen = Screen(request)
     jobs: list[wiring.Job] = []
     skipped: list[str] = []
+    offered = {problem.id for problem in list_problems(request.dataset)}
+    elsewhere = 0
     for file in list_kernels(backend):
+        if request.problem is None and file.problem not in offered:
+            elsewhere += 1
+            continue
         try:
             jobs.append(wiring.job(request, str(file.path), device))
         except KernelwrightError as error:
             skipped.append(f"{file.problem}: {error}")
+    if elsewhere:
+        skipped.append(f"{elsewhere} shipped kernels are for problems that {request.dataset} does not have")
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
     with (

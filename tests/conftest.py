@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from kernelwright.evaluators.local import LocalEvaluator
 from .beside import measure_beside_others
 
 measure_beside_others()
+# A shell that runs tests in its background has them ignore Ctrl-C, and so would every command that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SCALE_PROBLEM = """
 import torch

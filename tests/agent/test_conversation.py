@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from ..beside import KERNELWRIGHT
 from ..openai_server import KEY, OpenAIServer
 from .conversations import rmsnorm_cpu
 
@@ -18,7 +18,7 @@ MODEL = "openai/gpt-4o"
 
 def converse(folder: Path, server: OpenAIServer, *options: object) -> subprocess.CompletedProcess[str]:
     """`optimize` with the server as its model; KERNELWRIGHT_KEEP names a folder to keep its results in."""
-    command = [sys.executable, "-m", "kernelwright", "optimize", *map(str, options)]
+    command = [*KERNELWRIGHT, "optimize", *map(str, options)]
     model = ["--model", MODEL, "--api-base", server.base_url, "--json"]
     environment = {**os.environ, "OPENAI_API_KEY": KEY}
     run = subprocess.run(
@@ -46,7 +46,8 @@ def turns_in(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_cpu_kernel_is_analysed_rewritten_repaired_tuned_and_threaded(tmp_path: Path) -> None:
     with OpenAIServer(rmsnorm_cpu.STEPS) as server:
-        run = converse(tmp_path, server, "--kernel", "1_36", "--target-speedup", 1.3, "--max-iterations", 2)
+        size = ("--workload", "batch_size=8,dim1=64,dim2=32")
+        run = converse(tmp_path, server, "--kernel", "1_36", *size, "--target-speedup", 1.3, "--max-iterations", 2)
     summary = finished(run, server)
     assert summary["verified"]
     assert summary["best"]["latency_ms"] < summary["start"]["latency_ms"] / 2

@@ -12,7 +12,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
 from kernelwright.cli.list_slow import render
 from kernelwright.core import read_journal
 from kernelwright.corpus import list_problems
@@ -31,7 +30,7 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None
         "--target-speedup",
         "50",
         "--max-iterations",
-        "2",
+        "1",
         "--json",
         cwd=folder,
     )
@@ -79,12 +78,11 @@ def test_a_kernel_that_is_wrong_fails_with_exit_code_1(kernel_file: Path) -> Non
     assert run.returncode == 1
     assert "elements differ" in run.stderr
     assert "Traceback" not in run.stderr
-    assert kernelwright("evaluate", "-k", str(kernel_file), *SCALE, cwd=kernel_file.parent).returncode == 1
 
 
 def test_interrupt_and_resume(kernel_file: Path) -> None:
     folder = kernel_file.parent
-    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "3"]
+    arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "2"]
     process = subprocess.Popen(
         [*KERNELWRIGHT, *arguments],
         cwd=folder,
@@ -113,7 +111,9 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
 
 def test_resume_refuses_the_journal_of_another_run(kernel_file: Path) -> None:
     arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "0.0001", "--quiet"]
-    assert kernelwright(*arguments, cwd=kernel_file.parent).returncode == 0
+    first = kernelwright(*arguments, cwd=kernel_file.parent)
+    assert first.returncode == 0, first.stderr
+    assert "against the reference" in first.stdout and "turn " not in first.stdout and "[start]" not in first.stdout
     kernel_file.write_text(kernel_file.read_text() + "\n# changed\n")
     run = kernelwright(*arguments, "--resume", cwd=kernel_file.parent)
     assert run.returncode == 2
@@ -123,7 +123,7 @@ def test_resume_refuses_the_journal_of_another_run(kernel_file: Path) -> None:
 def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     """The shipped kernels of two problems, at sizes that take no time; the second listing measures nothing."""
     (tmp_path / "bench" / "level1").mkdir(parents=True)
-    for problem in (file for file in list_problems() if file.id in ("level1/1_19", "level1/1_94")):
+    for problem in (file for file in list_problems() if file.id in ("level1/1_19", "level1/1_38")):
         shutil.copy(problem.path, tmp_path / "bench" / "level1")
     here = ["--device", "cpu", "--workload", "tiny", "--dataset", "bench", "--sandbox", "none"]
     arguments = ["optimize", "--list-slow", *here, "--threshold", "1000000"]
@@ -131,6 +131,7 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     rows = json.loads(first.stdout)
     assert len(rows) == 2
+    assert "10 shipped kernels are for problems that bench does not have" in first.stderr
     assert [row["speedup"] for row in rows] == sorted(row["speedup"] for row in rows)
     plain = kernelwright(*arguments, cwd=tmp_path)
     lines = plain.stdout.splitlines()
@@ -142,7 +143,7 @@ def test_list_slow_remembers_and_feeds_a_batch(tmp_path: Path) -> None:
     table = csv.DictReader(io.StringIO(render(rows, "csv")))
     assert [row["kernel"] for row in table] == [row["kernel"] for row in rows]
 
-    chosen = "".join(f"{line}\n" for line in lines if line.endswith(("1_19.py", "1_94.py")))
+    chosen = "".join(f"{line}\n" for line in lines if line.endswith(("1_19.py", "1_38.py")))
     batch = ["optimize", "--batch", "-", *here, "--max-iterations", "1", "--json"]
     run = kernelwright(*batch, cwd=tmp_path, stdin=f"# two kernels\n{chosen}level9/9_9.py\n")
     assert run.returncode == 1, run.stderr
@@ -167,7 +168,7 @@ def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
         "def get_inputs():\n    x = torch.rand(batch_size, dim)\n    return [x]\n\n"
         "def get_init_inputs():\n    return []\n"
     )
-    arguments = ["evaluate", "-k", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu"]
+    arguments = ["evaluate", "-k", "19_ReLU.py", "--dataset", "KernelBench", "--device", "cpu", "--sandbox", "none"]
     asked = "batch_size=8,dim=1024"
     for workload, named, half in ((["--workload", asked], asked, 4), ([], "cpu", 128)):
         run = kernelwright(*arguments, *workload, "--json", cwd=tmp_path)
@@ -178,11 +179,10 @@ def test_a_kernelbench_checkout_serves_as_dataset(tmp_path: Path) -> None:
         assert (found["second_workload"]["sizes"]["batch_size"], found["second_workload"]["status"]) == (half, "ok")
 
 
-@pytest.mark.parametrize("quiet", [True, False])
-def test_plain_lines_without_a_terminal(kernel_file: Path, quiet: bool) -> None:
+def test_plain_lines_without_a_terminal(kernel_file: Path) -> None:
     arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "50", "--max-iterations", "1"]
-    run = kernelwright(*arguments, *(["--quiet"] if quiet else []), cwd=kernel_file.parent)
+    run = kernelwright(*arguments, cwd=kernel_file.parent)
     assert run.returncode == 0, run.stderr
     assert "\x1b" not in run.stdout
-    assert ("turn 1/1: bottleneck" in run.stdout) is not quiet
+    assert "turn 1/1: bottleneck" in run.stdout
     assert "against the reference" in run.stdout

@@ -131,9 +131,8 @@ def test_a_full_disk_is_one_line(kernel_file: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY)); "
         "sys.argv = ['optimize', *sys.argv[1:]]; from kernelwright.cli.main import optimize_main; optimize_main()"
     )
-    arguments = ["--kernel", str(kernel_file), "--problem", "level1/999_Scale.py", "--device", "cpu", "--quiet"]
     run = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", program, "--kernel", str(kernel_file), *SCALE, "--quiet"],
         cwd=folder,
         capture_output=True,
         text=True,
