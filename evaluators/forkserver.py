@@ -5,6 +5,7 @@ socket FD, one at a time:
 
     {"op": "fork", "role": ..., "folder": ..., ...} with a channel and a log   -> {"pid": n}
     {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
+    {"op": "import", "module": ...}                                            -> {}
 
 Both ends may live in different PID namespaces. `n` is a number in the server's; with it, and with the first message,
 goes a descriptor of the process (a pidfd), by which the other end learns its own number for it.
@@ -53,6 +54,9 @@ def main(fd: int, modules: list[str]) -> None:
             for descriptor in fds:
                 os.close(descriptor)
             _answer(server, {"pid": pid}, pid)
+        elif request["op"] == "import":
+            _import(request["module"])
+            _answer(server, {})
         else:
             status = _end(request["pid"], request["grace_s"])
             live.discard(request["pid"])

@@ -34,6 +34,9 @@ ENVIRONMENT = {
 
 KERNELS_IMPORT = ("torch", "triton", "tilelang")
 REFERENCES_IMPORT = ("torch",)
+COMPILERS_IMPORT = "torch._dynamo"
+"""What tensors without memory need: a second, which each compiler would spend again. Not in the servers of GPUs: an
+import that looked for the GPU would take it from all forks, and none has been tried there."""
 
 COURTESY = 10
 """How much less of the processor a compiler gets than what is being measured (`nice`)."""
@@ -152,6 +155,8 @@ class Processes:
         """Workers that compile into `cache`."""
         properties = self.judge(problem).call("properties")["properties"]
         options = {**self._problem(problem), "properties": properties, "nice": COURTESY}
+        if self.device == "cpu":
+            self._both.foreign.load(COMPILERS_IMPORT)
         return CompilePool(self.foreign("compiler", options, cache), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:

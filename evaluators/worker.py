@@ -151,6 +151,11 @@ class ForkServer:
         if module in missing:
             raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
 
+    def load(self, module: str) -> None:
+        """Import one more module in the server, for the workers to come; does nothing when it is there."""
+        self.wait_ready()
+        self._request({"op": "import", "module": module}, [])
+
     def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
         """A new worker of a role (a module of this package) that lives in `folder`.
 

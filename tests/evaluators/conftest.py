@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kernelwright.core import Problem
 from kernelwright.evaluators.judging import problem_options
-from kernelwright.evaluators.processes import ENVIRONMENT
+from kernelwright.evaluators.processes import COMPILERS_IMPORT, ENVIRONMENT, KERNELS_IMPORT
 from kernelwright.evaluators.worker import ForkServer, Worker
 
 NewWorker = Callable[..., Worker]
@@ -18,7 +18,7 @@ NewWorker = Callable[..., Worker]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer(["torch", "triton", "tilelang"], ENVIRONMENT)
+    server = ForkServer([*KERNELS_IMPORT, COMPILERS_IMPORT], ENVIRONMENT)
     yield server
     server.close()
 
