@@ -29,6 +29,7 @@ from typing import Any
 from . import confine
 from .channel import Channel
 
+ROLES = ("judge", "candidate", "compiler")
 REQUEST_BYTES = 1 << 20
 SWEEPS = 100
 """Generations of orphans that are looked for; what forks without end must not keep the server from answering."""
@@ -41,6 +42,8 @@ def main(fd: int, modules: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = socket.socket(fileno=fd)
     missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
+    for role in ROLES:  # workers are not to read them again
+        importlib.import_module(f".{role}", __package__)
     _answer(server, {"ready": True, "missing": missing}, os.getpid())
     live: set[int] = set()
     while True:
