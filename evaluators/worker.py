@@ -183,6 +183,8 @@ class ForkServer:
 
     def _request(self, request: Message, fds: list[int]) -> tuple[Message, int | None]:
         with self._lock:
+            if self._ended:
+                raise DeviceError(ENDED)
             try:
                 socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
                 data, pid = self._receive()
@@ -190,6 +192,9 @@ class ForkServer:
             except (OSError, ValueError):
                 self._ended = True  # the sandbox around it may take a moment longer
                 raise DeviceError(ENDED) from None
+            except BaseException:
+                self._ended = True  # Ctrl-C: the answer to this would be taken for the next one's
+                raise
             return answer, pid
 
     def _receive(self) -> tuple[bytes, int | None]:

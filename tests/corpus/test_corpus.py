@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Status
 from kernelwright.corpus import BACKENDS, find_kernel, find_problem, list_kernels, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
+
+from ..conftest import FAST
 
 PROBLEMS = [problem.id for problem in list_problems()]
 NEEDED = ["1_1", "1_19", "1_23", "1_36", "1_38", "1_40", "1_47", "1_94", "2_10", "2_12", "2_61", "2_95"]
@@ -38,11 +42,18 @@ def test_declared_spaces_hold_the_shipped_constants(backend: str) -> None:
             assert space.default == Config({name: kernel.config[name] for name in space.names}), file.path
 
 
+@pytest.fixture(scope="module")
+def patient() -> Iterator[LocalEvaluator]:
+    """Triton's interpreter takes seconds for some."""
+    with LocalEvaluator(settings=replace(FAST, limits=replace(FAST.limits, call_s=60))) as shared:
+        yield shared
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("backend", ["tilelang_cpu", "triton"])
-def test_kernels_are_right_on_the_cpu(evaluator: LocalEvaluator, backend: str, problem: str) -> None:
+def test_kernels_are_right_on_the_cpu(patient: LocalEvaluator, backend: str, problem: str) -> None:
     kernel = find_kernel(problem, backend).read()
-    evaluation = next(iter(evaluator.evaluate(find_problem(problem).read().at("tiny"), kernel, [Config()])))
+    evaluation = next(iter(patient.evaluate(find_problem(problem).read().at("tiny"), kernel, [Config()])))
     assert evaluation.status is Status.OK, evaluation.message + evaluation.log
 
 

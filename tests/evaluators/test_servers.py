@@ -98,6 +98,31 @@ def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer would be taken for that to the next."""
+    server = ForkServer(["json"], {})
+    try:
+        server.load("math")
+        receive = server._receive
+
+        def interrupted() -> None:
+            receive()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(server, "_receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.load("cmath")
+        monkeypatch.undo()
+        assert not server.alive
+        with pytest.raises(DeviceError, match="--resume"):
+            server.load("cmath")
+        assert server.end(1, 0.0) is None
+    finally:
+        pid = server.pid
+        server.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_files_of_the_working_folder_are_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel may be called like a library."""
     (tmp_path / "wave.py").write_text("raise ValueError('taken for a module')")
