@@ -164,17 +164,20 @@ def test_answers_to_other_configs_are_refused() -> None:
 
 def test_leaving_gives_up_what_is_under_way() -> None:
     stopped = []
+    begun = threading.Semaphore(0)
 
     class Patient(MadeUp):
         def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
             if payload.configs[0]["A"] == 0:
                 return right(payload)
+            begun.release()
             assert given_up.wait(20)
             stopped.append(payload.configs[0]["A"])
             raise GivenUp
 
     evaluations = Spread(Patient(right, 3), Settings()).evaluate(PROBLEM, KERNEL, configs(100))
     next(evaluations)
+    assert begun.acquire(timeout=20) and begun.acquire(timeout=20)
     began = time.monotonic()
     evaluations.close()
     assert time.monotonic() - began < 5
