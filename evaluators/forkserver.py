@@ -42,7 +42,7 @@ def main(fd: int, modules: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = socket.socket(fileno=fd)
     missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
-    for role in ROLES:  # workers are not to read them again
+    for role in ROLES:  # each worker would read them again: nothing here writes bytecode
         importlib.import_module(f".{role}", __package__)
     _answer(server, {"ready": True, "missing": missing}, os.getpid())
     live: set[int] = set()

@@ -35,8 +35,8 @@ ENVIRONMENT = {
 KERNELS_IMPORT = ("torch", "triton", "tilelang")
 REFERENCES_IMPORT = ("torch",)
 COMPILERS_IMPORT = "torch._dynamo"
-"""What tensors without memory need: a second, which each compiler would spend again. Not in the servers of GPUs: an
-import that looked for the GPU would take it from all forks, and none has been tried there."""
+"""Tensors without memory import it: a second that each compiler would spend again. Not in the servers of GPUs: an
+import that looked for the GPU would take it from all forks, and this has not been tried there."""
 
 COURTESY = 10
 """How much less of the processor a compiler gets than what is being measured (`nice`)."""

@@ -32,7 +32,6 @@ from kernelwright.core import (
 from kernelwright.core.trial import read_trials
 from kernelwright.evaluators.limits import Limits
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.serving import describe
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.search import Found, Progress, Search
 
@@ -128,13 +127,6 @@ FAULTS: dict[str, tuple[Status, str]] = {
     "endless": (Status.TIMEOUT, rf"did not finish within {CALL_S} s \(compiling or running\)"),
     "endless when timed": (Status.TIMEOUT, rf"did not finish within {CALL_S} s \(being timed\)"),
 }
-
-CUDA_ERROR = """CUDA error: {}
-Search for `{}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.
-CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
-For debugging consider passing CUDA_LAUNCH_BLOCKING=1
-Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
-"""
 
 
 def interleaved(faults: Sequence[str]) -> list[str]:
@@ -335,19 +327,3 @@ def test_a_journal_on_a_full_disk_keeps_what_it_has(short: LocalEvaluator, scale
     require_fine(found, names)
     assert found["leaves"].status is Status.CRASHED
     assert {name: found[name] for name in begun} == begun
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("an illegal memory access was encountered", "cudaErrorIllegalAddress"),
-        ("device-side assert triggered", "cudaErrorAssert"),
-    ],
-)
-def test_a_cuda_error_is_one_plain_line(text: str, name: str) -> None:
-    assert describe(RuntimeError(CUDA_ERROR.format(text, name))) == f"RuntimeError: CUDA error: {text}"
-
-
-def test_what_is_no_advice_of_cuda_is_kept() -> None:
-    text = "two lines:\nboth are kept"
-    assert describe(ValueError(text)) == f"ValueError: {text}"

@@ -98,6 +98,17 @@ def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def test_a_module_that_is_loaded_later_is_there_for_all_workers(tmp_path: Path) -> None:
+    (tmp_path / "later.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write('once ')")
+    server = ForkServer(["json"], {"PYTHONPATH": str(tmp_path)})
+    try:
+        for _ in range(2):
+            server.load("later")
+    finally:
+        server.close()
+    assert (tmp_path / "imported").read_text() == "once "
+
+
 def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer would be taken for that to the next."""
     server = ForkServer(["json"], {})
