@@ -62,9 +62,8 @@ def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, a
             actuals.append(outputs.next(got, wanted))
         except Unreadable as error:
             return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
-        if wanted.is_complex():
-            wanted, actuals[-1] = _as_real(wanted), _as_real(actuals[-1])
-        one = compare_tensor(wanted.detach(), actuals[-1], *allowed.of(wanted), which)
+        real = as_real(wanted.detach())
+        one = compare_tensor(real, as_real(actuals[-1]), *allowed.of(real), which)
         if one["status"] != Status.OK:
             return {**one, "actual": actuals}
         worst = {key: max(one[key], worst[key]) for key in worst}
@@ -202,10 +201,12 @@ def failed(status: Status, message: str) -> Message:
     return {"status": status, "message": message}
 
 
-def _as_real(tensor: Any) -> Any:
+def as_real(value: Any) -> Any:
+    """A complex tensor with its parts along one more dimension; anything else as it is."""
     import torch
 
-    return torch.view_as_real(tensor.resolve_conj())
+    is_complex = isinstance(value, torch.Tensor) and value.is_complex()
+    return torch.view_as_real(value.resolve_conj()) if is_complex else value
 
 
 def _chunks(expected: Any, actual: Any) -> Iterator[tuple[int, Any, Any]]:

@@ -115,6 +115,7 @@ class Examiner:
                     times = self._time(asked, list(checked.values()), self._settings.sampling)
                     for current, timing in zip(left, times.candidates, strict=True):
                         asked.recheck(checked[current])
+                        asked.prove(checked[current])  # once more, as of one alone
                         self._require_possible(judge, timing)
                         asked.profile(checked[current])
                 break

@@ -126,7 +126,7 @@ class Buffers:
                 axis = max((i for i, extent in enumerate(value.shape) if extent > 1), default=0)
                 torch.mul(value, _along(value, factors, axis), out=held)
                 if axis > 0 and value.shape[axis - 1] == value.shape[axis]:
-                    held.mul_(_along(value, factors, axis - 1))  # a symmetric matrix stays one
+                    held.mul_(_along(value, factors, axis - 1))  # a symmetric matrix stays one, up to rounding
             elif isinstance(value, torch.Tensor):
                 held.copy_(value)
         return self._held

@@ -102,10 +102,12 @@ class LocalEvaluator:
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
-            with self._exclusive(judge):
+            with self._exclusive(judge), contextlib.suppress(ProblemError):
                 return self._examiner.several(judge, bench, configs)
         finally:
             bench.close()
+        # Side by side they may leave the reference too little of the machine. One alone says whether it was that.
+        return [self._evaluate_in_full(self._judge_for(problem, kernel), kernel, config) for config in configs]
 
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference, measured ceilings and known limits of the device."""

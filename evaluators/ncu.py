@@ -19,6 +19,7 @@ from pathlib import Path
 from ..core import Kernel, Problem
 from ..core.secrets import without_secrets
 from .judging import problem_options
+from .worker import import_path
 
 _TIME = "gpu__time_duration.sum"
 _BYTES = "dram__bytes.sum"
@@ -73,7 +74,7 @@ def count(
         request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
         command = [*ncu_command(tool, log), sys.executable, "-P", "-m", f"{__package__}.ncu_target", str(request)]
         caches = {f"{name}_CACHE_DIR": str(folder / name.lower()) for name in ("TRITON", "TILELANG")}
-        environment = {**without_secrets(os.environ), **caches, "TMPDIR": name}
+        environment = {**without_secrets(os.environ), **import_path(), **caches, "TMPDIR": name}
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

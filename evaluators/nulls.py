@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .correctness import Allowed, close_everywhere
+from .correctness import Allowed, as_real, close_everywhere
 
 
 def nulls_that_pass(expected: Sequence[Any], inputs: Sequence[Any], allowed: Allowed) -> list[str]:
@@ -14,6 +14,7 @@ def nulls_that_pass(expected: Sequence[Any], inputs: Sequence[Any], allowed: All
 
     An output of a single element is its own mean, so that one counts for larger ones only.
     """
+    expected, inputs = [as_real(wanted) for wanted in expected], [as_real(value) for value in inputs]
     limits = [allowed.of(wanted) for wanted in expected]
     passing = []
     if all(close_everywhere(wanted, 0.0, *limit) for wanted, limit in zip(expected, limits, strict=True)):

@@ -111,7 +111,7 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     stderr=self._errors,
                     # What a kernel could print would end up in logs, journals and prompts.
-                    env={**without_secrets(os.environ), **_import_path(), **environment},
+                    env={**without_secrets(os.environ), **import_path(), **environment},
                     # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
                     start_new_session=True,
                 )
@@ -297,7 +297,7 @@ def _number_of(process: int) -> int | None:
     return None
 
 
-def _import_path() -> dict[str, str]:
+def import_path() -> dict[str, str]:
     """PYTHONPATH with the working folder, which a sandbox leaves, if it is from there that this package came."""
     if Path.cwd() != Path(__file__).parents[2]:
         return {}

@@ -121,7 +121,9 @@ _POOL_FILES = frozenset([_POOL_WAITS.co_filename, futures.__file__, threading.__
 
 
 def _has_result(frame: FrameType) -> bool:
-    """Whether a pool's thread has no work, or is past it and on its way to say so."""
+    """Whether a pool's thread has nothing left to begin, or is past its work and on its way to say so."""
+    if frame.f_code is _POOL_WAITS and frame.f_locals["work_queue"].qsize():
+        return False
     if frame.f_code is _POOL_RUNS and frame.f_lineno == _POOL_CALLS:
         return False
     return frame.f_code.co_filename in _POOL_FILES

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from kernelwright.core import Status
+from kernelwright.core import Config, Kernel, Problem, ProblemError, Status
 from kernelwright.evaluators.correctness import Allowed, compare, compare_tensor
 from kernelwright.evaluators.exactness import Exactness
 from kernelwright.evaluators.handoff import describe, write
+from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.nulls import Null, nulls_that_pass
 from kernelwright.evaluators.references import Unfit, require_reference
 from torch import nn
@@ -30,6 +32,13 @@ ONES = torch.ones(4)
 def test_a_reference_that_fits_nothing(first: list[Any], again: list[Any], says: str) -> None:
     with pytest.raises(Unfit, match=says):
         require_reference(first, again)
+
+
+def test_dropout_is_told(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+    """Though what it draws would come again with the inputs' seed."""
+    random = scale_problem.source.replace("return x * self.weight", "return nn.functional.dropout(x * self.weight)")
+    with pytest.raises(ProblemError, match="dropout"):
+        list(evaluator.evaluate(replace(scale_problem, source=random), scale_kernel, [Config()]))
 
 
 def test_references_that_fit() -> None:
@@ -84,6 +93,8 @@ def test_nulls_are_what_they_are() -> None:
     assert nulls_that_pass([small], [x], Allowed(TOLERANCES)) == []
     assert nulls_that_pass([5 + 1e-6 * x], [x], Allowed(TOLERANCES)) == ["mean"]
     assert nulls_that_pass([torch.tensor([torch.inf, 1.0])], [], Allowed(TOLERANCES)) == []
+    assert nulls_that_pass([torch.complex(0 * x, x)], [], Allowed(TOLERANCES)) == []
+    assert str(Null.of([torch.complex(x, x)], [torch.complex(x, 2 * x)], [torch.complex(x, x)])) == "input 0"
     assert str(Null.of([torch.zeros(100)], [x], [x])) == "zeros"
     assert str(Null.of([torch.full((100,), 2.0)], [x], [x])) == "2 everywhere"
     assert str(Null.of([x.clone()], [2 * x], [x])) == "input 0"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Kernel, Problem, Status
+from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, Status
 from kernelwright.evaluators import device_lock
 from kernelwright.evaluators.device_lock import DeviceLock
 from kernelwright.evaluators.limits import Sampling, SearchSettings
@@ -208,6 +208,18 @@ def test_the_kernel_as_it_stands_may_fail_while_it_is_timed(searching: LocalEval
 def test_when_all_finalists_fail(searching: LocalEvaluator, scale_problem: Problem) -> None:
     found = searching.compare(scale_problem, CASES, cases(2, 3))
     assert [e.status for e in found] == [Status.COMPILE_ERROR, Status.WRONG_VALUE]
+
+
+def test_finalists_that_leave_the_reference_no_room_are_looked_at_one_by_one(
+    searching: LocalEvaluator, scale_problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crowded(*_: object) -> list[Evaluation]:
+        raise ProblemError("the reference fails: out of memory")
+
+    monkeypatch.setattr(searching._examiner, "several", crowded)
+    configs = [Config({"REPEAT": 1}), Config({"REPEAT": 4})]
+    found = searching.compare(scale_problem, REPEATED, configs)
+    assert [one.config for one in found] == configs and all(one.ok and one.speedup for one in found)
 
 
 def test_what_an_earlier_run_measured_is_known(searching: LocalEvaluator, scale_problem: Problem) -> None:

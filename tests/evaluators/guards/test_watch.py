@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import ModuleType
+from queue import SimpleQueue
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ import triton
 import triton.testing
 from kernelwright.evaluators import channel, handoff
 from kernelwright.evaluators.clock import Clock
-from kernelwright.evaluators.guards.watch import Watch
+from kernelwright.evaluators.guards.watch import _POOL_WAITS, Watch, _has_result
 
 
 def rules(watch: Watch) -> list[tuple[str, str]]:
@@ -201,6 +202,15 @@ def test_a_thread_at_work_is_seen_and_an_idle_pool_is_not(watch: Watch) -> None:
     thread.join()
     assert [rule for rule, _ in found] == ["background-thread"]
     assert rules(watch) == []
+
+
+def test_a_thread_that_is_about_to_begin_has_no_result() -> None:
+    """It stands where idle threads wait, but not before an empty queue."""
+    queue: SimpleQueue[object] = SimpleQueue()
+    frame: Any = SimpleNamespace(f_code=_POOL_WAITS, f_locals={"work_queue": queue}, f_lineno=1)
+    assert _has_result(frame)
+    queue.put("work")
+    assert not _has_result(frame)
 
 
 def test_a_process_that_goes_on_is_seen(watch: Watch) -> None:
