@@ -9,11 +9,11 @@ from functools import partial
 
 from ..core import Budget, Config, Evaluation, Kernel, Profile, Proposal
 from .analysis import Category, analyse
-from .goal import ROOFLINE, Goal, at_floor
-from .lanes import raise_any, side_by_side
-from .observing import Observer
-from .proposing import NoKernel, Proposer, RunEnded, Situation
-from .standings import Standings
+from .observer import Observer
+from .parallel import raise_any, run_parallel
+from .population import Population
+from .proposer import NoKernel, Proposer, RunEnded, TurnContext
+from .stopping import ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Lane, Workbench
 
@@ -64,7 +64,7 @@ class Optimization:
         workbench: Workbench,
         kernel: Kernel,
         proposer: Proposer,
-        goal: Goal,
+        goal: StoppingCriteria,
         observer: Observer,
         keep: Callable[[Turn], None],
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
@@ -81,7 +81,7 @@ class Optimization:
         self._cost = cost
         self._clock = clock
         self._started = clock()
-        self._standings = Standings()
+        self._population = Population()
         self._cut_short = False
         # What a kernel's last check found, by its digest.
         self._finals: dict[str, Evaluation] = {}
@@ -98,7 +98,7 @@ class Optimization:
         if start.speedup is None:
             stopped = f"the start kernel, {start.status}: {start.message}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
-        self._standings.add([Candidate(self.kernel, start)])
+        self._population.add([Candidate(self.kernel, start)])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
         ended: str | None = None
@@ -109,12 +109,12 @@ class Optimization:
     def _iterate(self, profile: Profile) -> str | None:
         """Expand the beam once; why the run ends, in words, or None."""
         number = self.turns[-1].number + 1 if self.turns else 1
-        members = self._standings.beam(self.goal.beam)
+        members = self._population.beam(self.goal.beam)
         tasks = []
         for i in range(self.goal.beam):
             lane, member = Lane(self.workbench, number, i, self._late, self._left), members[i % len(members)]
             tasks.append(partial(self._expand, profile, lane, member, i // len(members)))
-        outcomes = side_by_side(tasks)
+        outcomes = run_parallel(tasks)
         expanded = [outcome for outcome in outcomes if isinstance(outcome, Expanded)]
         self._take([one.turn for one in expanded if one.turn is not None])
         raise_any(outcomes)
@@ -127,8 +127,8 @@ class Optimization:
         """One turn in one lane: analysis, proposal, evaluation, repairs."""
         attempts: list[Attempt] = []
         ended = None
-        figures = analyse(profile, candidate.kernel, candidate.evaluation, self._failed())
-        situation = Situation(self.workbench.problem, profile, candidate, figures, tuple(self.turns), lane, variant)
+        metrics = analyse(profile, candidate.kernel, candidate.evaluation, self._failed())
+        situation = TurnContext(self.workbench.problem, profile, candidate, metrics, tuple(self.turns), lane, variant)
         try:
             situation = replace(situation, analysis=self.proposer.analyse(situation))
             self.observer.analysed(lane.name, situation.analysis)
@@ -143,7 +143,7 @@ class Optimization:
             return Expanded(None, ended)
         found = min(
             lane.tried,
-            key=lambda one: (self._standings.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
+            key=lambda one: (self._population.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
             default=None,
         )
         calls, cost = tuple(lane.tool_calls), self._cost(lane.name)
@@ -152,7 +152,7 @@ class Optimization:
         )
         return Expanded(turn, ended)
 
-    def _attempt(self, situation: Situation, failed: list[Attempt]) -> Attempt | None:
+    def _attempt(self, situation: TurnContext, failed: list[Attempt]) -> Attempt | None:
         try:
             proposal = self.proposer.propose(situation, failed)
         except NoKernel as error:
@@ -173,10 +173,10 @@ class Optimization:
 
     def _take(self, turns: list[Turn]) -> None:
         """Carry the turns' kernels along, in the order of their lanes."""
-        before = self._standings.best
-        self._standings.add([turn.found for turn in turns if turn.found is not None])
+        before = self._population.best
+        self._population.add([turn.found for turn in turns if turn.found is not None])
         for turn in turns:
-            if before is not None and turn.found is not None and turn.found is self._standings.best:
+            if before is not None and turn.found is not None and turn.found is self._population.best:
                 turn = replace(turn, improved=True, gain=before.latency_ms / turn.found.latency_ms)
             self.turns.append(turn)
             self._keep(turn)
@@ -189,7 +189,7 @@ class Optimization:
             return f"target of {target:g}x reached"
         if self._stands(partial(at_floor, profile)):
             return f"{ROOFLINE:.0%} of what the roofline allows reached"
-        if self._standings.best is None:
+        if self._population.best is None:
             return "no kernel is left"
         if (done := self.goal.done(self.turns)) is None and (late := self._late()) is not None:
             self._cut_short = True
@@ -217,7 +217,7 @@ class Optimization:
 
         The best of many noisy trials looks faster than it is. What it is found to be now is what counts from here on.
         """
-        while (best := self._standings.best) is not None and reached(best.evaluation):
+        while (best := self._population.best) is not None and reached(best.evaluation):
             if self._is_final(best):
                 return best.evaluation.contention is None
         return False
@@ -229,12 +229,12 @@ class Optimization:
             self._finals[digest] = self.workbench.evaluate(best.kernel, Config(), "final", again=True)
         if best.evaluation is self._finals[digest]:
             return True
-        self._standings.correct(best, self._finals[digest])
+        self._population.correct(best, self._finals[digest])
         return False
 
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
         """Measure the winner again with new seeds in a fresh process; fall back when it does not stand."""
-        while (best := self._standings.best) is not None:
+        while (best := self._population.best) is not None:
             if self._is_final(best):
                 turns = tuple(self.turns)
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)

@@ -11,7 +11,7 @@ from black.parsing import InvalidInput
 
 from ..core import Kernel, Parameter, Proposal, SearchSpace
 from .analysis import Analysis, Category
-from .proposing import Situation
+from .proposer import TurnContext
 from .rules import RULES, Machine, Rule
 from .turn import Attempt, Turn
 
@@ -32,11 +32,11 @@ class RuleProposer:
         self._machine = machine
         self._rules = rules
 
-    def analyse(self, situation: Situation) -> Analysis:
+    def analyse(self, situation: TurnContext) -> Analysis:
         """What the figures say."""
         return situation.analysis
 
-    def propose(self, situation: Situation, failed: Sequence[Attempt] = ()) -> Proposal | None:
+    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
         """What to try next on the candidate, or None when nothing is left. What failed is not repaired."""
         if failed:
             return None

@@ -156,7 +156,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "error_fp64": correctness.error_fp64 if correctness else None,
         "deterministic": correctness.deterministic if correctness else None,
         "distributions": list(correctness.distributions) if correctness else None,
-        "nulls": list(correctness.nulls) if correctness else None,
+        "trivial_outputs": list(correctness.trivial_outputs) if correctness else None,
         "baselines_ms": {name: one.median_ms for name, one in evaluation.baselines.items()},
         "second_workload": second.model_dump(mode="json") if second else None,
         "telemetry": evaluation.telemetry,

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, SearchSpace
 from ..tuners import HillClimb, catalogue
 from ..tuners.search import Found, Progress, Search
-from .observing import Observer
-from .recall import Recall
+from .observer import Observer
+from .recorded_evaluations import RecordedEvaluations
 from .turn import Candidate, ToolCall, fastest
 
 TUNING = "_tune_"
@@ -48,7 +48,7 @@ class Workbench:
         self._search_evaluator: Evaluator | None = None
         self._searches: dict[str, Found] = {}
         self._journal = journal
-        self._recall = Recall(journal)
+        self._recall = RecordedEvaluations(journal)
         self._lock = threading.Lock()
         self._clock = clock
         # What was measured in this run, or is being measured, by the digest of the bound source.

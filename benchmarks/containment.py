@@ -8,10 +8,10 @@ import time
 
 from kernelwright.core import Config, KernelwrightError
 from kernelwright.corpus import find_kernel, find_problem
-from kernelwright.evaluators.limits import Sandbox, Settings
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.places import Places
+from kernelwright.evaluators.settings import Sandbox, Settings
 
 FORKS = 10
 

@@ -94,8 +94,8 @@ def main() -> None:
 
     import torch
     from kernelwright.core import KernelProfile
-    from kernelwright.evaluators.modules import load
-    from kernelwright.evaluators.profile_call import profile_call
+    from kernelwright.evaluators.profiling.torch_profiler import profile_call
+    from kernelwright.evaluators.workers.modules import load
 
     (folder / "kernel.py").write_text(KERNEL)
     model = load("doubling", folder / "kernel.py").ModelNew()
@@ -165,9 +165,9 @@ def blocks_by_the_driver(name: str, threads: int) -> int:
 def tilelang_gemm(tell: Callable[[str, Any], None], folder: Path) -> None:
     """A TileLang product with much shared memory: are registers, shared memory and spills found?"""
     import torch
-    from kernelwright.evaluators.compiled_stats import tilelang_kernels
-    from kernelwright.evaluators.modules import load
-    from kernelwright.evaluators.profile_call import profile_call
+    from kernelwright.evaluators.profiling.binary_stats import tilelang_kernels
+    from kernelwright.evaluators.profiling.torch_profiler import profile_call
+    from kernelwright.evaluators.workers.modules import load
 
     (folder / "gemm.py").write_text(GEMM)
     kernel = load("gemm", folder / "gemm.py").build(4096)
@@ -179,7 +179,7 @@ def tilelang_gemm(tell: Callable[[str, Any], None], folder: Path) -> None:
 
 def count_with_ncu(tell: Callable[[str, Any], None]) -> None:
     from kernelwright.core import Kernel, Problem
-    from kernelwright.evaluators.ncu import count
+    from kernelwright.evaluators.profiling.ncu import count
 
     problem = Problem("level1/1_998", "998_Double", PROBLEM)
     start = time.perf_counter()

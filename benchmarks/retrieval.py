@@ -169,9 +169,9 @@ def main() -> None:
         index_s = time.perf_counter() - start
         misses: list[str] = []
         asked = [(way.asked(query), expected) for query, expected in queries]
-        figures = {"index_s": index_s, **measure(retriever, asked, misses.append)}
-        report[name] = figures
-        print(f"{name:17} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items()) + f"  ({way.what})")
+        metrics = {"index_s": index_s, **measure(retriever, asked, misses.append)}
+        report[name] = metrics
+        print(f"{name:17} " + "  ".join(f"{key} {value:.3f}" for key, value in metrics.items()) + f"  ({way.what})")
         if options.misses:
             print("\n".join(misses))
     report["techniques"] = classification(examples)

@@ -60,8 +60,8 @@ def library_calls() -> Iterator[tuple[str, Callable[[], object]]]:
 
 def both_ways(clock: Any, call: Callable[[], object]) -> tuple[Any, list[float]]:
     """The clock's samples, and the profiler's times of the same calls: others may find other clocks of the GPU."""
-    from kernelwright.evaluators.clock import always
-    from kernelwright.evaluators.overhead import kernel_times_ms
+    from kernelwright.evaluators.profiling.event_overhead import kernel_times_ms
+    from kernelwright.evaluators.timing.clock import always
 
     taken: list[Any] = []
     times = kernel_times_ms(lambda: taken.append(clock.sample(always(call), SAMPLES)), clock)
@@ -70,8 +70,8 @@ def both_ways(clock: Any, call: Callable[[], object]) -> tuple[Any, list[float]]
 
 def agreement() -> dict[str, Any]:
     """The clock against the profiler, in this process."""
-    from kernelwright.evaluators.clock import Clock, always
-    from kernelwright.evaluators.overhead import event_overhead_ms
+    from kernelwright.evaluators.profiling.event_overhead import event_overhead_ms
+    from kernelwright.evaluators.timing.clock import Clock, always
 
     clock = Clock("cuda")
     gpu: Any = clock._gpu
@@ -82,7 +82,7 @@ def agreement() -> dict[str, Any]:
     flush_ms = statistics.median(clock.sample(always(gpu.flush), SAMPLES).times_ms)
     empty_ms = clock.empty_ms()
     overhead_ms = event_overhead_ms(clock)
-    figures: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "flush_kernel": clock.flush_kernel,
         "flush_us": round(flush_ms * 1e3, 2),
         "reset_persisting_us": round(reset_us, 2),
@@ -91,7 +91,7 @@ def agreement() -> dict[str, Any]:
         "empty_us_after_profiler": round(clock.empty_ms() * 1e3, 2),
         "event_overhead_us_again": round(event_overhead_ms(clock) * 1e3, 3),
     }
-    print(", ".join(f"{key} {value}" for key, value in figures.items()), flush=True)
+    print(", ".join(f"{key} {value}" for key, value in metrics.items()), flush=True)
     rows: list[dict[str, Any]] = []
     for name, call in library_calls():
         taken, times = both_ways(clock, call)
@@ -112,7 +112,7 @@ def agreement() -> dict[str, Any]:
         print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     worst = max((abs(row["ratio"] - 1) for row in rows if row["asked"]), default=None)
     print(f"agreement above 20 us: within {worst:.2%} (2 % is asked for)" if worst is not None else "no long kernel")
-    return {**figures, "rows": rows, "worst": worst}
+    return {**metrics, "rows": rows, "worst": worst}
 
 
 def _split(times: list[float], calls: int) -> list[list[float]]:
@@ -137,7 +137,7 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
     found = []
     with LocalEvaluator(device, memory=memory_folder()) as evaluator:
         for _ in range(repeats):
-            evaluator.processes.forget_judge()
+            evaluator.processes.forget_reference()
             evaluation, seconds = evaluate(evaluator, problem, kernel)
             if not (evaluation.measurement and evaluation.reference and evaluation.speedup):
                 print(f"{name}: {evaluation.status}, {evaluation.message}", flush=True)
@@ -151,7 +151,7 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
             )
     if not found:
         return {"kernel": name, "evaluations": 0}
-    figures = {
+    metrics = {
         "environment": found[0].environment,
         "kernel": name,
         "evaluations": len(found),
@@ -160,9 +160,9 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
         "eager_spread": round(spread([e.reference.median_ms for e in found if e.reference]), 5),
         "speedup_spread": round(spread([e.speedup.ratio for e in found if e.speedup]), 5),
     }
-    shown = (f"{key} {value}" for key, value in figures.items() if key != "environment")
+    shown = (f"{key} {value}" for key, value in metrics.items() if key != "environment")
     print(", ".join(shown) + " (0.01 is asked for)", flush=True)
-    return figures
+    return metrics
 
 
 def throughput(device: str, count: int) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def throughput(device: str, count: int) -> dict[str, Any]:
             print(
                 f"{problem.id}: {evaluation.status} {evaluation.message} {evaluation.speedup}, {wall:.2f} s", flush=True
             )
-    figures = {
+    metrics = {
         "evaluations": len(seconds),
         "not_ok": failed,
         "per_minute": round(60 * len(seconds) / sum(seconds), 1),
@@ -191,10 +191,10 @@ def throughput(device: str, count: int) -> dict[str, Any]:
         "median_s": round(statistics.median(seconds), 3),
         "stages": {stage: round(statistics.fmean(spent), 4) for stage, spent in stages.items()},
     }
-    print(f"{figures['per_minute']} evaluations a minute (20 are asked for on an H200); seconds of one, on average:")
-    for stage, spent in figures["stages"].items():  # type: ignore[attr-defined]
+    print(f"{metrics['per_minute']} evaluations a minute (20 are asked for on an H200); seconds of one, on average:")
+    for stage, spent in metrics["stages"].items():  # type: ignore[attr-defined]
         print(f"  {stage:<24} {spent:8.4f}")
-    return figures
+    return metrics
 
 
 def stage_seconds(evaluation: Evaluation, wall: float) -> dict[str, float]:

@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(f"{SPACE.size} configs, {options.trials} trials")
-    figures = {}
+    metrics = {}
     for name in options.tuners:
         tuner = catalogue.create(name, SPACE)
         spent, slowest = 0.0, 0.0
@@ -70,7 +70,7 @@ def main() -> None:
             tuner.tell(config, told)
             one = asked + time.perf_counter() - start
             spent, slowest = spent + one, max(slowest, one)
-        figures[name] = {"ms_per_trial": 1e3 * spent / options.trials, "slowest_ms": 1e3 * slowest}
+        metrics[name] = {"ms_per_trial": 1e3 * spent / options.trials, "slowest_ms": 1e3 * slowest}
         print(
             f"{name:12s} {1e3 * spent / options.trials:7.2f} ms per trial, slowest {1e3 * slowest:7.1f} ms", flush=True
         )
@@ -79,7 +79,7 @@ def main() -> None:
             "configs": SPACE.size,
             "trials": options.trials,
             **tuners_environment(),
-            "tuners": figures,
+            "tuners": metrics,
         }
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 

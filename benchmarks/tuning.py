@@ -109,11 +109,11 @@ def main() -> None:
     best = min(ms for ms in times.values() if ms is not None)
     runs = []
     for seed in range(options.seeds):
-        _, figures = search(request, catalogue.DEFAULT, options.trials, seed)
-        winner = figures["winner"] and times.get(Config(figures["winner"]))
-        figures["share_of_exhaustive_best"] = best / winner if winner else None
-        print_figures(figures)
-        runs.append(figures)
+        _, metrics = search(request, catalogue.DEFAULT, options.trials, seed)
+        winner = metrics["winner"] and times.get(Config(metrics["winner"]))
+        metrics["share_of_exhaustive_best"] = best / winner if winner else None
+        print_figures(metrics)
+        runs.append(metrics)
     if shares := [run["share_of_exhaustive_best"] for run in runs if run["share_of_exhaustive_best"]]:
         print(
             f"portfolio, {options.trials} trials: {statistics.median(shares):.1%} of the exhaustive best (median of "
@@ -138,15 +138,15 @@ def described(task: Job) -> dict[str, Any]:
     }
 
 
-def print_figures(figures: dict[str, Any]) -> None:
+def print_figures(metrics: dict[str, Any]) -> None:
     """One search in two lines."""
-    share = figures.get("share_of_exhaustive_best")
+    share = metrics.get("share_of_exhaustive_best")
     print(
-        f"{figures['tuner']} seed {figures['seed']}: {figures['trials']} of {figures['configs']} configs, "
-        f"{figures['statuses']}, {figures['duplicates']} duplicates; ready {figures['ready_s']} s, "
-        f"search {figures['search_s']} s, finals {figures['finals_s']} s, compiling {figures['compile_cpu_s']} s\n"
-        f"  best {figures['best_ms']}, winner {figures['winner']} {figures['winner_ms']} ms, against the reference "
-        f"{figures['speedup_over_reference']}{f', {share:.1%} of the exhaustive best' if share else ''}",
+        f"{metrics['tuner']} seed {metrics['seed']}: {metrics['trials']} of {metrics['configs']} configs, "
+        f"{metrics['statuses']}, {metrics['duplicates']} duplicates; ready {metrics['ready_s']} s, "
+        f"search {metrics['search_s']} s, finals {metrics['finals_s']} s, compiling {metrics['compile_cpu_s']} s\n"
+        f"  best {metrics['best_ms']}, winner {metrics['winner']} {metrics['winner_ms']} ms, against the reference "
+        f"{metrics['speedup_over_reference']}{f', {share:.1%} of the exhaustive best' if share else ''}",
         flush=True,
     )
 

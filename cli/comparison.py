@@ -23,7 +23,7 @@ _WHY_ACCEPTED = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class ProtocolVerdicts:
     """What the protocols that were asked for say of one kernel."""
 
     problem: str
@@ -83,21 +83,21 @@ def _speeds_differ(strict: Evaluation, other: KernelBenchResult) -> str:
     return f"{both}: strict compares medians, taken in turn; kernelbench means, with gradients on{tf32}"
 
 
-def comparison_table(judged: Sequence[Judged]) -> Table:
+def comparison_table(judged: Sequence[ProtocolVerdicts]) -> Table:
     """One row per kernel and protocol."""
     table = Table(title_justify="left")
     for column in ("problem", "protocol", "verdict", "ms", "reference ms", "speedup"):
         table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
     for one in judged:
-        for protocol, verdict, right, *figures in _rows(one):
+        for protocol, verdict, right, *metrics in _rows(one):
             color = "green" if right else "red"
-            shown = ["" if figure is None else f"{figure:.3g}" for figure in figures]
+            shown = ["" if figure is None else f"{figure:.3g}" for figure in metrics]
             speedup = f"{shown[2]}x" if shown[2] else ""
             table.add_row(escape(one.problem), protocol, f"[{color}]{escape(verdict)}[/]", shown[0], shown[1], speedup)
     return table
 
 
-def _rows(one: Judged) -> list[tuple[Any, ...]]:
+def _rows(one: ProtocolVerdicts) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     if one.refusal:
         rows.append(("strict", "no kernel", False, None, None, None))

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent.observing import Observer
+from ..agent.observer import Observer
 from ..agent.workbench import Workbench
 from ..core import Journal, ResultsError, set_aside
 from . import wiring
 
 if TYPE_CHECKING:
-    from ..agent.compiling.recorded import Recorded
+    from ..agent.prompt_optimization.recorded import RecordedTurn
 
 
 class CompileFolder:
@@ -33,12 +33,12 @@ class CompileFolder:
     @contextlib.contextmanager
     def workbenches(
         self, evaluators: wiring.Evaluators, observer: Observer
-    ) -> Iterator[Callable[[Recorded], Workbench]]:
+    ) -> Iterator[Callable[[RecordedTurn], Workbench]]:
         """Makes one workbench per problem and sizes, each with a journal of its own."""
         made: dict[str, Workbench] = {}
         with contextlib.ExitStack() as journals:
 
-            def workbench(one: Recorded) -> Workbench:
+            def workbench(one: RecordedTurn) -> Workbench:
                 key = f"{one.problem.name}_{one.sizes_digest}"
                 if key not in made:
                     journal = Journal(self.path / f"journal_{key}.jsonl")

@@ -26,9 +26,9 @@ from .proposers import RAG_K, quiet_libraries
 from .request import Request
 
 if TYPE_CHECKING:
-    from ..agent.compiling.gepa import Compiled, Split
-    from ..agent.compiling.recorded import Recorded
-    from ..agent.compiling.rollout import Rollouts
+    from ..agent.prompt_optimization.gepa import OptimizedProgram, Split
+    from ..agent.prompt_optimization.recorded import RecordedTurn
+    from ..agent.prompt_optimization.rollout import Rollouts
 
 Tell = Callable[[str], None]
 
@@ -90,11 +90,11 @@ def run_compile(options: CompileOptions) -> int:
     require_writable(options.output)
     folder = CompileFolder(options.results, options.resume)
 
-    from ..agent.compiling.gepa import PROPOSALS, compile_program, split
-    from ..agent.compiling.rollout import Rollouts
     from ..agent.models.models import Models, ModelSettings
     from ..agent.models.transcript import Transcript
     from ..agent.program.signatures import save_program
+    from ..agent.prompt_optimization.gepa import PROPOSALS, compile_program, split
+    from ..agent.prompt_optimization.rollout import Rollouts
     from .progress import Silent
 
     quiet_libraries()
@@ -154,9 +154,9 @@ def run_compile(options: CompileOptions) -> int:
     return 0 if compiled.improved else 1
 
 
-def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[Recorded]:
+def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[RecordedTurn]:
     """What the journals hold for one language and target: those of the backend, or of most."""
-    from ..agent.compiling.recorded import journals_in, read_situations
+    from ..agent.prompt_optimization.recorded import journals_in, read_turn_contexts
 
     given = [find_problem(str(path)).read() for path in options.problems]
 
@@ -165,7 +165,7 @@ def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[
         with contextlib.suppress(ProblemError):
             yield find_problem(name, options.dataset).read()
 
-    found = read_situations(journals_in(options.recorded), problems, wiring.device_label(device), tell)
+    found = read_turn_contexts(journals_in(options.recorded), problems, wiring.device_label(device), tell)
     counts = Counter(_backend(one) for one in found)
     wanted = options.backend or next((name for name, _ in counts.most_common(1)), None)
     if wanted is None or not counts[wanted]:
@@ -178,11 +178,11 @@ def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[
     return [one for one in found if _backend(one) == wanted]
 
 
-def _backend(one: Recorded) -> str:
+def _backend(one: RecordedTurn) -> str:
     return wiring.Job(one.kernel, one.problem, "", "").backend
 
 
-def _begun(situations: list[Recorded], rollouts: Rollouts, tell: Tell) -> list[Recorded]:
+def _begun(situations: list[RecordedTurn], rollouts: Rollouts, tell: Tell) -> list[RecordedTurn]:
     """Those whose kernel is right and timed here and now."""
     begun = []
     for one in situations:
@@ -204,7 +204,7 @@ def _announce(chosen: Split, evaluations: int, tell: Tell) -> None:
     tell(f"at most about {evaluations} runs of the program")
 
 
-def _result(compiled: Compiled, options: CompileOptions) -> Iterator[str]:
+def _result(compiled: OptimizedProgram, options: CompileOptions) -> Iterator[str]:
     if compiled.stopped:
         yield f"stopped: {compiled.stopped}"
     tried = f"{compiled.proposals} proposals, {compiled.evaluations} runs"

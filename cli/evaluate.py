@@ -18,7 +18,7 @@ from ..evaluators.kernelbench.run_folder import RunFolder, Sample
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from . import wiring
-from .comparison import Judged, comparison_table, describe_fast_p
+from .comparison import ProtocolVerdicts, comparison_table, describe_fast_p
 from .protocols import PERF_TRIALS, ProtocolOptions
 from .render import Screen, describe_evaluation
 from .request import Request
@@ -62,7 +62,7 @@ def _evaluate_there(request: Request, remote: Remote) -> int:
     with screen.working(f"evaluating {job.problem.id} on {job.where}"):
         evaluator = wiring.remote_evaluator(remote, trust=request.trust)
         (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
-    judged = Judged(job.problem.id, job.problem.workload, evaluation, "", None)
+    judged = ProtocolVerdicts(job.problem.id, job.problem.workload, evaluation, "", None)
     if request.json:
         print(json.dumps(judged.record()), file=sys.stdout)
     else:
@@ -111,7 +111,7 @@ class _Command:
         samples = folder.samples()
         # A wrong --dataset should not show after an hour.
         problems = {sample.problem_id: find_problem(sample.problem_id, self.request.dataset) for sample in samples}
-        everything: list[Judged] = []
+        everything: list[ProtocolVerdicts] = []
         with self.screen.progress("evaluating", len(samples)) as step:
             for sample in samples:
                 # Another command may be working on the same folder.
@@ -144,7 +144,7 @@ class _Command:
             return _Subject(problem.at(request.workload or DEFAULT_WORKLOAD), source, None, str(error))
         return _Subject(job.problem, job.kernel.source, job)
 
-    def _judge(self, subject: _Subject) -> Judged:
+    def _judge(self, subject: _Subject) -> ProtocolVerdicts:
         evaluation, refusal = None, subject.refusal if self.options.strict else ""
         if self.options.strict and subject.job is not None:
             job = subject.job
@@ -152,9 +152,9 @@ class _Command:
         result: KernelBenchResult | None = None
         if self.options.kernelbench:
             result = self.kernelbench.evaluate(subject.problem, subject.source, subject.backend)
-        return Judged(subject.problem.id, subject.problem.workload, evaluation, refusal, result)
+        return ProtocolVerdicts(subject.problem.id, subject.problem.workload, evaluation, refusal, result)
 
-    def _explain(self, judged: Judged) -> None:
+    def _explain(self, judged: ProtocolVerdicts) -> None:
         """Lines beneath the table."""
         if judged.result is not None and judged.result.reason:
             self.screen.print(f"{escape(judged.problem)}, kernelbench: {escape(judged.result.reason)}")

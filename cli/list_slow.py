@@ -15,7 +15,7 @@ from ..core import Config, Evaluation, Journal, KernelwrightError
 from ..corpus import list_kernels, list_problems
 from ..evaluators.local import LocalEvaluator
 from . import wiring
-from .optimize import figures, short
+from .optimize import metrics, short
 from .render import Screen, busy
 from .request import Request
 
@@ -76,7 +76,7 @@ class Records(Journal):
 
     def add(self, key: dict[str, str], evaluation: Evaluation) -> dict[str, Any]:
         """Remember a measurement."""
-        self.append({"key": key, **figures(evaluation), "environment": evaluation.environment})
+        self.append({"key": key, **metrics(evaluation), "environment": evaluation.environment})
         return self.records[-1]
 
 
@@ -106,7 +106,7 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
             known = records.add(key, evaluation)
         else:
             # Shown, but not remembered: the next listing measures it again.
-            known = figures(evaluation)
+            known = metrics(evaluation)
     return {
         "speedup": known["speedup"],
         "category": performance_category(known["speedup"]),

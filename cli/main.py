@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ..evaluators.kernelbench.precision import Precision
-from ..evaluators.limits import AllowTorch, Sandbox
 from ..evaluators.remote.options import Where
+from ..evaluators.settings import AllowTorch, Sandbox
 from .agent import agent_app
 from .corpus import corpus_app
 from .guard import guarded
@@ -28,7 +28,7 @@ from .options import (
     ResumeOption,
     WorkloadOption,
 )
-from .protocols import Protocol
+from .protocols import EvaluationProtocol
 from .report import report
 from .trust import AllowTorchOption, BaselineOption, GraphOption, SandboxOption, Trust
 from .tune import tune_app
@@ -206,7 +206,7 @@ def evaluate(
     gpu: GpuOption = None,
     ray_address: RayAddressOption = None,
     protocol: Annotated[
-        Protocol | None,
+        EvaluationProtocol | None,
         typer.Option(
             help="Whose rules: strict, kernelbench (as KernelBench itself evaluates), or both side by side. By default "
             "strict, and kernelbench with --run-folder.",

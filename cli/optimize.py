@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..agent.goal import Goal
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
 from ..agent.results import Results
+from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
 from ..core import Budget, Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
@@ -55,8 +55,8 @@ class Finished:
             "target_speedup": self.target,
             "target_reached": outcome.reached(self.target),
             "verified": outcome.verified,
-            "start": figures(outcome.start),
-            "best": figures(outcome.best),
+            "start": metrics(outcome.start),
+            "best": metrics(outcome.best),
             "model": self.model,
             "iterations": max((turn.number for turn in outcome.turns), default=0),
             "turns": len(outcome.turns),
@@ -69,7 +69,7 @@ class Finished:
         }
 
 
-def figures(evaluation: Evaluation) -> dict[str, Any]:
+def metrics(evaluation: Evaluation) -> dict[str, Any]:
     """Latency and speedup of an evaluation, None where it was not timed."""
     speedup = evaluation.speedup
     return {
@@ -139,7 +139,7 @@ def optimize_one(
     with Journal(path) as journal, contextlib.ExitStack() as stack:
         same_run(journal, job, proposers.name)
         budget = Budget(seconds=request.time_limit)
-        goal = Goal(
+        goal = StoppingCriteria(
             request.target_speedup, request.max_iterations, request.min_improvement, beam=request.beam, budget=budget
         )
         observer = observer_for(screen, job, goal, proposers.choice.is_model)

@@ -14,7 +14,7 @@ from ..agent.analysis import bottleneck
 from ..agent.program.briefing import device_text, measured_text
 from ..core import Config, Evaluation, KernelProfile, Profile
 from ..core.bottleneck import Bottleneck
-from ..evaluators.ncu import Counted, count
+from ..evaluators.profiling.ncu import Counted, count
 from . import wiring
 from .render import Screen
 from .request import Request

@@ -9,15 +9,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..agent.analysis import Analysis
-from ..agent.goal import Goal
-from ..agent.observing import Observer
+from ..agent.observer import Observer
+from ..agent.stopping import StoppingCriteria
 from ..agent.turn import ToolCall, Turn, diff
 from ..core import Evaluation, Profile, Proposal
 from . import wiring
 from .render import Screen, describe_config
 
 
-def observer_for(screen: Screen, job: wiring.Job, goal: Goal, model: bool) -> Observer:
+def observer_for(screen: Screen, job: wiring.Job, goal: StoppingCriteria, model: bool) -> Observer:
     """How a run is shown: live, in lines, or not at all. What runs side by side, or talks, is shown in lines."""
     if screen.request.quiet:
         return Silent()
@@ -41,7 +41,7 @@ class Silent:
 class LineObserver:
     """One line per event, for pipes and logs, and for runs whose lanes go on side by side."""
 
-    def __init__(self, screen: Screen, job: wiring.Job, goal: Goal) -> None:
+    def __init__(self, screen: Screen, job: wiring.Job, goal: StoppingCriteria) -> None:
         self.screen = screen
         self.job = job
         self.goal = goal
@@ -105,7 +105,7 @@ class LineObserver:
 class LiveObserver(LineObserver):
     """A table that grows under a progress bar, one per turn."""
 
-    def __init__(self, screen: Screen, job: wiring.Job, goal: Goal) -> None:
+    def __init__(self, screen: Screen, job: wiring.Job, goal: StoppingCriteria) -> None:
         self._live: Live | None = None
         self._analysis: Analysis | None = None
         self._best_ms: float | None = None

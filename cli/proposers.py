@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT_KEY, choose, parse
-from ..agent.observing import Observer
-from ..agent.proposing import Proposer
+from ..agent.observer import Observer
+from ..agent.proposer import Proposer
 from ..agent.rule_proposer import RuleProposer
 from ..core import Budget, OptionError
 from . import wiring

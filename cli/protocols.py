@@ -16,7 +16,7 @@ PERF_TRIALS = 100
 """As many as KernelBench times."""
 
 
-class Protocol(StrEnum):
+class EvaluationProtocol(StrEnum):
     STRICT = "strict"
     KERNELBENCH = "kernelbench"
     BOTH = "both"
@@ -26,7 +26,7 @@ class Protocol(StrEnum):
 class ProtocolOptions:
     """The options of `evaluate` that belong to protocols."""
 
-    protocol: Protocol | None = None
+    protocol: EvaluationProtocol | None = None
     """None: 'strict', or 'kernelbench' with a run folder."""
     run_folder: Path | None = None
     sample_id: int | None = None
@@ -34,17 +34,17 @@ class ProtocolOptions:
     perf_trials: int | None = None
 
     @property
-    def chosen(self) -> Protocol:
+    def chosen(self) -> EvaluationProtocol:
         """What is asked for, or follows from the other options."""
-        return self.protocol or (Protocol.KERNELBENCH if self.run_folder else Protocol.STRICT)
+        return self.protocol or (EvaluationProtocol.KERNELBENCH if self.run_folder else EvaluationProtocol.STRICT)
 
     @property
     def strict(self) -> bool:
-        return self.chosen is not Protocol.KERNELBENCH
+        return self.chosen is not EvaluationProtocol.KERNELBENCH
 
     @property
     def kernelbench(self) -> bool:
-        return self.chosen is not Protocol.STRICT
+        return self.chosen is not EvaluationProtocol.STRICT
 
     def check(self, request: Request) -> None:
         """Raise `OptionError` for what cannot be done."""

@@ -89,8 +89,8 @@ class Screen:
         colors = {"SLOW": "red", "MODERATE": "yellow", "GOOD": "green"}
         for row in rows:
             category = f"[{colors[row['category']]}]{row['category']}[/]"
-            figures = (f"{row['latency_ms']:.3f}", f"{row['reference_ms']:.3f}")
-            table.add_row(row["kernel"], f"{row['speedup']:.3f}x", category, *figures, escape(row["problem"]))
+            metrics = (f"{row['latency_ms']:.3f}", f"{row['reference_ms']:.3f}")
+            table.add_row(row["kernel"], f"{row['speedup']:.3f}x", category, *metrics, escape(row["problem"]))
         console().print(table)
 
     def batch_table(self, summaries: list[dict[str, Any]]) -> None:
@@ -176,8 +176,9 @@ def describe_evaluation(job: wiring.Job, evaluation: Evaluation) -> str:
         text += (
             f", largest error {checked.max_abs_error:.2g} in {checked.trials} trial{'s' if checked.trials != 1 else ''}"
         )
-        if checked.nulls:
-            text += f"\n[yellow]warning:[/] {' and '.join(checked.nulls)} would have passed too, so this says little"
+        if checked.trivial_outputs:
+            names = " and ".join(checked.trivial_outputs)
+            text += f"\n[yellow]warning:[/] {names} would have passed too, so this says little"
         if checked.deterministic is False:
             text += "\n[yellow]warning:[/] two calls on the same inputs returned different results"
     if evaluation.shape_specialised and evaluation.second_workload:

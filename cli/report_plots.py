@@ -23,14 +23,14 @@ SIZE = (5.6, 3.7)
 def convergence(history: History) -> str | None:
     """Each trial's median time and the best so far, over the trials; None when nothing was timed."""
     trials = list(enumerate(history.trials, start=1))
-    timed = [(i, t.origin, t.figures.latency_ms, t.figures.trusted) for i, t in trials if t.figures.latency_ms]
+    timed = [(i, t.origin, t.metrics.latency_ms, t.metrics.trusted) for i, t in trials if t.metrics.latency_ms]
     if not timed:
         return None
     figure, axes = _axes("trial", "median time of a call, ms")
     tried = [(i, ms) for i, origin, ms, sure in timed if sure and origin != "final"]
     unsure = [(i, ms) for i, _, ms, sure in timed if not sure]
     finals = [(i, ms) for i, origin, ms, sure in timed if sure and origin == "final"]
-    failed = [i for i, trial in trials if trial.figures.latency_ms is None]
+    failed = [i for i, trial in trials if trial.metrics.latency_ms is None]
     counted = [(i, ms) for i, _, ms, sure in timed if sure or len(unsure) == len(timed)]
     best = list(itertools.accumulate((ms for _, ms in counted), min))
     axes.step(
@@ -69,7 +69,7 @@ def roofline(history: History) -> str | None:
         points.append(("best", best.latency_ms, GOOD))
     rates = [profile.flops / ms / 1e6 for _, ms, _ in points]
     _draw_ceilings(axes, profile, rates)
-    between = [turn.figures.latency_ms for turn in history.turns if turn.figures and turn.figures.latency_ms]
+    between = [turn.metrics.latency_ms for turn in history.turns if turn.metrics and turn.metrics.latency_ms]
     axes.scatter([x] * len(between), [profile.flops / ms / 1e6 for ms in between], s=12, color=MUTED, zorder=3)
     roof = profile.flops / profile.floor_ms / 1e6
     axes.plot([x, x], [min(rates), roof], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..evaluators.limits import AllowTorch, Sandbox, Settings
+from ..evaluators.settings import AllowTorch, Sandbox, Settings
 
 TRUST = "Trust"
 

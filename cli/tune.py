@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..evaluators.limits import AllowTorch, Sandbox
 from ..evaluators.remote.options import Where
+from ..evaluators.settings import AllowTorch, Sandbox
 from .guard import guarded
 from .machines import EvaluatorOption, GpuOption, Machines, RayAddressOption
 from .options import (

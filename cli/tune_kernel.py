@@ -13,18 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import (
-    Budget,
-    Config,
-    Journal,
-    Kernel,
-    OptionError,
-    ResultsError,
-    SearchSpace,
-    SpaceError,
-    Value,
-    set_aside,
-)
+from ..core import Budget, Config, Journal, Kernel, OptionError, ResultsError, SearchSpace, SpaceError, Value, set_aside
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of

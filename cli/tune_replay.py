@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..core import OptionError, SearchSpace, Tuner
-from ..evaluators.processes import cores
+from ..evaluators.pipeline.processes import cores
 from ..tuners import catalogue
 from ..tuners.formats import read_recording
 from ..tuners.recording import Recording

@@ -16,7 +16,7 @@ from ..tuners.discovery import FoundSpace
 from ..tuners.formats import write_csv, write_t4
 from ..tuners.search import Found
 from . import wiring
-from .optimize import figures
+from .optimize import metrics
 from .render import Screen, busy
 
 
@@ -118,11 +118,11 @@ class Tuned:
             "statuses": {status.value: count for status, count in progress.statuses.items()},
             "seconds": round(progress.seconds, 3),
             "stopped": self.found.stopped,
-            "start": figures(start) if start else None,
-            "best": {"config": best.config, **figures(best)} if best else None,
+            "start": metrics(start) if start else None,
+            "best": {"config": best.config, **metrics(best)} if best else None,
             "best_so_far": {"config": leader.config, "latency_ms": leader.latency_ms} if leader else None,
             "times_as_fast": self.gain,
-            "finalists": [{"config": final.config, **figures(final)} for final in self.found.finals],
+            "finalists": [{"config": final.config, **metrics(final)} for final in self.found.finals],
             "kernel": str(self.kernel_path) if self.kernel_path else None,
             "journal": str(self.folder / "journal.jsonl"),
         }
@@ -182,7 +182,7 @@ class Tuned:
 
 def count(space: SearchSpace) -> int | None:
     """The configs of a space; None when they are too many to count."""
-    members = space.lattice.members
+    members = space.encoded.members
     return None if members is None else len(members)
 
 

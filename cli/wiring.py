@@ -28,12 +28,12 @@ from ..core import (
     Target,
 )
 from ..corpus import find_kernel, find_problem, list_problems
-from ..evaluators.fleet import Fleet
-from ..evaluators.limits import Limits, SearchSettings, Settings
 from ..evaluators.local import LocalEvaluator
-from ..evaluators.processes import cores
+from ..evaluators.multi_device import MultiDeviceEvaluator
+from ..evaluators.pipeline.processes import cores
+from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
-from ..evaluators.remote.spread import Spread
+from ..evaluators.settings import Limits, SearchSettings, Settings
 from .request import Request
 from .trust import TRUSTED, Trust
 
@@ -172,7 +172,7 @@ def evaluator(device: str, settings: Settings | None = None, trust: Trust = TRUS
     return LocalEvaluator(device, trust.applied(settings or Settings()), memory=memory_folder())
 
 
-def remote_evaluator(remote: Remote, settings: Settings | None = None, trust: Trust = TRUSTED) -> Spread:
+def remote_evaluator(remote: Remote, settings: Settings | None = None, trust: Trust = TRUSTED) -> RemoteEvaluator:
     """The evaluator of other machines, for any number of lanes at once."""
     return remote.evaluator(trust.applied(settings or Settings()))
 
@@ -184,7 +184,7 @@ def search_evaluator(
     compile_s: float,
     trust: Trust = TRUSTED,
     remote: Remote | None = None,
-) -> LocalEvaluator | Fleet | Spread:
+) -> LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
     On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
@@ -198,7 +198,7 @@ def search_evaluator(
     window = 4 * compilers if ahead and not adaptive else compilers
     settings = Settings(limits=Limits(compile_s=compile_s), search=SearchSettings(compilers, window))
     members = [evaluator(device, settings, trust) for device in devices]
-    return members[0] if len(members) == 1 else Fleet(members)
+    return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
 
 
 class Examples:
@@ -239,16 +239,16 @@ class Evaluators:
         self._remote = remote
         self._trust = trust
         self._stack = contextlib.ExitStack()
-        self._searcher: LocalEvaluator | Fleet | Spread | None = None
+        self._searcher: LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator | None = None
         settings = Settings(compile_ahead=lanes > 1)
-        self.pool: list[LocalEvaluator | Spread] = []
+        self.pool: list[LocalEvaluator | RemoteEvaluator] = []
         if remote is not None:
             self.pool += [remote_evaluator(remote, settings, trust)] * min(lanes, remote.lanes)
         else:
             for _ in range(1 if device == CPU else lanes):
                 self.pool.append(self._stack.enter_context(evaluator(device, settings, trust)))
 
-    def searcher(self) -> LocalEvaluator | Fleet | Spread:
+    def searcher(self) -> LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator:
         """Made when it is first asked for."""
         if self._searcher is None:
             limit = Limits().compile_s

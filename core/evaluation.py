@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from .kernel_profile import KernelProfile
 from .measurement import Measurement, Speedup
@@ -45,7 +45,7 @@ class Correctness(BaseModel):
     """Root mean square error against the reference in fp64, over the root mean square of that."""
     torch_error_fp64: float | None = Field(default=None, ge=0)
     """The same of the reference in its own precision."""
-    nulls: tuple[str, ...] = ()
+    trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
     """Outputs that need no kernel and would have passed every trial: 'zeros', 'mean', 'input 0'. Then a pass says
     little."""
     deterministic: bool | None = None

@@ -13,7 +13,7 @@ from .errors import SpaceError
 from .expressions import Expression
 
 if TYPE_CHECKING:
-    from .lattice import Lattice
+    from .encoded_space import EncodedSpace
 
 Value = int | float | str | bool
 
@@ -176,15 +176,17 @@ class SearchSpace:
     @cached_property
     def size(self) -> int:
         """The number of configs that satisfy the constraints."""
-        members = self.lattice.members
+        members = self.encoded.members
         return sum(1 for _ in self) if members is None else len(members)
 
     @cached_property
-    def lattice(self) -> Lattice:
+    def encoded(self) -> EncodedSpace:
         """The space as rows of integers, for searches that look at many configs at once."""
-        from .lattice import Lattice  # numpy takes a tenth of a second, which a help text should not wait for
+        from .encoded_space import (
+            EncodedSpace,  # numpy takes a tenth of a second, which a help text should not wait for
+        )
 
-        return Lattice(self)
+        return EncodedSpace(self)
 
     @property
     def default(self) -> Config:

@@ -10,9 +10,11 @@ def measure_beside_others() -> None:
     """Let this process take no notice of what else measures here: its figures are worth as much."""
     import os
 
-    from kernelwright.evaluators import device_lock, profiling, timekeeping
+    from kernelwright.evaluators.pipeline import interleaved_timer
+    from kernelwright.evaluators.reference import roofline
+    from kernelwright.evaluators.workers import device_lock
 
-    timekeeping.tolerated_cores = profiling.tolerated_cores = lambda: float("inf")
+    interleaved_timer.tolerated_cores = roofline.tolerated_cores = lambda: float("inf")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
     device_lock.FOLDER = device_lock.FOLDER.with_name(f"kernelwright-locks-{worker}")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kernelwright.cli.wiring import cuda_devices
 from kernelwright.core import Kernel, Problem, Rejection
-from kernelwright.evaluators.limits import AllowTorch, Limits, Sampling, Sandbox, Settings
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
 from .beside import measure_beside_others
 
@@ -101,7 +101,7 @@ class ModelNew(nn.Module):
 
 FAST = Settings(
     allow_torch=AllowTorch.ALL,
-    sandbox=Sandbox.NONE,  # one server instead of two; tests/evaluators/test_sandbox.py tries each
+    sandbox=Sandbox.NONE,  # one server instead of two; tests/evaluators/sandbox/test_sandbox.py tries each
     second_workload=False,
     trials=2,
     limits=Limits(compile_s=60, call_s=3, memory_gib=1.0, file_gib=0.25),

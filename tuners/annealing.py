@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..core import Config, Evaluation, SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 from .observations import Observations, Row
 from .start import any_fresh, within
 
@@ -50,7 +50,7 @@ class Annealing:
         height = math.log(evaluation.latency_ms)
         climb = height - self._height
         if climb <= 0 or self._rng.random() < math.exp(-climb / self._temperature):
-            self._here, self._height = self._space.lattice.rows([config])[0], height
+            self._here, self._height = self._space.encoded.rows([config])[0], height
         self._temperature *= COOLING
         if self._temperature < COLD:
             self._temperature = HOT
@@ -60,7 +60,7 @@ class Annealing:
         if len(starts):
             return starts[:1]
         if self._here is not None:
-            fresh = self._seen.fresh(self._space.lattice.neighbours(self._here))
+            fresh = self._seen.fresh(self._space.encoded.neighbours(self._here))
             if len(fresh):
                 chosen = int(self._rng.integers(len(fresh)))
                 return fresh[chosen : chosen + 1]

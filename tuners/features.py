@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..core import SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 from .observations import Floats
 
 PAIRED = 20
@@ -25,7 +25,7 @@ class Features:
     """
 
     def __init__(self, space: SearchSpace, derived: Derived | None = None, paired: bool = False) -> None:
-        self._lattice = space.lattice
+        self._lattice = space.encoded
         self._derived = derived
         self._varying = [i for i, parameter in enumerate(space.parameters) if len(parameter.values) > 1]
         ordered = [i for i in self._varying if space.parameters[i].ordered]

@@ -9,8 +9,8 @@ from pathlib import Path
 from ..core import Config, JournalError, OptionError
 from ..core.journal import Record, split_records
 from ..core.trial import read_trials
-from .exchange import load_json, parse_cache, parse_t4, write_t4
 from .files import read_bytes
+from .kernel_tuner import load_json, parse_cache, parse_t4, write_t4
 from .recording import Recording, Result, Results
 from .search import FINAL
 from .table import parse_csv, write_csv

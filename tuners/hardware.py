@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core import DeviceLimits, Kernel, Language, MatrixProduct, Profile, SearchSpace, SpaceError
-from ..core.lattice import Lattice, Rows
+from ..core.encoded_space import EncodedSpace, Rows
 from .observations import Floats
 
 ACCUMULATORS = 192
@@ -137,8 +137,8 @@ def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchS
 class TileModel:
     """Estimates for configs of a tiled matrix product on a GPU; see the methods."""
 
-    def __init__(self, lattice: Lattice, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> None:
-        self._lattice, self._roles, self._limits, self._product = lattice, roles, limits, product
+    def __init__(self, encoded: EncodedSpace, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> None:
+        self._lattice, self._roles, self._limits, self._product = encoded, roles, limits, product
 
     @classmethod
     def of(cls, space: SearchSpace, profile: Profile | None) -> TileModel | None:
@@ -146,12 +146,12 @@ class TileModel:
         roles = Roles.of(space.names)
         if profile is None or profile.limits is None or profile.product is None or not roles.tiled:
             return None
-        return cls(space.lattice, roles, profile.limits, profile.product)
+        return cls(space.encoded, roles, profile.limits, profile.product)
 
     def __call__(self, rows: Rows) -> Floats:
         """Features, shape (rows, 8): logarithms of tile area, of operations per byte, of waves, of the last wave's
         tail, of padding, of shared memory, of accumulators per thread, and of the estimated time."""
-        one = self._figures(rows)
+        one = self._metrics(rows)
         names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
         return np.column_stack([*(np.log2(one[name]) for name in names), self.estimate(rows)])
 
@@ -162,7 +162,7 @@ class TileModel:
         slowest of: multiplying, at the rate of the matrix units; fetching the tiles from L2; and the latency of a
         fetch, spread over the stages in flight. Then come as many rounds as there are blocks to share out.
         """
-        one, product = self._figures(rows), self._product
+        one, product = self._metrics(rows), self._product
         steps = np.ceil(product.k / one["split"] / one["k"])
         multiply = one["m"] * one["n"] * one["k"] * product.element_bytes / FMA_BYTES * _inefficiency(one)
         fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
@@ -194,7 +194,7 @@ class TileModel:
             return self._column(rows, self._roles.warps) * WARP
         return self._column(rows, self._roles.threads, 128.0)
 
-    def _figures(self, rows: Rows) -> dict[str, Floats]:
+    def _metrics(self, rows: Rows) -> dict[str, Floats]:
         limits, product, roles = self._limits, self._product, self._roles
         m, n, k = (self._column(rows, name) for name in (roles.m, roles.n, roles.k))
         threads = self._threads(rows)

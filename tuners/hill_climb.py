@@ -47,7 +47,7 @@ class HillClimb:
         latency = evaluation.latency_ms if evaluation.latency_ms is not None else math.inf
         if latency < self._summit and config in self._space:
             self._summit = latency
-            self._around = deque(self._neighbours(self._space.lattice.rows([config])[0]))
+            self._around = deque(self._neighbours(self._space.encoded.rows([config])[0]))
 
     def _next(self) -> Row | None:
         for queue in (self._starts, self._around):
@@ -62,7 +62,7 @@ class HillClimb:
 
     def _neighbours(self, row: Row) -> list[Row]:
         """By the number of steps, in random order where that is equal; of unordered values all are one step away."""
-        rows = self._space.lattice.neighbours(row)
+        rows = self._space.encoded.neighbours(row)
         steps = np.abs(rows - row)
         steps[:, [not parameter.ordered for parameter in self._space.parameters]] = 0
         order = np.lexsort((self._rng.random(len(rows)), np.maximum(steps.sum(axis=1), 1)))

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..core.lattice import Lattice, Rows
+from ..core.encoded_space import EncodedSpace, Rows
 from .observations import Floats
 
 STEPS = 24
 
 
 def anneal(
-    lattice: Lattice, predict: Callable[[Rows], Floats], starts: Rows, rng: np.random.Generator
+    encoded: EncodedSpace, predict: Callable[[Rows], Floats], starts: Rows, rng: np.random.Generator
 ) -> tuple[Rows, Floats]:
     """Walk from every start, one random change of one parameter a step, colder from step to step.
 
@@ -22,13 +22,13 @@ def anneal(
     here = starts
     heights = predict(here)
     looked, predicted = [here], [heights]
-    sizes = np.array([len(table) for table in lattice.encoded])
+    sizes = np.array([len(table) for table in encoded.encoded])
     heat = float(np.std(heights)) or 1.0
     for step in range(STEPS):
         there = here.copy()
         which = rng.integers(len(sizes), size=len(here))
         there[np.arange(len(here)), which] = (rng.random(len(here)) * sizes[which]).astype(np.int32)
-        allowed = lattice.allowed(there)
+        allowed = encoded.allowed(there)
         there[~allowed] = here[~allowed]
         found = predict(there)
         temperature = heat * (1 - step / STEPS) ** 2 + 1e-9
@@ -37,5 +37,5 @@ def anneal(
         looked.append(there)
         predicted.append(found)
     rows, heights = np.concatenate(looked), np.concatenate(predicted)
-    _, first = np.unique(lattice.keys(rows), return_index=True)
+    _, first = np.unique(encoded.keys(rows), return_index=True)
     return rows[first], heights[first]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import Config, Evaluation, SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 
 Floats = npt.NDArray[np.float64]
 Row = npt.NDArray[np.int32]
@@ -30,7 +30,7 @@ class Observations:
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
-        self._lattice = space.lattice
+        self._lattice = space.encoded
         self._asked: set[int] = set()
         self._told: set[int] = set()
         self._rows: list[Row] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import Config, SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 from .cost_model import CostModel
 from .features import Features
 from .gaussian_process import GaussianProcess, log_expected_improvement
@@ -77,7 +77,7 @@ class Portfolio(Rounds):
         self._scaled_at = 0.0
         first = within(space, [*start, *known])
         if tiles:
-            first = space.lattice.unique(np.concatenate([first, tiles.candidates(LIKELY)]))
+            first = space.encoded.unique(np.concatenate([first, tiles.candidates(LIKELY)]))
         few = max(SPREAD, min(FIRST, 2 + space.cardinality // 8) - len(first))
         self._queue.extend([*first, *spread(space, WARM_SPREAD if known else few, self._rng)])
 
@@ -115,10 +115,10 @@ class Portfolio(Rounds):
             return trees, *self._process(targets, candidates)
 
     def _candidates(self) -> Rows:
-        lattice = self._space.lattice
-        leaders = [lattice.neighbours(row) for row in self._seen.leaders(LEADERS)]
-        rows = np.concatenate([lattice.sample(CANDIDATES, self._rng), *leaders])
-        return self._seen.fresh(lattice.unique(rows))
+        encoded = self._space.encoded
+        leaders = [encoded.neighbours(row) for row in self._seen.leaders(LEADERS)]
+        rows = np.concatenate([encoded.sample(CANDIDATES, self._rng), *leaders])
+        return self._seen.fresh(encoded.unique(rows))
 
     def _process(self, targets: Floats, candidates: Rows) -> tuple[Floats, Floats]:
         """The Gaussian process's means of the candidates, and the logarithms of the improvement it expects."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core import Config, Evaluation, SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 from .observations import Observations
 from .start import any_fresh
 
@@ -17,7 +17,7 @@ class RandomSearch:
         self._space = space
         self._rng = np.random.default_rng(seed)
         self._seen = Observations(space)
-        members = space.lattice.members
+        members = space.encoded.members
         self._order = None if members is None else iter(members[self._rng.permutation(len(members))])
 
     def ask(self, n: int = 1) -> list[Config]:

@@ -10,19 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ..core import (
-    Budget,
-    Config,
-    Evaluation,
-    Evaluator,
-    Journal,
-    Kernel,
-    Problem,
-    SearchSpace,
-    Status,
-    Trial,
-    Tuner,
-)
+from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, SearchSpace, Status, Trial, Tuner
 from ..core.trial import read_trials
 
 FINALISTS = 5

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from ..core import Config, SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 from .observations import Observations
 
 Warm = Sequence[tuple[Config, float | None]]
@@ -26,7 +26,7 @@ def fastest(warm: Warm, count: int, space: SearchSpace) -> list[Config]:
 
 def within(space: SearchSpace, configs: Iterable[Config]) -> Rows:
     """The rows of those configs that are members of the space, each once."""
-    return space.lattice.rows(dict.fromkeys(config for config in configs if config in space))
+    return space.encoded.rows(dict.fromkeys(config for config in configs if config in space))
 
 
 def spread(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
@@ -35,7 +35,7 @@ def spread(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
     The first is any member. Each further one is chosen among eight random ones: the one that differs in the most
     parameters from the nearest of those before it. The seven others stay, and a new one joins them.
     """
-    pool = space.lattice.sample(CANDIDATES, rng)
+    pool = space.encoded.sample(CANDIDATES, rng)
     pool = pool[rng.permutation(len(pool))]
     chosen, rest = pool[: min(count, 1)], pool[1:]
     while len(chosen) < count and len(rest):
@@ -52,9 +52,9 @@ def any_fresh(space: SearchSpace, seen: Observations, rng: np.random.Generator) 
 
     Of a space that is sampled, not listed, none is left when hundreds of draws show none.
     """
-    members = space.lattice.members
+    members = space.encoded.members
     for _ in range(8):
-        drawn = space.lattice.sample(64, rng) if members is None else members[rng.integers(len(members), size=64)]
+        drawn = space.encoded.sample(64, rng) if members is None else members[rng.integers(len(members), size=64)]
         rows = seen.fresh(drawn)
         if len(rows):
             return rows[:1]

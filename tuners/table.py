@@ -147,7 +147,7 @@ def write_csv(path: Path, source: Recording | Iterable[Evaluation], names: Seque
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, TIME, *extra])
     for config, result in results.items():
-        cells = [*(_cell(name, config[name]) for name in columns), *_figures(result)]
+        cells = [*(_cell(name, config[name]) for name in columns), *_metrics(result)]
         writer.writerow(cells if sampled else cells[:-1])
     write_text(path, text.getvalue())
 
@@ -165,6 +165,6 @@ def _stays(text: str) -> bool:
     return bool(text) and text == text.encode(errors="ignore").decode().strip() and not set(text) & {"\r", "\0"}
 
 
-def _figures(result: Result) -> list[str]:
+def _metrics(result: Result) -> list[str]:
     time, compile_s = ("" if x is None else repr(float(x)) for x in (result.time_ms, result.compile_s))
     return [time, compile_s, str(result.status), " ".join(repr(float(sample)) for sample in result.samples_ms)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..core import Config, SearchSpace
-from ..core.lattice import Rows
+from ..core.encoded_space import Rows
 from .cost_model import CostModel
 from .features import Features
 from .hardware import TileModel
@@ -60,7 +60,7 @@ class XGBoostSearch(Rounds):
 
     def _favourites(self) -> list[Row]:
         """What a model of all that is known takes for the fastest: around the best config, and anywhere."""
-        lattice = self._space.lattice
+        encoded = self._space.encoded
         model = CostModel(self._features(self._seen.rows), self._seen.targets(), int(self._rng.integers(2**31 - 16)))
 
         def predict(rows: Rows) -> Floats:
@@ -68,11 +68,11 @@ class XGBoostSearch(Rounds):
 
         near = self._seen.rows[:0]
         if self._seen.best is not None:
-            around = self._seen.fresh(lattice.neighbours(self._seen.best))
+            around = self._seen.fresh(encoded.neighbours(self._seen.best))
             near = around[np.argsort(predict(around), kind="stable")[:NEAR]] if len(around) else around
         leaders = self._seen.leaders(WALKS // 4)
-        starts = np.concatenate([leaders, lattice.sample(WALKS - len(leaders), self._rng)])
-        rows, predicted = anneal(lattice, predict, starts, self._rng)
+        starts = np.concatenate([leaders, encoded.sample(WALKS - len(leaders), self._rng)])
+        rows, predicted = anneal(encoded, predict, starts, self._rng)
         fresh = self._seen.is_fresh(rows)
         fastest = rows[fresh][np.argsort(predicted[fresh], kind="stable")]
         return [*near, *_diverse(fastest, near, BATCH - len(near))]

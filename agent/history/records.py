@@ -14,7 +14,7 @@ from ..turn import ToolCall, summary
 
 
 @dataclass(frozen=True)
-class Figures:
+class Metrics:
     """What was measured of a kernel; None for what was not, or what an older run did not write down."""
 
     status: str
@@ -42,7 +42,7 @@ class TrialRecord:
 
     origin: str
     """'start', 'turn 2: split-grid', 'search', 'search: final', 'final'."""
-    figures: Figures
+    metrics: Metrics
     seconds: float
     at: str
     """When it ended, ISO 8601; empty in old journals."""
@@ -61,7 +61,7 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolCallMessage:
     """A tool call in a message."""
 
     name: str
@@ -69,7 +69,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolResultMessage:
     """A tool's result in a message."""
 
     name: str
@@ -83,8 +83,8 @@ class Message:
     role: str
     """system, user, assistant or tool."""
     text: str = ""
-    tool_calls: tuple[Call, ...] = ()
-    tool_results: tuple[Answer, ...] = ()
+    tool_calls: tuple[ToolCallMessage, ...] = ()
+    tool_results: tuple[ToolResultMessage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class TurnRecord:
     """Source of what the turn arrived at."""
     diff: str
     """From `before` to `kernel`, as a unified diff."""
-    figures: Figures | None
+    metrics: Metrics | None
     """Of the fastest right kernel of the turn; None when nothing was right."""
     improved: bool
     gain: float
@@ -152,14 +152,14 @@ class TurnRecord:
 
 
 _PARTS = ("text", "tool_calls", "tool_results")
-_figures = TypeAdapter(Figures)
+_metrics = TypeAdapter(Metrics)
 _turn = TypeAdapter(TurnRecord)
 _exchange = TypeAdapter(Exchange)
 
 
-def figures_of(said: Record | None) -> Figures | None:
+def metrics_of(said: Record | None) -> Metrics | None:
     """The figures of a summary."""
-    return None if said is None else _figures.validate_python(said)
+    return None if said is None else _metrics.validate_python(said)
 
 
 def trial_of(trial: Trial, search: bool) -> TrialRecord:
@@ -167,7 +167,7 @@ def trial_of(trial: Trial, search: bool) -> TrialRecord:
     origin = trial.origin
     if search:
         origin = "search" if origin == "search" else f"search: {origin}"
-    return TrialRecord(origin, _figures.validate_python(summary(trial.evaluation)), trial.seconds, trial.at)
+    return TrialRecord(origin, _metrics.validate_python(summary(trial.evaluation)), trial.seconds, trial.at)
 
 
 def turn_of(record: Record, exchanges: Iterable[Exchange]) -> TurnRecord:
@@ -188,7 +188,7 @@ def turn_of(record: Record, exchanges: Iterable[Exchange]) -> TurnRecord:
             "before": record.get("before"),
             "kernel": record.get("kernel"),
             "diff": record.get("code_changes", ""),
-            "figures": record.get("best"),
+            "metrics": record.get("best"),
             "gain": 1.0 + record.get("improvement", 0.0),
             "error": record.get("error", ""),
             "tokens": cost.get("tokens", 0),

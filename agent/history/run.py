@@ -14,7 +14,7 @@ from ...core.journal import Record
 from ...core.trial import read_trials
 from ..turn import summary
 from .files import RunFiles, parsed, records_of, run_files
-from .records import Conversations, Exchange, Figures, TrialRecord, TurnRecord, figures_of, trial_of, turn_of
+from .records import Conversations, Exchange, Metrics, TrialRecord, TurnRecord, metrics_of, trial_of, turn_of
 from .table import COLUMNS, rows
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class History:
     """The device and the versions under which the start was measured."""
     profile: Profile | None
     """What the problem asks of the device; None when the run ended before it was measured."""
-    start: Figures | None
-    best: Figures | None
+    start: Metrics | None
+    best: Metrics | None
     """At the final check; in a run that did not finish, the fastest right kernel so far."""
     finished: Finished | None
     """None while the run goes on, and when it was cut off."""
@@ -138,7 +138,7 @@ def load_history(path: Path | str) -> History:
     first = evaluations[0] if evaluations else None
     start, best = _so_far(evaluations)
     if ended is not None:
-        start, best = figures_of(ended["start"]), figures_of(ended["best"])
+        start, best = metrics_of(ended["start"]), metrics_of(ended["best"])
     return History(
         files=files,
         problem=str(run.get("problem", "")),
@@ -168,7 +168,7 @@ def _exchanges(path: Path) -> tuple[Exchange, ...]:
 
 def _finished(record: Record) -> Finished:
     for side in ("start", "best"):
-        figures_of(record[side])
+        metrics_of(record[side])
     return Finished(
         target=float(record["target_speedup"]),
         target_reached=bool(record["target_reached"]),
@@ -187,12 +187,12 @@ def _sizes(text: object) -> dict[str, Any]:
         return {}
 
 
-def _so_far(evaluations: list[Evaluation]) -> tuple[Figures | None, Figures | None]:
+def _so_far(evaluations: list[Evaluation]) -> tuple[Metrics | None, Metrics | None]:
     """The start and the fastest, undisturbed if there is such, as far as a run came."""
-    every = [figures_of(summary(evaluation)) for evaluation in evaluations]
-    timed = [figures for figures in every if figures is not None and figures.latency_ms is not None]
-    chosen = [figures for figures in timed if figures.trusted] or timed
-    best = min(chosen, key=lambda figures: figures.latency_ms or 0.0, default=None)
+    every = [metrics_of(summary(evaluation)) for evaluation in evaluations]
+    timed = [metrics for metrics in every if metrics is not None and metrics.latency_ms is not None]
+    chosen = [metrics for metrics in timed if metrics.trusted] or timed
+    best = min(chosen, key=lambda metrics: metrics.latency_ms or 0.0, default=None)
     return (every[0] if every else None), best
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .records import Figures, TurnRecord
+from .records import Metrics, TurnRecord
 
 COLUMNS = (
     "turn", "lane", "category", "strategy", "improved", "gain", "status", "latency_ms", "best_latency_ms", "speedup",
@@ -14,7 +14,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(turns: Sequence[TurnRecord], start: Figures | None) -> list[dict[str, Any]]:
+def rows(turns: Sequence[TurnRecord], start: Metrics | None) -> list[dict[str, Any]]:
     """One row per turn and lane, keyed by `COLUMNS`; None where nothing was measured.
 
     `best_latency_ms` is the run's fastest after that turn, beginning with the start's.
@@ -22,14 +22,14 @@ def rows(turns: Sequence[TurnRecord], start: Figures | None) -> list[dict[str, A
     fastest = start.latency_ms if start else None
     found = []
     for turn in turns:
-        figures = turn.figures
-        latency = figures.latency_ms if figures else None
+        metrics = turn.metrics
+        latency = metrics.latency_ms if metrics else None
         if turn.improved and latency is not None:
             fastest = latency
-        low, high = figures.interval if figures and figures.interval else (None, None)
+        low, high = metrics.interval if metrics and metrics.interval else (None, None)
         values = (
             turn.number, turn.lane, turn.category, turn.strategy, turn.improved, turn.gain, _status(turn), latency,
-            fastest, figures.speedup if figures else None, low, high, figures.contention if figures else None,
+            fastest, metrics.speedup if metrics else None, low, high, metrics.contention if metrics else None,
             len(turn.attempts), len(turn.tool_calls), sum(call.seconds for call in turn.tool_calls),
             len(turn.exchanges), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
         )  # fmt: skip
@@ -39,7 +39,7 @@ def rows(turns: Sequence[TurnRecord], start: Figures | None) -> list[dict[str, A
 
 def _status(turn: TurnRecord) -> str:
     """Of the fastest right kernel, else of the last one that was tried."""
-    if turn.figures is not None:
-        return turn.figures.status
+    if turn.metrics is not None:
+        return turn.metrics.status
     tried = [attempt.statuses[-1] for attempt in turn.attempts if attempt.statuses]
     return tried[-1] if tried else "no_kernel"

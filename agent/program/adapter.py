@@ -8,7 +8,7 @@ from typing import Any
 
 import dspy
 
-from ..proposing import NoKernel
+from ..proposer import NoKernel
 from .reply import source_of
 
 TOOL_CALLS = "tool_calls"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...core import Kernel
 from ...prompts import guide_for, sections
-from ..proposing import Situation
+from ..proposer import TurnContext
 from ..turn import Attempt
 from . import briefing
 
@@ -31,7 +31,7 @@ DETAILS = (
 """Tried in this order when the model finds the prompt too long."""
 
 
-def analysis_inputs(situation: Situation, detail: Detail) -> dict[str, str]:
+def analysis_inputs(situation: TurnContext, detail: Detail) -> dict[str, str]:
     """Of `signatures.AnalyseBottleneck`."""
     return {
         **_task(situation),
@@ -41,7 +41,7 @@ def analysis_inputs(situation: Situation, detail: Detail) -> dict[str, str]:
     }
 
 
-def rewrite_inputs(situation: Situation, detail: Detail, examples: Callable[[str, int], str]) -> dict[str, str]:
+def rewrite_inputs(situation: TurnContext, detail: Detail, examples: Callable[[str, int], str]) -> dict[str, str]:
     """Of `signatures.RewriteKernel`; `examples` finds some for a suggestion, in so many tokens."""
     suggestion = _suggestion(situation)
     return {
@@ -55,7 +55,7 @@ def rewrite_inputs(situation: Situation, detail: Detail, examples: Callable[[str
     }
 
 
-def repair_inputs(situation: Situation, detail: Detail, failed: Sequence[Attempt]) -> dict[str, str]:
+def repair_inputs(situation: TurnContext, detail: Detail, failed: Sequence[Attempt]) -> dict[str, str]:
     """Of `signatures.RepairKernel`."""
     proposal = failed[-1].proposal
     return {
@@ -67,7 +67,7 @@ def repair_inputs(situation: Situation, detail: Detail, failed: Sequence[Attempt
     }
 
 
-def _task(situation: Situation) -> dict[str, str]:
+def _task(situation: TurnContext) -> dict[str, str]:
     return {
         "reference": situation.problem.source,
         "workload": briefing.workload_text(situation.problem),
@@ -76,7 +76,7 @@ def _task(situation: Situation) -> dict[str, str]:
     }
 
 
-def _suggestion(situation: Situation) -> str:
+def _suggestion(situation: TurnContext) -> str:
     """The one that this lane follows."""
     suggestions = situation.analysis.suggestions
     return suggestions[situation.variant % len(suggestions)] if suggestions else "what the evidence suggests"

@@ -16,8 +16,8 @@ from ...rag.render import within
 from ..analysis import Analysis, Category
 from ..models.engines import NoReply
 from ..models.models import ANALYSE, REWRITE, Models
-from ..observing import Observer
-from ..proposing import NoKernel, RunEnded, Situation
+from ..observer import Observer
+from ..proposer import NoKernel, RunEnded, TurnContext
 from ..turn import Attempt
 from .adapter import KernelAdapter
 from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inputs
@@ -53,7 +53,7 @@ class ModelProposer:
         self._lock = threading.Lock()
         self._analyses: dict[tuple[int, str], Future[Analysis]] = {}
 
-    def analyse(self, situation: Situation) -> Analysis:
+    def analyse(self, situation: TurnContext) -> Analysis:
         """The model's view of the bottleneck; one exchange for all lanes that expand the same candidate.
 
         The first of them asks, whichever comes first, so that a resumed run finds the answer in the same lane.
@@ -68,7 +68,7 @@ class ModelProposer:
                 future.set_exception(error)
         return future.result()
 
-    def propose(self, situation: Situation, failed: Sequence[Attempt] = ()) -> Proposal:
+    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal:
         """A kernel that the model submits, after whatever it did with its tools."""
         toolbox = Toolbox(situation, self._retriever, lambda call: self._observer.tool(situation.lane.name, call))
 
@@ -100,8 +100,8 @@ class ModelProposer:
             rationale=" ".join(str(prediction.rationale or "").split()),
         )
 
-    def _analysis(self, situation: Situation) -> Analysis:
-        figures = situation.analysis
+    def _analysis(self, situation: TurnContext) -> Analysis:
+        metrics = situation.analysis
         try:
             said = self._ask(
                 situation, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(situation, detail))
@@ -109,18 +109,18 @@ class ModelProposer:
             suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in said.suggestions)
             evidence = tuple(str(line) for line in said.evidence)
             return dataclasses.replace(
-                figures,
+                metrics,
                 category=_category(said.category),
-                evidence=evidence or figures.evidence,
-                suggestions=suggestions or figures.suggestions,
+                evidence=evidence or metrics.evidence,
+                suggestions=suggestions or metrics.suggestions,
             )
         except (dspy.AdapterParseError, ValidationError, ValueError) as error:
             self._observer.failed(
                 situation.lane.name, f"the analysis cannot be read ({_why(error)}); the figures serve instead"
             )
-            return figures
+            return metrics
 
-    def _ask(self, situation: Situation, purpose: str, ask: Ask, toolbox: Toolbox | None = None) -> dspy.Prediction:
+    def _ask(self, situation: TurnContext, purpose: str, ask: Ask, toolbox: Toolbox | None = None) -> dspy.Prediction:
         """Run one part of the program; with less in the prompt when it was too long."""
         kernel = situation.candidate.kernel
         program = KernelProgram(kernel.language, kernel.target, toolbox)
@@ -141,7 +141,7 @@ class ModelProposer:
                     raise RunEnded(self._models.explain(error)) from None
         raise AssertionError("the last detail returns or raises")
 
-    def _examples(self, situation: Situation) -> Callable[[str, int], str]:
+    def _examples(self, situation: TurnContext) -> Callable[[str, int], str]:
         """Finds examples for a suggestion, in at most so many tokens."""
 
         def found(suggestion: str, tokens: int) -> str:
@@ -165,7 +165,7 @@ def _idea(suggestion: Suggestion) -> str:
     return f"{suggestion.technique}: {suggestion.where}; {suggestion.why}{gain}"
 
 
-def _no_kernel(error: dspy.AdapterParseError, situation: Situation) -> NoKernel:
+def _no_kernel(error: dspy.AdapterParseError, situation: TurnContext) -> NoKernel:
     """Why no kernel could be taken from a reply that DSPy could not read either."""
     try:
         kernel_of(error.lm_response or "", situation.problem, situation.candidate.kernel)

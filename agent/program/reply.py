@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from ...core import Kernel, KernelError, Problem
-from ..proposing import NoKernel
+from ..proposer import NoKernel
 from ..rule_proposer import formatted
 
 _FENCE = re.compile(r"[ \t]*(`{3,})[ \t]*([\w+-]*)[ \t]*")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...core import Query
-from ..proposing import Situation
+from ..proposer import TurnContext
 
 _PRODUCT = re.compile(r"^(mm|addmm|bmm|baddbmm|mv|addmv|matmul|linear|dot|einsum)$")
 _SOFTMAX = re.compile(r"^_?(log_)?softmax$")
@@ -24,7 +24,7 @@ _SUMS = re.compile(r"^(sum|mean|amax|amin|max|min|prod|argmax|argmin|var|norm|li
 _ROOTS = re.compile(r"^r?sqrt$")
 
 
-def question(situation: Situation, text: str) -> Query:
+def question(situation: TurnContext, text: str) -> Query:
     """Examples like the kernel to improve, for an idea in words; never of the problem itself."""
     kernel = situation.candidate.kernel
     return Query(

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, validate_
 from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceError, Status
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
-from ..proposing import NoKernel, Situation
+from ..proposer import NoKernel, TurnContext
 from ..turn import ToolCall
 from ..workbench import Lane
 from . import briefing
@@ -47,7 +47,9 @@ class ToolBroke(BaseException):
 class Toolbox:
     """The tools of one attempt in a lane. Every call is noted in the lane, with what it cost."""
 
-    def __init__(self, situation: Situation, retriever: Retriever | None, observe: Callable[[ToolCall], None]) -> None:
+    def __init__(
+        self, situation: TurnContext, retriever: Retriever | None, observe: Callable[[ToolCall], None]
+    ) -> None:
         self._situation = situation
         self._lane: Lane = situation.lane
         self._retriever = retriever

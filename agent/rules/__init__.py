@@ -1,27 +1,27 @@
 """Rewrites of kernels on their syntax tree, each with the preconditions under which it is right."""
 
 from .fuse import Fuse
-from .hoist import Hoist
-from .jam import Jam
-from .lanes import Lanes
-from .launch import Launch
+from .launch import LaunchParameters
+from .licm import Licm
 from .loop_order import LoopOrder
+from .partial_accumulators import PartialAccumulators
 from .register_tile import RegisterTile
 from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
     SplitGrid(),
     LoopOrder(),
     Fuse(),
-    Hoist(),
-    Lanes(),
+    Licm(),
+    PartialAccumulators(),
     RegisterTile(),
-    Jam(),
+    UnrollAndJam(),
     RelaxedMath(),
-    Launch(),
+    LaunchParameters(),
     Swizzle(),
 )
 """In the order in which rules of the same category are tried."""

@@ -20,7 +20,7 @@ TRITON_DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchParameters:
     """Literals such as `num_warps=4` become constants with values to search, and Triton launches get
     the ones that they leave to a default.
 

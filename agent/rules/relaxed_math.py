@@ -8,7 +8,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from ...core import Kernel, Parameter
-from .hoist import EXPENSIVE
+from .licm import EXPENSIVE
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import add_constant
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ...core import KernelProfile, Rejection
-from ..limits import AllowTorch
+from ..settings import AllowTorch
 
 LIBRARY_SHARE = 0.5
 """With glue allowed, libraries may take so much of the device time, copies and fills aside."""

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from ...core import Kernel, Language, Rejection, Target
-from ..limits import AllowTorch
+from ..settings import AllowTorch
 from . import operators
 from .live import live_nodes
 from .names import Function

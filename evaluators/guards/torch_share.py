@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core import Rejection
-from ..channel import Message
-from ..limits import AllowTorch
-from ..operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING_KIND
+from ..profiling.operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING_KIND
+from ..settings import AllowTorch
+from ..workers.channel import Message
 
 BOTTLENECK_SHARE = 0.25
 """A family of operators with so much of the reference's estimated time is where its bottleneck is."""
@@ -61,10 +61,10 @@ def operators_of(call: Callable[[], object]) -> list[Message]:
 
     To be asked of a call that is compiled already, and never while anything is timed.
     """
-    from .. import counting
+    from ..profiling import op_counter
 
-    _, seen = counting.observe(call)
-    return counting.grouped(seen)
+    _, seen = op_counter.observe(call)
+    return op_counter.grouped(seen)
 
 
 def torch_violation(

@@ -76,7 +76,7 @@ class CpuDevice:
     def __init__(self, label: str) -> None:
         import torch
 
-        from ..judge import device_name
+        from ..reference.worker import device_name
 
         self._torch: Any = torch
         self.label = label

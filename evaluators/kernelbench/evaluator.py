@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...core import DeviceError, Problem
-from ..device_lock import DeviceLock
-from ..processes import Processes
-from ..worker import Worker, WorkerDied, WorkerTimeout
+from ..pipeline.processes import Processes
+from ..workers.client import Worker, WorkerDied, WorkerTimeout
+from ..workers.device_lock import DeviceLock
 from .precision import Precision
 from .result import KernelBenchResult
 
@@ -55,10 +55,10 @@ class KernelBench:
         A worker that dies, hangs or sends nonsense gives a result too: not compiled, with 'other_error'.
         """
         # Its device memory is needed: here the reference runs in the candidate's process.
-        self._processes.forget_judge()
+        self._processes.forget_reference()
         kind, _, number = self._processes.device.partition(":")
         label = kind if kind == "cpu" else f"{kind}:{number or 0}"
-        worker = self._processes.foreign(ROLE, {"label": label, "memory_gib": MEMORY_GIB})()
+        worker = self._processes.untrusted(ROLE, {"label": label, "memory_gib": MEMORY_GIB})()
         try:
             opened = _opened(worker)
             where = {"hardware": opened.hardware, "device": label}

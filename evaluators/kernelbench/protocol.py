@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..channel import Channel, ChannelClosed, Message
+from ..workers.channel import Channel, ChannelClosed, Message
 from .device import Device, open_device
 from .precision import Precision
 
@@ -43,10 +43,10 @@ def serve(channel: Channel, options: Message) -> None:
         if request.pop("op") == "open":
             channel.send({"hardware": device.name, "uuid": _uuid(device), "nonce": nonce})
         else:
-            channel.send({"result": Protocol(device, **request).run(), "nonce": nonce})
+            channel.send({"result": KernelBenchProtocol(device, **request).run(), "nonce": nonce})
 
 
-class Protocol:
+class KernelBenchProtocol:
     """One evaluation. `backend` is 'cuda' for sources with inline CUDA, which KernelBench loads in another way."""
 
     def __init__(
@@ -213,8 +213,8 @@ class Protocol:
             self.device.synchronize()
         self.device.forget_free_memory()
         times = [self.device.time(lambda: model(*inputs)) for _ in range(DISCARDED + self.perf_trials)][DISCARDED:]
-        figures = {"mean": np.mean(times), "std": np.std(times), "min": np.min(times), "max": np.max(times)}
-        rounded = {name: float(f"{value:.3g}") for name, value in figures.items()}
+        metrics = {"mean": np.mean(times), "std": np.std(times), "min": np.min(times), "max": np.max(times)}
+        rounded = {name: float(f"{value:.3g}") for name, value in metrics.items()}
         return {**rounded, "num_trials": len(times), "hardware": self.device.name, "device": self.device.label}
 
     def _cast(self, values: Sequence[Any]) -> list[Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from ..limits import Limits, SearchSettings, Settings
+from ..settings import Limits, SearchSettings, Settings
+from .evaluator import RemoteEvaluator, Workers
 from .options import AUTO, CPU, CUDA, RemoteOptions, Where
-from .spread import Spread, Workers
 
 
 class Remote:
@@ -52,11 +52,13 @@ class Remote:
         """How many evaluations can be under way at once."""
         return self._workers.count()
 
-    def evaluator(self, settings: Settings | None = None) -> Spread:
+    def evaluator(self, settings: Settings | None = None) -> RemoteEvaluator:
         """One with these settings; any number may be used at once."""
-        return Spread(self._workers, settings or Settings())
+        return RemoteEvaluator(self._workers, settings or Settings())
 
-    def search_evaluator(self, compilers: int | None, adaptive: bool, settings: Settings | None = None) -> Spread:
+    def search_evaluator(
+        self, compilers: int | None, adaptive: bool, settings: Settings | None = None
+    ) -> RemoteEvaluator:
         """One for many configs; `settings` says all but how it searches.
 
         A worker is given as many configs at a time as it has compilers: where the next choice depends on what is known

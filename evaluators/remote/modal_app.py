@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..limits import Settings
+from ..settings import Settings
 from .options import DEFAULT_GPU
 
 NAME = "kernelwright"
@@ -136,13 +136,13 @@ def build(resources: Resources, time_limit_s: int) -> tuple[Any, Any]:
     class Evaluations:
         @modal.enter()  # type: ignore[untyped-decorator, unused-ignore]
         def start(self) -> None:
-            from kernelwright.evaluators.remote.station import Station
+            from kernelwright.evaluators.remote.worker_host import WorkerHost
 
-            self.station = Station(device)
+            self.station = WorkerHost(device)
 
         @modal.method()  # type: ignore[untyped-decorator, unused-ignore]
         def run(self, payload: str) -> str:
-            """JSON in, JSON out; see `Station.run`."""
+            """JSON in, JSON out; see `WorkerHost.run`."""
             from kernelwright.evaluators.remote.payload import ANSWERS, Payload
 
             return ANSWERS.dump_json(self.station.run(Payload.model_validate_json(payload))).decode()

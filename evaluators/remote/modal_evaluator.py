@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...core import DeviceError
-from ..limits import Settings
+from ..settings import Settings
+from .evaluator import ATTEMPTS, GivenUp, Lost, Overdue, RemoteEvaluator, polled
 from .modal_app import Resources, build, time_limit_s
 from .payload import ANSWERS, Answer, Payload
 from .reach import unreachable
-from .spread import ATTEMPTS, GivenUp, Lost, Overdue, Spread, polled
 
 POLL_S = 2.0
 LOGIN = "run 'modal token new', or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
@@ -78,7 +78,7 @@ class ModalContainers:
             return self._run
 
 
-class ModalEvaluator(Spread):
+class ModalEvaluator(RemoteEvaluator):
     """A `core.Evaluator` on Modal. Its app is started by the first question and stopped by `close`.
 
     Baseline and candidate are timed in the same container. Raises `DeviceError` when Modal cannot be used.

@@ -16,7 +16,7 @@ from ...core import Config, DeviceError, Evaluation, Kernel, KernelwrightError, 
 from ...core import errors as user_errors
 from ...core.measurement import Measurement
 from ...core.space import Value
-from ..limits import Settings
+from ..settings import Settings
 
 VERSION: Literal[1] = 1
 """Of the payload's form: both ends must agree on it."""

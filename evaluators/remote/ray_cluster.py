@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core import DeviceError
-from ..limits import Settings
+from ..settings import Settings
+from .evaluator import GivenUp, Lost, polled
 from .payload import ANSWERS, Answer, Payload
 from .ray_connection import connect, first_line, gpus_of, living_nodes
 from .ray_worker import SETTINGS, RayWorker
-from .spread import GivenUp, Lost, polled
-from .station import versions
+from .worker_host import versions
 
 POLL_S = 0.1
 WAIT_S = 300.0
@@ -40,7 +40,7 @@ class Place:
 
 
 @dataclass(eq=False)
-class Seat:
+class ActorSlot:
     """An actor and what it is doing."""
 
     place: Place
@@ -65,13 +65,13 @@ class RayCluster:
         self._settings = SETTINGS.dump_json(settings or Settings())
         self._wait_s = wait_s
         self._lock = threading.RLock()
-        self._seats: list[Seat] = []
+        self._seats: list[ActorSlot] = []
         self._failures: Counter[Place] = Counter()
         """Of actors that did not come up, in a row."""
         self._reason = ""
         """Why the last of them did not."""
         self._asked_at = -math.inf
-        self._recruit()
+        self._fill_slots()
         if not self._seats:
             self.close()
             has = "GPU; use --device cpu, or add a node that has one" if self.device == "cuda" else "node with CPUs"
@@ -107,7 +107,7 @@ class RayCluster:
         except ray.exceptions.RayTaskError:
             raise  # a bug of ours
         except ray.exceptions.RayError as error:
-            self._dismiss(seat)
+            self._stop(seat)
             raise Lost(f"the worker on node {seat.place.node[:8]} was lost: {first_line(error)}") from None
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class RayCluster:
             _kill(seat)
         self._disconnect()
 
-    def _give(self, payload: Payload, given_up: threading.Event) -> tuple[Seat, Any]:
+    def _give(self, payload: Payload, given_up: threading.Event) -> tuple[ActorSlot, Any]:
         """Hand the payload to the first actor that is ready and free."""
         text = payload.model_dump_json()
         deadline = time.monotonic() + self._wait_s
@@ -154,12 +154,12 @@ class RayCluster:
                 except ray.exceptions.RayError as error:
                     self._failures[seat.place] += 1
                     self._reason = _why(error)
-                    self._dismiss(seat)
+                    self._stop(seat)
             if seat.busy is not None and _done(seat.busy):
                 seat.busy = None
-        self._recruit()
+        self._fill_slots()
 
-    def _recruit(self) -> None:
+    def _fill_slots(self) -> None:
         """An actor for every place of the living nodes that has none."""
         now = time.monotonic()
         if now - self._asked_at < NEWS_S:
@@ -168,11 +168,11 @@ class RayCluster:
         nodes = living_nodes()
         living = {node["NodeID"] for node in nodes}
         for seat in [one for one in self._seats if one.place.node not in living]:
-            self._dismiss(seat)
+            self._stop(seat)
         places = [place for node in nodes for place in self._places(node)]
         taken = {seat.place for seat in self._seats}
         self._seats += [
-            self._hire(place) for place in places if place not in taken and self._failures[place] < FAILURES
+            self._start(place) for place in places if place not in taken and self._failures[place] < FAILURES
         ]
         if places and not self._seats:
             raise DeviceError(f"no worker starts on the Ray cluster: {self._reason}")
@@ -186,7 +186,7 @@ class RayCluster:
             # One for a machine: what runs beside a timing on the same cores spoils it.
             yield Place(node["NodeID"], 0, cpus)
 
-    def _hire(self, place: Place) -> Seat:
+    def _start(self, place: Place) -> ActorSlot:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -196,9 +196,9 @@ class RayCluster:
         actor: Any = actor_class.options(num_cpus=place.cpus, num_gpus=gpus, scheduling_strategy=there).remote(
             self.device
         )
-        return Seat(place, actor, actor.warm.remote(self._settings))
+        return ActorSlot(place, actor, actor.warm.remote(self._settings))
 
-    def _dismiss(self, seat: Seat) -> None:
+    def _stop(self, seat: ActorSlot) -> None:
         with self._lock:
             if seat in self._seats:
                 self._seats.remove(seat)
@@ -211,7 +211,7 @@ def _done(reference: Any) -> bool:
     return bool(ray.wait([reference], timeout=0)[0])
 
 
-def _kill(seat: Seat) -> None:
+def _kill(seat: ActorSlot) -> None:
     import ray
 
     with contextlib.suppress(Exception):  # it is gone already

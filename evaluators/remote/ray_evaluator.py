@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..limits import Settings
+from ..settings import Settings
+from .evaluator import ATTEMPTS, RemoteEvaluator
 from .ray_cluster import RayCluster
-from .spread import ATTEMPTS, Spread
 
 
-class RayEvaluator(Spread):
+class RayEvaluator(RemoteEvaluator):
     """A `core.Evaluator` on a Ray cluster, by default with a worker for every GPU or for every node's CPU."""
 
     def __init__(self, cluster: RayCluster, settings: Settings | None = None, attempts: int = ATTEMPTS) -> None:

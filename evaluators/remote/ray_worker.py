@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter
 
-from ..limits import Settings
+from ..settings import Settings
 from .payload import ANSWERS, Payload
-from .station import Station
+from .worker_host import WorkerHost
 
 SETTINGS = TypeAdapter(Settings)
 
@@ -16,14 +16,14 @@ class RayWorker:
 
     def __init__(self, device: str) -> None:
         # Ray shows it one GPU only, so 'cuda' is that one.
-        self._station = Station(device)
+        self._station = WorkerHost(device)
 
     def warm(self, settings: bytes) -> dict[str, str]:
-        """See `Station.warm`."""
+        """See `WorkerHost.warm`."""
         return self._station.warm(SETTINGS.validate_json(settings))
 
     def run(self, payload: str) -> bytes:
-        """See `Station.run`."""
+        """See `WorkerHost.run`."""
         return ANSWERS.dump_json(self._station.run(Payload.model_validate_json(payload)))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import DeviceError
-from ..limits import Sandbox
+from ..settings import Sandbox
 from . import bubblewrap, landlock
 from .places import Places
 

@@ -23,21 +23,21 @@ class Stride(IntEnum):
 
 
 @dataclass(frozen=True)
-class Lane:
+class ThreadStride:
     """One axis of a block of elements."""
 
     stride: Stride
     extent: int | None
     """Elements, where known."""
 
-    def plus(self, other: Lane) -> Lane:
-        return Lane(max(self.stride, other.stride), self.extent or other.extent)
+    def plus(self, other: ThreadStride) -> ThreadStride:
+        return ThreadStride(max(self.stride, other.stride), self.extent or other.extent)
 
-    def times(self, stride: Stride) -> Lane:
-        return Lane(max(self.stride, stride), self.extent)
+    def times(self, stride: Stride) -> ThreadStride:
+        return ThreadStride(max(self.stride, stride), self.extent)
 
 
-Lanes = Mapping[str, Lane]
+Lanes = Mapping[str, ThreadStride]
 """By axis: 'flat' for one dimension, 'rows' and 'columns' for two; empty for a scalar."""
 
 
@@ -52,7 +52,7 @@ class Addresses:
         for loop in code.loops:
             if loop.kind in ("Parallel", "vectorized") and loop.call and loop.variables:
                 extent = self._extent(loop.call.node.args[-1]) if loop.call.node.args else None
-                self._known[loop.variables[-1]] = {"flat": Lane(Stride.UNIT, extent)}
+                self._known[loop.variables[-1]] = {"flat": ThreadStride(Stride.UNIT, extent)}
         for assignment in code.assignments:
             if isinstance(assignment.target, ast.Name):
                 lanes = self.of(assignment.value)
@@ -75,9 +75,9 @@ class Addresses:
     def _call(self, node: ast.Call) -> Lanes:
         op = self._ops.get(id(node), "")
         if op == "arange":
-            return {"flat": Lane(Stride.UNIT, self._extent(node.args[-1]) if node.args else None)}
+            return {"flat": ThreadStride(Stride.UNIT, self._extent(node.args[-1]) if node.args else None)}
         if op in ("get_thread_binding", "thread_binding"):
-            return {"flat": Lane(Stride.UNIT, None)}
+            return {"flat": ThreadStride(Stride.UNIT, None)}
         if op == ".to" and isinstance(node.func, ast.Attribute):
             return self.of(node.func.value)
         if op in ("multiple_of", "max_contiguous", "cast") and node.args:
@@ -157,7 +157,7 @@ def accesses(program: Program, code: DeviceCode) -> Iterator[tuple[Stride, int |
             index = element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
             inner = [addresses.of(part) for part in index]
             if inner and inner[-1]:
-                yield reduce(Lane.plus, inner[-1].values()).stride, None
+                yield reduce(ThreadStride.plus, inner[-1].values()).stride, None
             elif any(inner):
                 yield Stride.WIDE, None
 

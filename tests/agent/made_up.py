@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.analysis import Analysis
-from kernelwright.agent.goal import Goal
 from kernelwright.agent.loop import Optimization, Outcome
-from kernelwright.agent.proposing import Situation
+from kernelwright.agent.proposer import TurnContext
+from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
 from kernelwright.agent.workbench import Lane, Workbench
 from kernelwright.cli.optimize import keep
@@ -20,7 +20,7 @@ from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Probl
 from ..fakes import PROBLEM, PROFILE, evaluation
 
 Change = Callable[[Kernel, int], float | str | None]
-Step = Kernel | Proposal | Exception | Callable[[Situation], Kernel | None] | None
+Step = Kernel | Proposal | Exception | Callable[[TurnContext], Kernel | None] | None
 
 
 class Scripted:
@@ -66,14 +66,14 @@ class Planned:
 
     def __init__(self, plan: Mapping[str, Sequence[Step]]) -> None:
         self.plan = plan
-        self.situations: dict[str, Situation] = {}
+        self.situations: dict[str, TurnContext] = {}
         self.failed: dict[str, list[str]] = {}
 
-    def analyse(self, situation: Situation) -> Analysis:
+    def analyse(self, situation: TurnContext) -> Analysis:
         self.situations[situation.lane.name] = situation
         return situation.analysis
 
-    def propose(self, situation: Situation, failed: Sequence[Attempt] = ()) -> Proposal | None:
+    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
         lane = situation.lane.name
         self.failed[lane] = [attempt.error for attempt in failed]
         steps = self.plan.get(lane, ())
@@ -113,7 +113,7 @@ class Ticking:
         return self.now
 
 
-ENDLESS = Goal(target_speedup=1e9, max_iterations=10)
+ENDLESS = StoppingCriteria(target_speedup=1e9, max_iterations=10)
 
 
 def run(
@@ -121,7 +121,7 @@ def run(
     start: Kernel,
     proposer: Any,
     evaluator: Scripted | Sequence[Scripted] | None = None,
-    goal: Goal = ENDLESS,
+    goal: StoppingCriteria = ENDLESS,
     observer: Silence | None = None,
     clock: Callable[[], float] = lambda: 0.0,
     searcher: Scripted | None = None,
@@ -140,8 +140,8 @@ def run(
         return Optimization(workbench, start, proposer, goal, watching, written, clock=clock).run()
 
 
-def trials(limit: int) -> Goal:
-    return Goal(target_speedup=1e9, max_iterations=10, budget=Budget(trials=limit))
+def trials(limit: int) -> StoppingCriteria:
+    return StoppingCriteria(target_speedup=1e9, max_iterations=10, budget=Budget(trials=limit))
 
 
 class Bench:

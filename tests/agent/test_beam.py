@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.analysis import Analysis
-from kernelwright.agent.goal import Goal
-from kernelwright.agent.proposing import RunEnded, Situation
-from kernelwright.agent.standings import Standings
+from kernelwright.agent.population import Population
+from kernelwright.agent.proposer import RunEnded, TurnContext
+from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Candidate
 from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, Waiting
 
@@ -22,8 +22,8 @@ from .made_up import Planned, Scripted, Silence, run
 START = kernel(20.0)
 
 
-def wide(beam: int, iterations: int = 10) -> Goal:
-    return Goal(target_speedup=1e9, max_iterations=iterations, beam=beam)
+def wide(beam: int, iterations: int = 10) -> StoppingCriteria:
+    return StoppingCriteria(target_speedup=1e9, max_iterations=iterations, beam=beam)
 
 
 def candidate(latency: float, contention: float | None = None) -> Candidate:
@@ -125,7 +125,7 @@ def test_lanes_run_at_the_same_time(tmp_path: Path) -> None:
     asking, measuring = threading.Barrier(3, timeout=20), threading.Barrier(3, timeout=20)
 
     class Meeting(Planned):
-        def analyse(self, situation: Situation) -> Analysis:
+        def analyse(self, situation: TurnContext) -> Analysis:
             asking.wait()
             return super().analyse(situation)
 
@@ -182,10 +182,10 @@ def test_the_same_kernel_in_two_lanes_is_measured_once(tmp_path: Path) -> None:
 def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
     tmp_path: Path, kind: type[BaseException]
 ) -> None:
-    def fail(situation: Situation) -> Kernel:
+    def fail(situation: TurnContext) -> Kernel:
         raise kind("a bug")
 
-    def late(situation: Situation) -> Kernel:
+    def late(situation: TurnContext) -> Kernel:
         time.sleep(0.05)
         return kernel(5.0)
 
@@ -200,7 +200,7 @@ def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
 
 
 def test_a_lane_that_ends_the_run_lets_the_others_finish(tmp_path: Path) -> None:
-    def late(situation: Situation) -> Kernel:
+    def late(situation: TurnContext) -> Kernel:
         time.sleep(0.05)
         return kernel(5.0)
 
@@ -222,7 +222,7 @@ def test_the_order_in_which_lanes_finish_changes_nothing(tmp_path: Path, seed: i
     searching = Proposal(tuned, "tune", "compute", "because", space)
     plan = {f"{number}.{lane}": [searching, kernel(18.0, SPEED=12)] for number in (1, 2) for lane in range(3)}
     plan |= {f"3.{lane}": [kernel("timeout"), kernel(6.0 + lane)] for lane in range(3)}
-    goal = Goal(target_speedup=1e9, max_iterations=3, beam=3, trials_per_turn=2)
+    goal = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3, trials_per_turn=2)
 
     def result(folder: str, evaluators: list[Scripted]) -> list[object]:
         outcome = run(tmp_path / folder, START, Planned(plan), evaluators, goal)
@@ -233,32 +233,32 @@ def test_the_order_in_which_lanes_finish_changes_nothing(tmp_path: Path, seed: i
 
 
 def test_the_best_stays_until_it_is_beaten_beyond_noise() -> None:
-    standings = Standings()
-    assert (standings.best, standings.beam(3)) == (None, [])
+    population = Population()
+    assert (population.best, population.beam(3)) == (None, [])
     one, other, third = candidate(10.0), candidate(9.95), candidate(9.0)
-    standings.add([one])
-    standings.add([other])
-    assert standings.best is one
-    assert standings.beam(1) == [one]
-    standings.add([third])
-    assert standings.best is third
-    assert standings.beam(9) == [third, other, one]
-    assert standings.beam(2) == [third, other]
+    population.add([one])
+    population.add([other])
+    assert population.best is one
+    assert population.beam(1) == [one]
+    population.add([third])
+    assert population.best is third
+    assert population.beam(9) == [third, other, one]
+    assert population.beam(2) == [third, other]
 
 
 def test_what_a_last_check_finds_counts_from_then_on() -> None:
-    standings = Standings()
+    population = Population()
     one, two = candidate(10.0), candidate(5.0)
-    standings.add([one, two])
-    standings.correct(two, evaluation(two.kernel, Config(), 9.95))
-    assert standings.best is not None
-    assert (standings.best.kernel, standings.best.latency_ms) == (two.kernel, 9.95)
-    standings.correct(standings.best, evaluation(two.kernel, Config(), 12.0))
-    assert standings.best is one
-    standings.correct(one, evaluation(one.kernel, Config(), "crashed"))
-    assert standings.best.kernel == two.kernel
-    standings.add([candidate(10.0)])
-    assert standings.knows(one.kernel)
-    assert [member.kernel for member in standings.beam(3)] == [two.kernel], "what failed does not come back"
-    standings.correct(standings.best, evaluation(two.kernel, Config(), "crashed"))
-    assert standings.best is None
+    population.add([one, two])
+    population.correct(two, evaluation(two.kernel, Config(), 9.95))
+    assert population.best is not None
+    assert (population.best.kernel, population.best.latency_ms) == (two.kernel, 9.95)
+    population.correct(population.best, evaluation(two.kernel, Config(), 12.0))
+    assert population.best is one
+    population.correct(one, evaluation(one.kernel, Config(), "crashed"))
+    assert population.best.kernel == two.kernel
+    population.add([candidate(10.0)])
+    assert population.knows(one.kernel)
+    assert [member.kernel for member in population.beam(3)] == [two.kernel], "what failed does not come back"
+    population.correct(population.best, evaluation(two.kernel, Config(), "crashed"))
+    assert population.best is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.analysis import Category, analyse
-from kernelwright.agent.goal import Goal
-from kernelwright.agent.proposing import Situation
+from kernelwright.agent.proposer import TurnContext
+from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Config, Kernel, Proposal, SearchSpace, Status
 
 from ..fakes import PROFILE, evaluation, kernel
@@ -15,7 +15,9 @@ from .made_up import ENDLESS, Planned, Scripted, Silence, listed, run, trials
 
 
 def test_stops_on_the_target(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel(4.0), kernel(2.0)), goal=Goal(target_speedup=2))
+    outcome = run(
+        tmp_path, kernel(20.0), listed(kernel(8.0), kernel(4.0), kernel(2.0)), goal=StoppingCriteria(target_speedup=2)
+    )
     assert outcome.stopped == "target of 2x reached"
     assert not outcome.cut_short
     assert len(outcome.turns) == 2
@@ -24,7 +26,7 @@ def test_stops_on_the_target(tmp_path: Path) -> None:
 
 
 def test_a_start_that_is_fast_enough_is_left_alone(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(5.0), listed(kernel(1.0)), goal=Goal(target_speedup=2))
+    outcome = run(tmp_path, kernel(5.0), listed(kernel(1.0)), goal=StoppingCriteria(target_speedup=2))
     assert (outcome.stopped, outcome.turns) == ("target of 2x reached", ())
     assert outcome.reached(2)
     assert not outcome.reached(2.1)
@@ -38,7 +40,9 @@ def test_stops_on_a_plateau(tmp_path: Path) -> None:
 
 def test_stops_after_the_iterations_and_the_budget(tmp_path: Path) -> None:
     proposals = [kernel(20.0 / 2**i) for i in range(1, 9)]
-    outcome = run(tmp_path, kernel(20.0), listed(*proposals), goal=Goal(target_speedup=1e9, max_iterations=3))
+    outcome = run(
+        tmp_path, kernel(20.0), listed(*proposals), goal=StoppingCriteria(target_speedup=1e9, max_iterations=3)
+    )
     assert outcome.stopped == "3 iterations done"
     (tmp_path / "journal.jsonl").unlink()
     assert run(tmp_path, kernel(20.0), listed(*proposals), goal=trials(3)).stopped == "budget of 3 trials used up"
@@ -118,7 +122,7 @@ def test_a_kernel_that_failed_its_last_check_does_not_come_back(tmp_path: Path) 
 
     evaluator = Scripted(change=flaky)
     proposer = listed(kernel(2.0), kernel(2.0), kernel(12.0))
-    outcome = run(tmp_path, kernel(20.0), proposer, evaluator, Goal(target_speedup=4, max_iterations=10))
+    outcome = run(tmp_path, kernel(20.0), proposer, evaluator, StoppingCriteria(target_speedup=4, max_iterations=10))
     assert proposer.situations["2.0"].candidate.latency_ms == 20.0
     assert outcome.turns[1].error == "wrong_value: as told"
     assert outcome.best.latency_ms == 12.0
@@ -129,7 +133,9 @@ def test_a_run_whose_only_kernel_fails_its_check_ends_unverified(tmp_path: Path)
     def flaky(bound: Kernel, call: int) -> str | None:
         return "wrong_value" if call > 1 else None
 
-    outcome = run(tmp_path, kernel(2.0), listed(kernel(1.0)), Scripted(change=flaky), Goal(target_speedup=2))
+    outcome = run(
+        tmp_path, kernel(2.0), listed(kernel(1.0)), Scripted(change=flaky), StoppingCriteria(target_speedup=2)
+    )
     assert outcome.stopped == "no kernel passed the final check"
     assert not outcome.verified
     assert outcome.kernel == kernel(2.0)
@@ -140,7 +146,7 @@ def test_a_target_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> None:
         return 4.0 if bound.constants["RESULT"] == 6.0 and call == 2 else None
 
     proposals = listed(kernel(6.0), kernel(3.0))
-    outcome = run(tmp_path, kernel(20.0), proposals, Scripted(change=lucky), Goal(target_speedup=2))
+    outcome = run(tmp_path, kernel(20.0), proposals, Scripted(change=lucky), StoppingCriteria(target_speedup=2))
     assert len(outcome.turns) == 2
     assert proposals.situations["2.0"].candidate.latency_ms == 6.0
     assert outcome.best.latency_ms == 3.0
@@ -189,13 +195,15 @@ def test_a_turn_tries_no_more_configs_than_it_may(tmp_path: Path) -> None:
     tuned = kernel(20.0, SPEED=20)
     space = SearchSpace.of({"SPEED": list(range(2, 21))}, SPEED=20)
     searching = Proposal(tuned, "tune", "compute", "because", space, first=(Config({"SPEED": 7}),))
-    outcome = run(tmp_path, kernel(20.0), listed(searching), goal=Goal(target_speedup=1e9, trials_per_turn=3))
+    outcome = run(
+        tmp_path, kernel(20.0), listed(searching), goal=StoppingCriteria(target_speedup=1e9, trials_per_turn=3)
+    )
     assert len(outcome.turns[0].evaluations) == 3
     assert [dict(one.config) for one in outcome.turns[0].evaluations][:2] == [{"SPEED": 20}, {"SPEED": 7}]
 
 
 def test_a_speedup_measured_beside_others_is_no_reason_to_stop(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(1.0), listed(), Scripted(contention=0.9), Goal(target_speedup=2))
+    outcome = run(tmp_path, kernel(1.0), listed(), Scripted(contention=0.9), StoppingCriteria(target_speedup=2))
     assert outcome.stopped == "nothing left to try"
     assert not outcome.reached(2)
 
@@ -203,11 +211,11 @@ def test_a_speedup_measured_beside_others_is_no_reason_to_stop(tmp_path: Path) -
 def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
     now = [0.0]
 
-    def slow(situation: Situation) -> Kernel:
+    def slow(situation: TurnContext) -> Kernel:
         now[0] += 40
         return kernel(20.0 / 2**situation.lane.number)
 
-    goal = Goal(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
+    goal = StoppingCriteria(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
     outcome = run(tmp_path, kernel(20.0), listed(*[slow] * 9), goal=goal, clock=lambda: now[0])
     assert outcome.stopped == "budget of 100 seconds used up"
     assert outcome.cut_short
@@ -218,7 +226,7 @@ def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
 def test_a_lane_knows_when_the_limits_are_reached(tmp_path: Path) -> None:
     late: list[str | None] = []
 
-    def step(situation: Situation) -> Kernel:
+    def step(situation: TurnContext) -> Kernel:
         late.append(situation.lane.late())
         situation.lane.evaluate(kernel(6.0), Config(), "evaluate")
         late.append(situation.lane.late())

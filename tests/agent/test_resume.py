@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.agent.goal import Goal
 from kernelwright.agent.loop import Outcome
-from kernelwright.agent.proposing import RunEnded, Situation
+from kernelwright.agent.proposer import RunEnded, TurnContext
+from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, Waiting
 
 from ..fakes import kernel
@@ -17,7 +17,7 @@ from .made_up import ENDLESS, Planned, Scripted, listed, run
 TUNED = kernel(20.0, SPEED=20)
 SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
 SEARCHING = Proposal(TUNED, "tune", "compute", "because", SPACE)
-WIDE = Goal(target_speedup=1e9, max_iterations=3, beam=3)
+WIDE = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3)
 
 
 def records(outcome: Outcome) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def test_resume_goes_on_without_measuring_anything_twice(tmp_path: Path, after: 
     assert len(turns_written(tmp_path / "cut")) == len(expected.turns)
 
 
-def tuning(situation: Situation) -> Kernel:
+def tuning(situation: TurnContext) -> Kernel:
     """A model that has a space searched, and submits what was found."""
     found = situation.lane.tune(TUNED, SPACE, "grid", 4)
     assert found.best is not None
@@ -118,7 +118,7 @@ def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
         first, last = replies
         return Planned({"1.0": [first], "1.1": [kernel(5.0)], "1.2": [last]})
 
-    goal = Goal(target_speedup=1e9, max_iterations=1, beam=3)
+    goal = StoppingCriteria(target_speedup=1e9, max_iterations=1, beam=3)
     evaluators = [Scripted(), Scripted(), Scripted()]
     waiting = Waiting("0001.prompt.md has no reply yet"), Waiting("0003.prompt.md has no reply yet")
     with pytest.raises(Waiting, match=r"0001.prompt.md has no reply yet; 0003.prompt.md has no reply yet"):
@@ -136,11 +136,11 @@ def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ended_goes_on_with_what_it_had_found(tmp_path: Path) -> None:
-    def ends(situation: Situation) -> Kernel:
+    def ends(situation: TurnContext) -> Kernel:
         situation.lane.evaluate(kernel(9.0), Config(), "evaluate")
         raise RunEnded("budget of 10 tokens used up")
 
-    def goes_on(situation: Situation) -> Kernel:
+    def goes_on(situation: TurnContext) -> Kernel:
         situation.lane.evaluate(kernel(9.0), Config(), "evaluate")
         return kernel(6.0)
 

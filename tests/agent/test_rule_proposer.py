@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.goal import Goal
 from kernelwright.agent.loop import Outcome
 from kernelwright.agent.rule_proposer import TUNE, RuleProposer, discover, formatted
 from kernelwright.agent.rules.rule import Machine, Rewritten
+from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Kernel, Parameter
 
 from ..fakes import kernel
@@ -49,7 +49,7 @@ class Times:
 
 
 def optimized(folder: Path, *rules: Times, beam: int = 1, iterations: int = 9, start: Kernel = START) -> Outcome:
-    goal = Goal(target_speedup=1e9, max_iterations=iterations, min_improvement=0.0, beam=beam)
+    goal = StoppingCriteria(target_speedup=1e9, max_iterations=iterations, min_improvement=0.0, beam=beam)
     return run(folder, start, RuleProposer(Machine(cores=2), rules), Scripted(), goal)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.analysis import Category
-from kernelwright.agent.goal import Goal
-from kernelwright.agent.proposing import NoKernel, RunEnded, Situation
+from kernelwright.agent.proposer import NoKernel, RunEnded, TurnContext
+from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import ToolCall
 from kernelwright.core import Config, Journal, Kernel
 
@@ -34,7 +34,7 @@ def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
 @pytest.mark.parametrize("repairs", [0, 1, 2])
 def test_a_turn_ends_when_its_repairs_are_used_up(tmp_path: Path, repairs: int) -> None:
     steps = [kernel("timeout"), NoKernel("nothing"), kernel("wrong_value"), kernel(1.0)]
-    goal = Goal(target_speedup=1e9, repairs=repairs)
+    goal = StoppingCriteria(target_speedup=1e9, repairs=repairs)
     outcome = run(tmp_path, kernel(20.0), Planned({"1.0": steps, "2.0": [kernel(5.0)]}), goal=goal)
     failed, right = outcome.turns
     assert len(failed.attempts) == 1 + repairs
@@ -55,7 +55,7 @@ def test_turns_without_any_kernel_count_as_rounds(tmp_path: Path) -> None:
 def by_a_tool(tried: Kernel, submitted: Kernel | Exception) -> Planned:
     """A model that has a tool evaluate one kernel, and submits another."""
 
-    def step(situation: Situation) -> Kernel:
+    def step(situation: TurnContext) -> Kernel:
         situation.lane.evaluate(tried, Config(), "evaluate")
         if isinstance(submitted, Exception):
             raise submitted
@@ -93,7 +93,7 @@ def test_of_two_kernels_the_one_counts_that_nobody_disturbed(tmp_path: Path) -> 
 def test_a_run_that_ends_after_a_tool_was_used_keeps_the_call(tmp_path: Path) -> None:
     call = ToolCall("search_examples", {"query": "softmax"}, "nothing fits", ok=True, seconds=0.1)
 
-    def step(situation: Situation) -> Kernel:
+    def step(situation: TurnContext) -> Kernel:
         situation.lane.tool_calls.append(call)
         raise RunEnded("the model failed")
 

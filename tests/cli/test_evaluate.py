@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli.comparison import Judged, describe_fast_p
+from kernelwright.cli.comparison import ProtocolVerdicts, describe_fast_p
 from kernelwright.cli.main import app
 from kernelwright.core import Config, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
@@ -83,11 +83,11 @@ def test_unknown_problems_are_told_before_anything_is_evaluated(tmp_path: Path) 
     assert not (tmp_path / "eval_results.json").exists()
 
 
-def judged(strict: float | str, other: dict[str, Any], rule: str = "") -> Judged:
+def judged(strict: float | str, other: dict[str, Any], rule: str = "") -> ProtocolVerdicts:
     found = evaluation(kernel(strict), Config(), strict)
     if rule:
         found = found.model_copy(update={"rejection": Rejection(rule=rule, where="line 3", why="Because.")})
-    return Judged("level1/1_1", "tiny", found, result=KernelBenchResult(compiled=True, **other))
+    return ProtocolVerdicts("level1/1_1", "tiny", found, result=KernelBenchResult(compiled=True, **other))
 
 
 def test_the_remark_says_who_refuses_and_why() -> None:

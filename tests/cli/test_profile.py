@@ -13,7 +13,7 @@ from kernelwright.cli import profile as command
 from kernelwright.cli import wiring
 from kernelwright.cli.request import Request
 from kernelwright.core import Config, DeviceKernel, Evaluation, KernelProfile
-from kernelwright.evaluators.ncu import Counted
+from kernelwright.evaluators.profiling.ncu import Counted
 
 from ..fakes import PROFILE, evaluation
 

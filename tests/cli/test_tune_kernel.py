@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Kernel
-from kernelwright.evaluators.device_lock import FOLDER as DEVICE_LOCKS
+from kernelwright.evaluators.workers.device_lock import FOLDER as DEVICE_LOCKS
 from kernelwright.tuners.formats import read_recording
 
 from ..beside import KERNELWRIGHT

@@ -9,7 +9,7 @@ from kernelwright.cli import tune_kernel
 from kernelwright.cli.trust import Trust
 from kernelwright.cli.tune_kernel import TRIALS, TuneRequest
 from kernelwright.core import Config, Kernel, Profile, SearchSpace
-from kernelwright.evaluators.limits import Sandbox
+from kernelwright.evaluators.settings import Sandbox
 
 from ..conftest import SCALE_KERNEL
 from ..fakes import PROFILE

@@ -28,7 +28,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 def test_one_json_object_the_same_every_time(recording: Path, tmp_path: Path) -> None:
-    def figures(*more: object) -> dict[str, Any]:
+    def metrics(*more: object) -> dict[str, Any]:
         options = ("--tuner", "hill_climb", "--seeds", 5, "--budget", 60, "--json")
         run = kernelwright("tune", "replay", recording, *options, *more, cwd=tmp_path)
         assert run.returncode == 0, run.stderr
@@ -38,13 +38,13 @@ def test_one_json_object_the_same_every_time(recording: Path, tmp_path: Path) ->
         assert summary["hill_climb"].pop("overhead_ms_per_trial") >= 0
         return summary
 
-    first = figures()
-    assert first == figures()
+    first = metrics()
+    assert first == metrics()
     assert len(first["hill_climb"]) == SUMMARY_KEYS - 1
     assert first["hill_climb"]["seeds"] == 5 and first["hill_climb"]["configs"] == 64
     assert first["hill_climb"]["best_ms"] == 1.0
     # Asked for many at a time, it learns of each later.
-    slower = figures("--batch", 32)["hill_climb"]
+    slower = metrics("--batch", 32)["hill_climb"]
     assert slower["median_evaluations_to_99"] > first["hill_climb"]["median_evaluations_to_99"]
 
 

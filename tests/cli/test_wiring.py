@@ -9,9 +9,9 @@ import pytest
 from kernelwright.cli import wiring
 from kernelwright.cli.request import Request
 from kernelwright.core import DeviceError
-from kernelwright.evaluators.fleet import Fleet
-from kernelwright.evaluators.limits import Limits, SearchSettings
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
+from kernelwright.evaluators.settings import Limits, SearchSettings
 
 GPU, GPUS = ["cuda:0"], ["cuda:0", "cuda:1"]
 
@@ -20,7 +20,7 @@ GPU, GPUS = ["cuda:0"], ["cuda:0", "cuda:1"]
 def members(devices: list[str], compilers: int | None, adaptive: bool) -> Iterator[list[LocalEvaluator]]:
     """The evaluators of a search; none of them has started a process."""
     with wiring.search_evaluator(devices, compilers, adaptive, 7.0) as evaluator:
-        yield list(evaluator._evaluators) if isinstance(evaluator, Fleet) else [evaluator]
+        yield list(evaluator._evaluators) if isinstance(evaluator, MultiDeviceEvaluator) else [evaluator]
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelwright.core import (
-    BOTTLENECKS,
-    Language,
-    OptionError,
-    Query,
-    Retriever,
-    Target,
-    WorkedExample,
-)
+from kernelwright.core import BOTTLENECKS, Language, OptionError, Query, Retriever, Target, WorkedExample
 from kernelwright.corpus import find_kernel, load_examples
 from kernelwright.rag import ExampleRetriever
 

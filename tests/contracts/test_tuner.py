@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 import pytest
-from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner, lattice
+from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner, encoded_space
 from kernelwright.tuners import catalogue
 
 from ..fakes import evaluation, kernel
@@ -182,7 +182,7 @@ def test_a_list_of_configs_as_space(name: str) -> None:
 
 @every
 def test_a_space_too_large_to_list(name: str) -> None:
-    assert LARGE.lattice.members is None
+    assert LARGE.encoded.members is None
 
     def time(config: Config) -> Evaluation:
         return evaluation(KERNEL, config, 1.0 + sum(map(float, config.values())))
@@ -195,9 +195,9 @@ def test_a_space_too_large_to_list(name: str) -> None:
 @every
 @pytest.mark.parametrize(("batch", "late"), [(1, 0), (3, LATE)])
 def test_a_sampled_space_is_exhausted_too(name: str, batch: int, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lattice, "ENUMERATED", 5)
+    monkeypatch.setattr(encoded_space, "ENUMERATED", 5)
     space = SearchSpace(SPACE.parameters, SPACE.constraints)
-    assert space.lattice.members is None
+    assert space.encoded.members is None
     tuner = catalogue.create(name, space, 1)
     assert_each_once(drive(tuner, batch, late), space)
     assert tuner.ask() == []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.recall import Recall
+from kernelwright.agent.recorded_evaluations import RecordedEvaluations
 from kernelwright.core import Config, Journal, JournalError, Trial, read_journal
 from kernelwright.core.trial import read_trials
 from kernelwright.tuners.formats import read_recording
@@ -34,9 +34,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def recall(path: Path) -> Recall:
+def recall(path: Path) -> RecordedEvaluations:
     with Journal(path) as journal:
-        return Recall(journal)
+        return RecordedEvaluations(journal)
 
 
 def damage(path: Path, line: int, change: Callable[[dict[str, object]], object]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import tilelang
 import torch
 from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.modules import ProblemModule
+from kernelwright.evaluators.workers.modules import ProblemModule
 from tilelang import tvm
 from tvm.target import Target
 

@@ -17,7 +17,7 @@ os.environ.pop("TRITON_INTERPRET", None)
 import torch
 import triton
 from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.modules import ProblemModule
+from kernelwright.evaluators.workers.modules import ProblemModule
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction

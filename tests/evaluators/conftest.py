@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Problem
-from kernelwright.evaluators.judging import problem_options
-from kernelwright.evaluators.processes import COMPILERS_IMPORT, ENVIRONMENT, KERNELS_IMPORT
-from kernelwright.evaluators.worker import ForkServer, Worker
+from kernelwright.evaluators.pipeline.processes import COMPILERS_IMPORT, ENVIRONMENT, KERNELS_IMPORT
+from kernelwright.evaluators.workers.client import ForkServer, Worker
+from kernelwright.evaluators.workers.problem_file import problem_options
 
 NewWorker = Callable[..., Worker]
 
@@ -32,8 +32,8 @@ def cache(tmp_path: Path) -> Path:
 def new_worker(server: ForkServer, tmp_path: Path, cache: Path) -> NewWorker:
     serial = itertools.count()
 
-    def start(problem: Problem, role: str = "compiler", device: str = "cpu", **options: Any) -> Worker:
-        folder = tmp_path / f"{role}-{next(serial)}"
+    def start(problem: Problem, role: str = "compilation.worker", device: str = "cpu", **options: Any) -> Worker:
+        folder = tmp_path / f"{role.partition(chr(46))[0]}-{next(serial)}"
         folder.mkdir()
         return server.fork(
             role, folder, device=device, cache=str(cache), **problem_options(problem, tmp_path), **options

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
-from kernelwright.evaluators.device_lock import DeviceLock
-from kernelwright.evaluators.limits import Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Limits, Sampling, Settings
+from kernelwright.evaluators.workers.device_lock import DeviceLock
 
 pytestmark = pytest.mark.gpu
 

@@ -9,9 +9,9 @@ import pytest
 from kernelwright.cli.wiring import cuda_devices
 from kernelwright.core import Config, Kernel, Problem, Status
 from kernelwright.corpus import find_kernel, find_problem
-from kernelwright.evaluators.fleet import Fleet
-from kernelwright.evaluators.limits import Limits, SearchSettings, Settings
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
+from kernelwright.evaluators.settings import Limits, SearchSettings, Settings
 
 from .test_cuda import KERNEL
 
@@ -52,9 +52,7 @@ def test_what_was_compiled_ahead_is_not_compiled_again(
     assert compiled == [1, 1]
 
 
-def test_equal_code_is_measured_once_and_a_hopeless_config_is_given_up(
-    cuda: LocalEvaluator, scale_problem: Problem
-) -> None:
+def test_equal_code_is_measured_once_and_a_slow_config_is_pruned(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     kernel = Kernel.parse(KERNEL.replace("BLOCK = 256", "BLOCK = 256\nDUMMY = 0"))
     configs = [Config({"BLOCK": b, "DUMMY": d}) for b, d in ((1024, 0), (1024, 1), (32, 0), (512, 0))]
     one, twin, slow, other = cuda.evaluate(scale_problem.at(WIDE), kernel, configs)
@@ -100,7 +98,7 @@ def test_finalists_are_timed_in_turn(cuda: LocalEvaluator, scale_problem: Proble
 def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
     settings = Settings(limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=2, window=2))
     configs = [Config({"BLOCK": b}) for b in (64, 128, 256, 512, 1024, 2048)]
-    with Fleet([LocalEvaluator(f"cuda:{i}", settings) for i in range(2)]) as fleet:
+    with MultiDeviceEvaluator([LocalEvaluator(f"cuda:{i}", settings) for i in range(2)]) as fleet:
         found = list(fleet.evaluate(scale_problem.at(WIDE), Kernel.parse(KERNEL), configs))
     assert [Config(one.config) for one in found] == configs
     assert all(one.ok for one in found), [one.message for one in found]

@@ -30,8 +30,8 @@ from kernelwright.core import (
     read_journal,
 )
 from kernelwright.core.trial import read_trials
-from kernelwright.evaluators.limits import Limits
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Limits
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.search import Found, Progress, Search
 
@@ -199,7 +199,7 @@ def processes(evaluator: LocalEvaluator, problem: Problem) -> dict[str, tuple[in
     assert evaluator._bench is not None
     return {
         "worker": (evaluator._bench.worker.pid,),
-        "judge": (evaluator.processes.judge(problem).pid,),
+        "judge": (evaluator.processes.reference_client(problem).pid,),
         "servers": evaluator.processes.server_pids,
     }
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
-from kernelwright.evaluators.limits import AllowTorch, Limits, Sampling, Settings
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Settings
 
 from ..conftest import Unguarded
 from .test_cuda import KERNEL

@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, Status
-from kernelwright.evaluators.bench import Bench
-from kernelwright.evaluators.channel import Message
-from kernelwright.evaluators.compiling import Compiled, CompileStatus
-from kernelwright.evaluators.device_lock import DeviceLock
-from kernelwright.evaluators.findings import Plan
-from kernelwright.evaluators.judging import Judge, problem_options
+from kernelwright.evaluators.candidate.client import CandidateClient
+from kernelwright.evaluators.candidate.verified import CheckPlan
+from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.reference.client import ReferenceClient
+from kernelwright.evaluators.workers.channel import Message
+from kernelwright.evaluators.workers.device_lock import DeviceLock
+from kernelwright.evaluators.workers.problem_file import problem_options
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
 
@@ -141,14 +142,14 @@ def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
     evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel, unreadable: int
 ) -> None:
     """Whether it is the candidate that cannot hand it over, as here on a CPU, or the judge that cannot open it."""
-    judge = evaluator.processes.judge(scale_problem)
+    reference_client = evaluator.processes.reference_client(scale_problem)
     checks: list[Message] = []
 
     class Blind:
-        problem, effects = judge.problem, judge.effects
+        problem, effects = reference_client.problem, reference_client.effects
 
         def call(self, op: str, **arguments: Any) -> Message:
-            answer = judge.call(op, **arguments)
+            answer = reference_client.call(op, **arguments)
             if op == "check":
                 checks.append(answer)
                 if len(checks) <= unreadable:
@@ -156,8 +157,8 @@ def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
             return answer
 
     new_worker = evaluator.processes.candidate(scale_problem)
-    with contextlib.closing(Bench(scale_kernel, FAST.limits, new_worker, share=True)) as bench:
-        checked = bench.check(cast(Judge, Blind()), Config(), Plan((1, 2), thorough=False))
+    with contextlib.closing(CandidateClient(scale_kernel, FAST.limits, new_worker, share=True)) as bench:
+        checked = bench.check(cast(ReferenceClient, Blind()), Config(), CheckPlan((1, 2), thorough=False))
     assert checked.correctness.passed and len(checks) == 2 + unreadable
 
 
@@ -184,31 +185,31 @@ def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:
 class AGpu(LocalEvaluator):
     """An evaluator whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: CompileResult) -> None:
         super().__init__("cuda", replace(FAST, compile_ahead=True))
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
         self.came = threading.Event()
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
-    def _judge_for(self, problem: Problem, kernel: Kernel) -> Any:
+    def _reference_for(self, problem: Problem, kernel: Kernel) -> Any:
         return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self)}"})
 
-    def _new_bench(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Any:
+    def _new_client(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Any:
         return SimpleNamespace(kernel=kernel, alive=True, cache=cache, close=lambda: None)
 
     @contextlib.contextmanager
     def _compilers(self, problem: Problem, cache: Path, count: int) -> Iterator[Any]:
-        def submit(source: str) -> Future[Compiled]:
+        def submit(source: str) -> Future[CompileResult]:
             self.happened.append((f"compiled {source}", cache))
             self.came.set()
-            future: Future[Compiled] = Future()
+            future: Future[CompileResult] = Future()
             future.set_result(self.compiled)
             return future
 
         yield SimpleNamespace(submit=submit)
 
-    def _evaluate(self, judge: Any, bench: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
+    def _evaluate(self, reference_client: Any, bench: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
         assert (ahead, more) == ((self.compiled,), {})
         self.happened.append(("measured", bench.cache))
         return Evaluation(status=Status.CRASHED, kernel_digest=bench.kernel.digest, message="made up")
@@ -223,7 +224,7 @@ SIZED = Kernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
 
 
 def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Problem) -> None:
-    with AGpu(Compiled(CompileStatus.COMPILED, seconds=2.0)) as gpu:
+    with AGpu(CompileResult(CompileStatus.COMPILED, seconds=2.0)) as gpu:
         found: list[Evaluation] = []
         measuring = threading.Thread(
             target=lambda: found.extend(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": 2}), Config({"SIZE": 3})]))
@@ -245,7 +246,7 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Probl
 
 @pytest.mark.parametrize("status", [CompileStatus.COMPILED, CompileStatus.TIMEOUT])
 def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: Problem, status: CompileStatus) -> None:
-    with AGpu(Compiled(status, "made up")) as gpu:
+    with AGpu(CompileResult(status, "made up")) as gpu:
         for _ in range(3):
             list(gpu.evaluate(scale_problem, SIZED, [Config()]))
             assert work(gpu) == []
@@ -264,7 +265,7 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    with AGpu(Compiled(CompileStatus.COMPILED)) as gpu:
+    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
         for step in ("_compile_ahead", "_evaluate"):
             with monkeypatch.context() as patch:
                 patch.setattr(gpu, step, interrupted)
@@ -274,7 +275,7 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
 
 
 def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: Problem) -> None:
-    hangs = Compiled(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)")
+    hangs = CompileResult(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)")
     with AGpu(hangs) as gpu, DeviceLock(f"made-up-{id(gpu)}").held():
         (evaluation,) = gpu.evaluate(scale_problem, SIZED, [Config()])
     assert (evaluation.status, evaluation.message) == (Status.TIMEOUT, hangs.message)

@@ -1,4 +1,4 @@
-"""Many configs at a time: compiled ahead, equal code once, hopeless ones not for long, finalists in turn."""
+"""Many configs at a time: compiled ahead, equal code once, slow ones pruned, finalists in turn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, Status
-from kernelwright.evaluators import device_lock
-from kernelwright.evaluators.device_lock import DeviceLock
-from kernelwright.evaluators.limits import Sampling, SearchSettings
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Sampling, SearchSettings
+from kernelwright.evaluators.workers import device_lock
+from kernelwright.evaluators.workers.device_lock import DeviceLock
 
 from ..conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
 
@@ -97,14 +97,14 @@ def test_equal_code_that_fails_fails_once(searching: LocalEvaluator, scale_probl
     assert len({e.correctness.seeds for e in found if e.correctness}) == 1
 
 
-def test_a_hopeless_config_is_cut_off(searching: LocalEvaluator, scale_problem: Problem) -> None:
+def test_a_slow_config_is_pruned(searching: LocalEvaluator, scale_problem: Problem) -> None:
     configs = [Config({"REPEAT": repeat}) for repeat in (2, 3000, 1)]
-    good, hopeless, other = searching.evaluate(scale_problem, REPEATED, configs)
-    assert hopeless.status is Status.OK
-    assert "slower than 2 times the best" in hopeless.message
-    assert hopeless.measurement is not None and len(hopeless.measurement.samples_ms) == 3
-    assert hopeless.latency_ms is not None and good.latency_ms is not None
-    assert hopeless.latency_ms > 2 * good.latency_ms
+    good, pruned, other = searching.evaluate(scale_problem, REPEATED, configs)
+    assert pruned.status is Status.OK
+    assert "slower than 2 times the best" in pruned.message
+    assert pruned.measurement is not None and len(pruned.measurement.samples_ms) == 3
+    assert pruned.latency_ms is not None and good.latency_ms is not None
+    assert pruned.latency_ms > 2 * good.latency_ms
     for evaluation in (good, other):
         assert evaluation.message == ""
         assert evaluation.measurement is not None and len(evaluation.measurement.samples_ms) >= 5
@@ -124,11 +124,11 @@ def test_configs_are_drawn_as_late_as_the_window_allows(searching: LocalEvaluato
 
 
 def test_a_search_that_is_left_ends_its_workers(searching: LocalEvaluator, scale_problem: Problem) -> None:
-    judge, servers = searching.processes.judge(scale_problem).pid, searching.processes.server_pids
+    reference_client, servers = searching.processes.reference_client(scale_problem).pid, searching.processes.server_pids
     before = threading.active_count()
     evaluations = searching.evaluate(scale_problem, REPEATED, (Config({"REPEAT": i}) for i in range(1, 100)))
     next(iter(evaluations))
-    workers = children(*servers) - {judge}
+    workers = children(*servers) - {reference_client}
     assert len(workers) > 1
     # Compilers give way to what is being measured.
     mine = os.getpriority(os.PRIO_PROCESS, 0)
@@ -136,7 +136,7 @@ def test_a_search_that_is_left_ends_its_workers(searching: LocalEvaluator, scale
     assert measuring == 0 and len(compiling) == 2 and min(compiling) > 0
     evaluations.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
-    assert children(*servers) == {judge}
+    assert children(*servers) == {reference_client}
 
 
 def children(*parents: int) -> set[int]:
@@ -223,7 +223,7 @@ def test_finalists_that_leave_the_reference_no_room_are_looked_at_one_by_one(
 
 
 def test_what_an_earlier_run_measured_is_known(searching: LocalEvaluator, scale_problem: Problem) -> None:
-    """Equal code is not measured again, nor is a hopeless config timed in full, after a resume."""
+    """Equal code is not measured again, nor is a slow config timed in full, after a resume."""
     kernel = Kernel.parse(SCALE_KERNEL.replace("BLOCK = 8", "BLOCK = 8\nDUMMY = 0"), "scale")
     (first,) = searching.evaluate(scale_problem, kernel, [Config({"BLOCK": 8, "DUMMY": 0})])
     assert first.ok and first.code_digest
@@ -231,7 +231,7 @@ def test_what_an_earlier_run_measured_is_known(searching: LocalEvaluator, scale_
     assert twin.duplicate_of == first.config and twin.measurement == first.measurement
 
 
-def test_hopeless_is_what_an_earlier_run_has_beaten(searching: LocalEvaluator, scale_problem: Problem) -> None:
+def test_what_an_earlier_run_has_beaten_is_pruned(searching: LocalEvaluator, scale_problem: Problem) -> None:
     (best,) = searching.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})])
     (slow,) = searching.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 3000})], known=[best])
     assert "slower than 2 times the best" in slow.message

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from kernelwright.core import Config, Problem, Status
+from kernelwright.evaluators.correctness.alternate_shapes import alternate_sizes
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.other_sizes import other_sizes
 
 from ..conftest import FAST, Unguarded, torch_kernel
 
@@ -32,8 +32,8 @@ def test_each_config_is_checked_at_its_own_sizes(everywhere: LocalEvaluator, sca
 
 
 def test_other_sizes_are_a_workload_or_another_batch(scale_problem: Problem) -> None:
-    assert other_sizes(scale_problem) == {"rows": 4, "columns": 64}
-    assert other_sizes(scale_problem.at("tiny")) == {"rows": 32}
+    assert alternate_sizes(scale_problem) == {"rows": 4, "columns": 64}
+    assert alternate_sizes(scale_problem.at("tiny")) == {"rows": 32}
     source = "batch_size = 7\nclass Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ..."
-    assert other_sizes(Problem("level1/1_1", "1_P", source)) == {"batch_size": 4}
-    assert other_sizes(Problem("level1/1_1", "1_P", source.replace("batch_size", "width"))) is None
+    assert alternate_sizes(Problem("level1/1_1", "1_P", source)) == {"batch_size": 4}
+    assert alternate_sizes(Problem("level1/1_1", "1_P", source.replace("batch_size", "width"))) is None

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
-from kernelwright.evaluators.limits import Limits
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Limits
 
 from ..conftest import FAST, Unguarded, torch_kernel
 
@@ -145,7 +145,7 @@ def test_an_answer_that_is_none_is_a_crash(run, answer: str) -> None:  # type: i
     """A kernel that finds the channel and answers in the worker's place."""
     body = f"""
         import gc
-        from kernelwright.evaluators.channel import Channel
+        from kernelwright.evaluators.workers.channel import Channel
         for thing in gc.get_objects():
             if isinstance(thing, Channel):
                 thing._socket.sendall(({len(answer)}).to_bytes(4, "big") + {answer.encode()!r})
@@ -159,7 +159,7 @@ def test_an_answer_that_is_none_is_a_crash(run, answer: str) -> None:  # type: i
 def test_half_a_message_is_a_timeout(run) -> None:  # type: ignore[no-untyped-def]
     body = """
         import gc, time
-        from kernelwright.evaluators.channel import Channel
+        from kernelwright.evaluators.workers.channel import Channel
         for thing in gc.get_objects():
             if isinstance(thing, Channel):
                 thing._socket.sendall(b"\\0\\0\\0\\x09half")

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from kernelwright.core import (
-    Config,
-    Correctness,
-    Evaluation,
-    KernelwrightError,
-    Measurement,
-    Status,
-    Trial,
-)
+from kernelwright.core import Config, Correctness, Evaluation, KernelwrightError, Measurement, Status, Trial
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.recording import Recording, Result
 

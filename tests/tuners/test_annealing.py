@@ -30,7 +30,7 @@ def begun(seed: int, space: SearchSpace = SPACE) -> Annealing:
 
 def place(tuner: Annealing) -> Config:
     assert tuner._here is not None
-    return SPACE.lattice.config(tuner._here)
+    return SPACE.encoded.config(tuner._here)
 
 
 def moves(temperature: float, result: float | str, count: int = 300) -> float:

@@ -97,7 +97,7 @@ def test_warm_configs_outside_the_space_are_left_out(name: str) -> None:
 def test_the_model_of_tiles_chooses_first_candidates_where_it_applies() -> None:
     model = TileModel.of(TILES, GPU)
     assert model is not None
-    likely = TILES.lattice.config(model.candidates(1)[0])
+    likely = TILES.encoded.config(model.candidates(1)[0])
     assert catalogue.create("portfolio", TILES, 3, profile=GPU).ask(1) == [likely]
     shuffled = {catalogue.create("portfolio", TILES, seed, profile=PROFILE).ask(1)[0] for seed in range(5)}
     assert len(shuffled) > 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelwright.core import SearchSpace
-from kernelwright.core.lattice import Rows
+from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners.cost_model import MEMBERS, CostModel
 from kernelwright.tuners.features import PAIRED, Features
 from kernelwright.tuners.observations import Floats

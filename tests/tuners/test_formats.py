@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import (
-    Budget,
-    Config,
-    JournalError,
-    KernelwrightError,
-    OptionError,
-    SpaceError,
-    Status,
-)
+from kernelwright.core import Budget, Config, JournalError, KernelwrightError, OptionError, SpaceError, Status
 from kernelwright.tuners.formats import read_recording, write_csv
 from kernelwright.tuners.recording import Result
 

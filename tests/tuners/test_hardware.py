@@ -250,7 +250,7 @@ def test_the_model_of_tiles_needs_names_product_and_limits(space: SearchSpace, p
 def test_figures_are_finite(left_out: tuple[str, ...]) -> None:
     space = SearchSpace.of({p.name: p.values for p in TILES.parameters if p.name not in left_out})
     model = of(space)
-    members = space.lattice.members
+    members = space.encoded.members
     assert members is not None
     features = model(members)
     assert features.ndim == 2 and len(features) == len(members)
@@ -263,12 +263,12 @@ def test_candidates_are_different_members_of_different_shapes() -> None:
     model = of(pruned)
     rows = model.candidates(10)
     assert len(rows) == 10
-    assert pruned.lattice.allowed(rows).all()
-    configs = [pruned.lattice.config(row) for row in rows]
+    assert pruned.encoded.allowed(rows).all()
+    configs = [pruned.encoded.config(row) for row in rows]
     assert len({(c["BLOCK_M"], c["BLOCK_N"], c["NUM_WARPS"]) for c in configs}) == 10
     estimate = model.estimate(rows)
     assert (np.diff(estimate) >= 0).all()
-    members = pruned.lattice.members
+    members = pruned.encoded.members
     assert members is not None
     assert estimate[0] == model.estimate(members).min()
 
@@ -280,7 +280,7 @@ def test_candidates_of_a_small_space_are_all_its_shapes() -> None:
 
 def test_tiny_tiles_are_no_candidates_for_a_large_product() -> None:
     large = GPU.model_copy(update={"product": MatrixProduct(m=8192, n=8192, k=8192, element_bytes=2)})
-    first = TILES.lattice.config(of(TILES, large).candidates(1)[0])
+    first = TILES.encoded.config(of(TILES, large).candidates(1)[0])
     assert int(first["BLOCK_M"]) * int(first["BLOCK_N"]) >= 128 * 128
 
 
@@ -288,7 +288,7 @@ def test_threads_are_counted_in_warps_or_one_by_one() -> None:
     tile = {"BM": [64, 128], "BN": [64, 128], "BK": [64]}
     warps = SearchSpace.of({**tile, "WARPS": [2, 4, 8]})
     threads = SearchSpace.of({**tile, "THREADS": [64, 128, 256]})
-    rows = warps.lattice.members
+    rows = warps.encoded.members
     assert rows is not None
     assert (of(warps)(rows) == of(threads)(rows)).all()
     assert len(np.unique(of(warps)(rows)[:, 6])) > 1
@@ -324,5 +324,5 @@ def test_the_first_candidates_are_good_ones(extents: tuple[int, int, int]) -> No
     recording = read_recording(ROOT / "results/samples/h200/spaces" / f"gemm_{m}_{n}_{k}.csv.gz")
     profile = GPU.model_copy(update={"product": MatrixProduct(m=m, n=n, k=k, element_bytes=2)})
     rows = of(recording.space, profile).candidates(10)
-    first = [recording.results[recording.space.lattice.config(row)].time_ms for row in rows]
+    first = [recording.results[recording.space.encoded.config(row)].time_ms for row in rows]
     assert recording.best[1] / min(time for time in first if time is not None) > 0.92

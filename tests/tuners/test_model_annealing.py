@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelwright.core import Config, SearchSpace
-from kernelwright.core.lattice import Rows
+from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners import xgboost_search
 from kernelwright.tuners.model_annealing import anneal
 from kernelwright.tuners.observations import Floats
@@ -28,8 +28,8 @@ def test_anneal_goes_down() -> None:
     reached = by_chance = 0.0
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        rows, predicted = anneal(WIDE.lattice, bowl, WIDE.lattice.sample(32, rng), rng)
-        drawn = bowl(WIDE.lattice.sample(len(rows), rng))
+        rows, predicted = anneal(WIDE.encoded, bowl, WIDE.encoded.sample(32, rng), rng)
+        drawn = bowl(WIDE.encoded.sample(len(rows), rng))
         assert np.median(predicted) < 0.85 * np.median(drawn)
         reached, by_chance = reached + predicted.min(), by_chance + drawn.min()
     assert reached < 0.6 * by_chance
@@ -37,16 +37,16 @@ def test_anneal_goes_down() -> None:
 
 def test_anneal_finds_the_least_of_a_small_space() -> None:
     rng = np.random.default_rng(0)
-    rows, predicted = anneal(SPACE.lattice, bowl, SPACE.lattice.sample(64, rng), rng)
+    rows, predicted = anneal(SPACE.encoded, bowl, SPACE.encoded.sample(64, rng), rng)
     assert rows[np.argmin(predicted)].tolist() == [5, 5, 5]
 
 
 def test_anneal_looks_at_members_only_and_names_each_once() -> None:
     rng = np.random.default_rng(0)
-    starts = SPACE.lattice.sample(16, rng)
-    rows, predicted = anneal(SPACE.lattice, bowl, starts, rng)
-    assert SPACE.lattice.allowed(rows).all()
-    assert len(SPACE.lattice.unique(rows)) == len(rows)
+    starts = SPACE.encoded.sample(16, rng)
+    rows, predicted = anneal(SPACE.encoded, bowl, starts, rng)
+    assert SPACE.encoded.allowed(rows).all()
+    assert len(SPACE.encoded.unique(rows)) == len(rows)
     assert (predicted == bowl(rows)).all()
     assert set(map(tuple, starts.tolist())) <= set(map(tuple, rows.tolist()))
 

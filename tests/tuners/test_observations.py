@@ -12,7 +12,7 @@ from kernelwright.tuners.observations import FAILURE, Observations
 from ..fakes import evaluation, kernel
 
 SPACE = SearchSpace.of({"A": [1, 2, 4], "B": ["x", "y"]}, ["A < 4 or B == 'x'"])
-ROWS = SPACE.lattice.rows(SPACE)
+ROWS = SPACE.encoded.rows(SPACE)
 KERNEL = kernel(1.0)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from kernelwright.core import Config, SearchSpace
-from kernelwright.core.lattice import Rows
+from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners import portfolio
 from kernelwright.tuners.gaussian_process import GaussianProcess
 from kernelwright.tuners.observations import Floats
@@ -58,7 +58,7 @@ def first_proposal(
 ) -> list[str]:
     """The digits of four configs that are proposed when little else than the best is known, by models as told."""
     monkeypatch.setattr(portfolio, "CHANCE", chance)
-    monkeypatch.setattr(portfolio, "spread", lambda space, count, rng: space.lattice.rows([]))
+    monkeypatch.setattr(portfolio, "spread", lambda space, count, rng: space.encoded.rows([]))
     tuner = Portfolio(SPACE, 0, [BEST, *pending], warm)
     monkeypatch.setattr(tuner, "_predict", lambda rows: (trees(rows), mean(rows), promise(rows)))
     for one in tuner.ask(len(tuner._queue)):
@@ -141,7 +141,7 @@ def test_what_promises_most_is_fast_or_unknown(
     tuner = Portfolio(SPACE, 0, [BEST])
     tuner.tell(BEST, evaluation(KERNEL, BEST, 3.0))
     monkeypatch.setattr(portfolio, "GaussianProcess", lambda *_: Sure(mean, deviation))
-    predicted, promise = tuner._process(np.array([1.0]), SPACE.lattice.rows([BEST] * 3))
+    predicted, promise = tuner._process(np.array([1.0]), SPACE.encoded.rows([BEST] * 3))
     assert predicted.tolist() == list(mean)
     assert np.argmax(promise) == most
 

@@ -7,13 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernelwright.core import (
-    Budget,
-    Config,
-    Journal,
-    JournalError,
-    Trial,
-)
+from kernelwright.core import Budget, Config, Journal, JournalError, Trial
 from kernelwright.tuners import catalogue
 
 from ..fakes import evaluation

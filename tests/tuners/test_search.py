@@ -6,16 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from kernelwright.core import (
-    Budget,
-    Config,
-    Evaluation,
-    Journal,
-    Kernel,
-    Problem,
-    ResultsError,
-    Status,
-)
+from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, ResultsError, Status
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.search import CLOSE, FINALISTS, Search

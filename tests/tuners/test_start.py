@@ -6,8 +6,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from kernelwright.core import Config, SearchSpace, lattice
-from kernelwright.core.lattice import Rows
+from kernelwright.core import Config, SearchSpace, encoded_space
+from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners.observations import Observations
 from kernelwright.tuners.start import any_fresh, fastest, spread, within
 
@@ -55,7 +55,7 @@ def apart(rows: Rows) -> float:
 
 def test_spread_rows_are_farther_apart_than_random_ones() -> None:
     spaced = np.mean([apart(spread(WIDE, 8, rng(seed))) for seed in range(20)])
-    drawn = np.mean([apart(WIDE.lattice.sample(8, rng(seed))) for seed in range(20)])
+    drawn = np.mean([apart(WIDE.encoded.sample(8, rng(seed))) for seed in range(20)])
     assert spaced > drawn + 0.5
 
 
@@ -63,8 +63,8 @@ def test_spread_rows_are_farther_apart_than_random_ones() -> None:
 def test_spread_gives_so_many_different_members(count: int) -> None:
     space = SearchSpace.of({"A": list(range(8)), "B": list(range(8))}, ["A + B < 8"])
     rows = spread(space, count, rng())
-    assert len(space.lattice.unique(rows)) == len(rows) == min(count, 36)
-    assert space.lattice.allowed(rows).all()
+    assert len(space.encoded.unique(rows)) == len(rows) == min(count, 36)
+    assert space.encoded.allowed(rows).all()
 
 
 def test_two_spread_rows_differ_in_everything() -> None:
@@ -84,9 +84,9 @@ def test_any_member_is_as_likely() -> None:
 
 @pytest.mark.parametrize("most", [10, 10**6], ids=["sampled", "listed"])
 def test_the_last_member_is_found_and_then_none(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lattice, "ENUMERATED", most)
+    monkeypatch.setattr(encoded_space, "ENUMERATED", most)
     space = SearchSpace.of({"A": list(range(6)), "B": list(range(5))})
-    assert (space.lattice.members is None) == (most == 10)
+    assert (space.encoded.members is None) == (most == 10)
     seen = Observations(space)
     for a, b in combinations(range(6), 2):
         seen.ask(np.array([a, b - 1], dtype=np.int32))
@@ -100,7 +100,7 @@ def test_the_last_member_is_found_and_then_none(most: int, monkeypatch: pytest.M
 def test_the_last_of_many_are_found_one_as_often_as_the_other() -> None:
     space = SearchSpace.of({"A": list(range(100)), "B": list(range(100))})
     seen = Observations(space)
-    members = space.lattice.members
+    members = space.encoded.members
     assert members is not None
     for row in members[1:-1]:
         seen.ask(row)

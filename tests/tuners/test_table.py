@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelwright.core import (
-    Config,
-    KernelwrightError,
-    OptionError,
-    SpaceError,
-)
+from kernelwright.core import Config, KernelwrightError, OptionError, SpaceError
 from kernelwright.tuners.formats import read_recording, write_csv
 from kernelwright.tuners.recording import Recording, Result
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.history.conversation import conversation_text
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposing import RunEnded
+from kernelwright.agent.proposer import RunEnded
 from kernelwright.core import read_journal
 
 from ...openai_server import Fail, OpenAIServer

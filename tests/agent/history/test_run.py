@@ -45,11 +45,11 @@ def test_a_turn_tells_what_was_tried_and_what_came_of_it(history: History) -> No
     assert first.kernel is not None and "1.0 / T.sqrt(" in first.kernel
     assert "+                sum_square[p] = 1.0 / T.sqrt(sum_square[p] / C + eps)" in first.diff.splitlines()
     assert first.improved and first.gain == pytest.approx(4.085, abs=1e-3)
-    assert first.figures is not None and first.figures.latency_ms == pytest.approx(2.613, abs=1e-3)
+    assert first.metrics is not None and first.metrics.latency_ms == pytest.approx(2.613, abs=1e-3)
     (tune,) = second.tool_calls
     assert (tune.name, tune.ok, tune.trials, tune.seconds) == ("tune", True, 4, 16.187)
     assert tune.arguments["space"] == {"BLOCK_P": [128, 256, 512, 1024]}
-    assert second.figures is not None and second.kernel is not None and "BLOCK_P = 512" in second.kernel
+    assert second.metrics is not None and second.kernel is not None and "BLOCK_P = 512" in second.kernel
 
 
 def test_exchanges_belong_to_the_turn_of_their_lane_and_show_each_message_once(history: History) -> None:
@@ -76,8 +76,8 @@ def test_trials_stand_in_the_order_in_which_they_ended_with_those_of_searches(hi
     assert elapsed == sorted(elapsed)
     assert elapsed[0] == pytest.approx(history.trials[0].seconds, abs=0.01)
     assert history.seconds == elapsed[-1]
-    assert [trial.figures.status for trial in history.trials_of(history.turns[0])] == ["wrong_value", "ok"]
-    assert history.trials[1].figures.latency_ms is None
+    assert [trial.metrics.status for trial in history.trials_of(history.turns[0])] == ["wrong_value", "ok"]
+    assert history.trials[1].metrics.latency_ms is None
 
 
 def test_lanes_of_a_beam_are_told_apart(tmp_path: Path) -> None:

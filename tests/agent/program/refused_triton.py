@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import triton
-from kernelwright.evaluators.candidate import stage_of
-from kernelwright.evaluators.serving import describe
+from kernelwright.evaluators.candidate.worker import stage_of
+from kernelwright.evaluators.workers.request_loop import describe
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction

@@ -12,21 +12,10 @@ from kernelwright.agent.analysis import analyse
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
-from kernelwright.agent.proposing import Situation
+from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate, ToolCall, Turn
 from kernelwright.agent.workbench import Lane, Workbench
-from kernelwright.core import (
-    Budget,
-    Config,
-    Evaluation,
-    Hit,
-    Journal,
-    Kernel,
-    Problem,
-    Profile,
-    Query,
-    WorkedExample,
-)
+from kernelwright.core import Budget, Config, Evaluation, Hit, Journal, Kernel, Problem, Profile, Query, WorkedExample
 
 from ...fakes import PROFILE, evaluation
 from ...openai_server import KEY, OpenAIServer, Text, Tools
@@ -177,7 +166,7 @@ class OneExample:
 class Stand:
     """A situation and what can be observed of it."""
 
-    situation: Situation
+    situation: TurnContext
     evaluator: Told
     heard: Heard
     late: list[str]
@@ -195,9 +184,9 @@ def stand(folder: Path, turns: Sequence[Turn] = (), variant: int = 0, index: int
     bench: Any = Workbench(PROBLEM, [evaluator], lambda: evaluator, journal, heard)  # type: ignore[list-item]
     lane = Lane(bench, number, index, lambda: late[0] if late else None)
     start = evaluation(START, Config(), 20.0)
-    figures = analyse(PROFILE, START, start)
+    metrics = analyse(PROFILE, START, start)
     candidate = Candidate(START, start)
-    return Stand(Situation(PROBLEM, PROFILE, candidate, figures, turns, lane, variant), evaluator, heard, late)
+    return Stand(TurnContext(PROBLEM, PROFILE, candidate, metrics, turns, lane, variant), evaluator, heard, late)
 
 
 def native(folder: Path, server: OpenAIServer, budget: Budget | None = None) -> Models:

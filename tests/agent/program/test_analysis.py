@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.analysis import Analysis, Category
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposing import RunEnded
+from kernelwright.agent.proposer import RunEnded
 from kernelwright.core import read_journal
 
 from ...openai_server import Fail, OpenAIServer, Step, Text
@@ -62,11 +62,11 @@ def test_no_expected_gain_is_made_up(tmp_path: Path, here: Stand, written: str) 
 
 def test_what_an_analysis_leaves_empty_is_filled_from_the_figures(tmp_path: Path, here: Stand) -> None:
     found = analysed(tmp_path, here, analysis("memory", []).content)
-    figures = here.situation.analysis
+    metrics = here.situation.analysis
     assert (found.category, found.evidence, found.suggestions) == (
         Category.MEMORY,
-        figures.evidence,
-        figures.suggestions,
+        metrics.evidence,
+        metrics.suggestions,
     )
 
 

@@ -15,7 +15,7 @@ from kernelwright.agent.analysis import Analysis, Category, analyse
 from kernelwright.agent.program import briefing
 from kernelwright.agent.program.inputs import DETAILS, analysis_inputs, repair_inputs, rewrite_inputs
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposing import Situation
+from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Attempt, Candidate, Turn
 from kernelwright.core import (
     Ceilings,
@@ -109,12 +109,12 @@ def proposed(kernel: Kernel, strategy: str, rationale: str) -> Proposal:
     return Proposal(kernel, strategy, "memory", rationale)
 
 
-def a_past(kernel: Kernel, start: Candidate, figures: Analysis, ms: float) -> list[Turn]:
+def a_past(kernel: Kernel, start: Candidate, metrics: Analysis, ms: float) -> list[Turn]:
     """Two turns: one that helped after a repair, one in which nothing was right."""
     faster = Candidate(kernel, right(kernel, ms / 1.5, ms / 2, 1.0, BLOCK=16))
     failure = wrong(kernel, Status.WRONG_VALUE, WRONG)
     first = Turn(
-        1, 0, figures, start,
+        1, 0, metrics, start,
         (
             Attempt(proposed(kernel, "wider rows", "Wider."), (failure,), f"wrong_value: {WRONG}"),
             Attempt(proposed(kernel, "wider rows", "Rows of 16 share each load."), (faster.evaluation,)),
@@ -123,7 +123,7 @@ def a_past(kernel: Kernel, start: Candidate, figures: Analysis, ms: float) -> li
     )  # fmt: skip
     refused = wrong(kernel, Status.COMPILE_ERROR, REFUSED)
     second = Turn(
-        2, 0, figures, faster,
+        2, 0, metrics, faster,
         (
             Attempt(None, (), "the reply holds no kernel; send the whole file"),
             Attempt(proposed(kernel, "mask", "The mask is a constant."), (refused,), f"compile_error: {REFUSED}"),
@@ -133,21 +133,21 @@ def a_past(kernel: Kernel, start: Candidate, figures: Analysis, ms: float) -> li
     return [first, second]
 
 
-def situation(folder: Path, case: str, past: bool) -> Situation:
+def situation(folder: Path, case: str, past: bool) -> TurnContext:
     kernel, problem, profile, ms = CASES[case]
     measured = right(kernel, ms, ms / 2, None if profile.limits else 1.0)
     start = Candidate(kernel, measured.model_copy(update={"kernel_profile": RAN if profile.limits else None}))
-    figures = analyse(profile, kernel, start.evaluation)
-    turns = a_past(kernel, start, figures, ms) if past else []
+    metrics = analyse(profile, kernel, start.evaluation)
+    turns = a_past(kernel, start, metrics, ms) if past else []
     candidate = turns[0].found or start if turns else start
     told = dataclasses.replace(
-        figures,
+        metrics,
         category=Category.MEMORY,
         evidence=("one row per block: 132 blocks of 32 rows",),
         suggestions=("several rows per block: the grid; fewer launches of the same load (expected 1.4x)",),
     )
     lane = stand(folder, number=len(turns) + 1).lane
-    return Situation(problem, profile, candidate, told if past else figures, turns, lane)
+    return TurnContext(problem, profile, candidate, told if past else metrics, turns, lane)
 
 
 def failed_attempts(kernel: Kernel) -> Sequence[Attempt]:
@@ -160,7 +160,7 @@ def failed_attempts(kernel: Kernel) -> Sequence[Attempt]:
     return [*attempts, *(Attempt(proposed(kernel, "s", "r"), (f,), f"{f.status}: {f.message}") for f in failures)]
 
 
-def request(folder: Path, part: str, where: Situation) -> str:
+def request(folder: Path, part: str, where: TurnContext) -> str:
     """What is sent to a model without tool calls of its own."""
     models = textual(folder, [submit(where.candidate.kernel.source, "s", "r")])
     proposer = ModelProposer(models, Heard(), OneExample())

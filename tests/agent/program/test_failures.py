@@ -10,7 +10,7 @@ from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.proposing import RunEnded
+from kernelwright.agent.proposer import RunEnded
 from kernelwright.agent.turn import Attempt
 from kernelwright.core import Budget, Config, Kernel, Proposal, Waiting
 

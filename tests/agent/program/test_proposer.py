@@ -9,7 +9,7 @@ import pytest
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.program.signatures import ROUNDS
 from kernelwright.agent.program.toolbox import CALLS
-from kernelwright.agent.proposing import NoKernel
+from kernelwright.agent.proposer import NoKernel
 from kernelwright.core import DeviceError
 
 from ...openai_server import OpenAIServer, Step, Text, Tools

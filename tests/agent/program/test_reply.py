@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.agent.program.reply import kernel_of, source_of
-from kernelwright.agent.proposing import NoKernel
+from kernelwright.agent.proposer import NoKernel
 from kernelwright.core import Kernel, Problem
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM

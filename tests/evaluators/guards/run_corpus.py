@@ -21,12 +21,12 @@ def main(wanted: list[str]) -> None:
     import triton  # noqa: F401  (what the warm server imports is there before a kernel is)
     from kernelwright.core import Kernel, Problem
     from kernelwright.corpus import find_problem, list_examples, list_kernels
-    from kernelwright.evaluators import counting
     from kernelwright.evaluators.guards.own_kernels import LaunchCounter, own_names, proof_violation
     from kernelwright.evaluators.guards.torch_share import Operator, operators_of, torch_violation
     from kernelwright.evaluators.guards.watch import Watch
-    from kernelwright.evaluators.limits import AllowTorch
-    from kernelwright.evaluators.modules import ProblemModule, load
+    from kernelwright.evaluators.profiling import op_counter
+    from kernelwright.evaluators.settings import AllowTorch
+    from kernelwright.evaluators.workers.modules import ProblemModule, load
 
     def cases() -> Iterator[tuple[str, Problem, Kernel]]:
         for backend in ("tilelang_cpu", "triton"):
@@ -53,7 +53,7 @@ def main(wanted: list[str]) -> None:
             model(*inputs)
             with LaunchCounter("cpu") as counter:
                 model(*inputs)
-            reference = counting.count(module.model(1), inputs)["details"]
+            reference = op_counter.count(module.model(1), inputs)["details"]
             described = operators_of(functools.partial(model, *inputs))
             seen, theirs = ([Operator(**one) for one in operators] for operators in (described, reference))
             found[name] = {

@@ -18,7 +18,7 @@ from kernelwright.evaluators.guards.own_kernels import (
     python_violation,
 )
 from kernelwright.evaluators.guards.torch_share import Operator, operators_of, torch_violation
-from kernelwright.evaluators.limits import AllowTorch
+from kernelwright.evaluators.settings import AllowTorch
 
 X, Y = torch.randn(64, 64), torch.randn(64, 64)
 
@@ -173,7 +173,7 @@ def test_the_profiler_has_the_last_word(ran: KernelProfile, glue: str | None, no
 
 @pytest.mark.gpu
 def test_triton_launches_count_on_a_gpu() -> None:
-    from kernelwright.evaluators.modules import load
+    from kernelwright.evaluators.workers.modules import load
 
     kernel = find_kernel("1_19", "triton")
     model = load("kernelwright_counted", kernel.path).ModelNew().cuda()

@@ -17,7 +17,7 @@ from kernelwright.agent.rules import Machine
 from kernelwright.core import Kernel, Language, Target
 from kernelwright.evaluators.guards.rules import RULES
 from kernelwright.evaluators.guards.source import find_violation, find_violations
-from kernelwright.evaluators.limits import AllowTorch
+from kernelwright.evaluators.settings import AllowTorch
 
 from ...agent import rule_cases
 from ...conftest import SCALE_KERNEL

@@ -16,9 +16,9 @@ import numpy
 import pytest
 import torch
 from kernelwright.core import Rejection
-from kernelwright.evaluators import counting
 from kernelwright.evaluators.guards.torch_share import Operator, operators_of, torch_violation
-from kernelwright.evaluators.limits import AllowTorch
+from kernelwright.evaluators.profiling import op_counter
+from kernelwright.evaluators.settings import AllowTorch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (as everybody calls it)
 
@@ -42,10 +42,10 @@ def seen(call: Callable[[], object]) -> list[Operator]:
     return [Operator(**one) for one in operators_of(call)]
 
 
-def judge(candidate: Call, reference: Call, allow: AllowTorch = AllowTorch.GLUE) -> Rejection | None:
+def reference_client(candidate: Call, reference: Call, allow: AllowTorch = AllowTorch.GLUE) -> Rejection | None:
     """Of the candidate on the same inputs, as the evaluator asks."""
     with torch.no_grad():
-        theirs = counting.count(Reference(reference), [X, Y])["details"]
+        theirs = op_counter.count(Reference(reference), [X, Y])["details"]
         return torch_violation(seen(lambda: candidate(X, Y)), [Operator(**one) for one in theirs], allow)
 
 
@@ -146,27 +146,27 @@ HONEST: dict[str, tuple[Call, Call]] = {
 @pytest.mark.parametrize("name", GIVE_BACKS)
 def test_work_that_is_given_back_is_seen(name: str) -> None:
     candidate, reference = GIVE_BACKS[name]
-    found = judge(candidate, reference)
+    found = reference_client(candidate, reference)
     assert found is not None and found.rule == "torch-operator"
-    assert judge(candidate, reference, AllowTorch.ALL) is None
+    assert reference_client(candidate, reference, AllowTorch.ALL) is None
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_glue_is_none_of_it(name: str) -> None:
-    assert judge(*HONEST[name]) is None
+    assert reference_client(*HONEST[name]) is None
 
 
 def test_a_rejection_names_the_operator_and_what_to_do() -> None:
-    found = judge(torch.mm, torch.mm)
+    found = reference_client(torch.mm, torch.mm)
     assert found is not None and found.where == "mm, seen in one call"
     assert "products are where the reference's time goes (100% by estimate)" in found.why
     assert "--allow-torch all" in found.why
 
 
 def test_none_leaves_allocation_and_views() -> None:
-    assert judge(lambda x, y: kernel(x).view(-1)[1:], torch.mm, AllowTorch.NONE) is None
+    assert reference_client(lambda x, y: kernel(x).view(-1)[1:], torch.mm, AllowTorch.NONE) is None
     for call in (lambda x, y: x.t().contiguous(), lambda x, y: kernel(x) + 1, lambda x, y: x.numpy()):
-        assert judge(call, torch.mm, AllowTorch.NONE) is not None
+        assert reference_client(call, torch.mm, AllowTorch.NONE) is not None
 
 
 def test_counts_are_totals_by_name() -> None:

@@ -23,9 +23,9 @@ import torch
 import torch._dynamo  # replaces torch.manual_seed when it is imported
 import triton
 import triton.testing
-from kernelwright.evaluators import channel, handoff
-from kernelwright.evaluators.clock import Clock
 from kernelwright.evaluators.guards.watch import _POOL_WAITS, Watch, _has_result
+from kernelwright.evaluators.timing.clock import Clock
+from kernelwright.evaluators.workers import channel, tensor_ipc
 
 
 def rules(watch: Watch) -> list[tuple[str, str]]:
@@ -68,9 +68,9 @@ def fake(*_: Any, **__: Any) -> Any:
         (json, "dumps", "json.dumps"),
         (builtins, "isinstance", "builtins.isinstance"),
         (socket.socket, "sendall", "socket.socket.sendall"),
-        (handoff, "hand_over", "kernelwright.evaluators.handoff.hand_over"),
-        (channel.Channel, "send", "kernelwright.evaluators.channel.Channel.send"),
-        (channel, "MAX_BYTES", "kernelwright.evaluators.channel.MAX_BYTES"),
+        (tensor_ipc, "publish_outputs", "kernelwright.evaluators.workers.tensor_ipc.publish_outputs"),
+        (channel.Channel, "send", "kernelwright.evaluators.workers.channel.Channel.send"),
+        (channel, "MAX_BYTES", "kernelwright.evaluators.workers.channel.MAX_BYTES"),
         (Watch, "violations", "kernelwright.evaluators.guards.watch.Watch.violations"),
     ],
 )
@@ -87,15 +87,15 @@ def test_what_is_replaced_is_named(
 
 
 def test_what_is_exchanged_below_a_function_is_seen(watch: Watch) -> None:
-    code, defaults = Clock.sample.__code__, handoff.describe.__defaults__
+    code, defaults = Clock.sample.__code__, tensor_ipc.describe.__defaults__
     try:
         Clock.sample.__code__ = fake.__code__
-        assert rules(watch) == [("patched-function", "kernelwright.evaluators.clock.Clock.sample")]
+        assert rules(watch) == [("patched-function", "kernelwright.evaluators.timing.clock.Clock.sample")]
         Clock.sample.__code__ = code
-        handoff.describe.__defaults__ = (None,)
-        assert rules(watch) == [("patched-function", "kernelwright.evaluators.handoff.describe")]
+        tensor_ipc.describe.__defaults__ = (None,)
+        assert rules(watch) == [("patched-function", "kernelwright.evaluators.workers.tensor_ipc.describe")]
     finally:
-        Clock.sample.__code__, handoff.describe.__defaults__ = code, defaults
+        Clock.sample.__code__, tensor_ipc.describe.__defaults__ = code, defaults
 
 
 def test_a_module_that_is_swapped_is_seen(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

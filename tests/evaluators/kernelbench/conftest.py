@@ -15,8 +15,8 @@ import pytest
 from kernelwright.core import Problem
 from kernelwright.evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from kernelwright.evaluators.kernelbench.precision import Precision
-from kernelwright.evaluators.limits import Limits
-from kernelwright.evaluators.processes import Processes
+from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.settings import Limits
 
 QUICK = KernelBenchSettings(perf_trials=1, timeout_s=60)
 

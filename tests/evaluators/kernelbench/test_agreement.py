@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from kernelwright.core import Problem
 from kernelwright.corpus import find_kernel, find_problem, list_problems
-from kernelwright.evaluators import device_lock
 from kernelwright.evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from kernelwright.evaluators.kernelbench.precision import Precision
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
-from kernelwright.evaluators.limits import Limits
-from kernelwright.evaluators.processes import Processes
+from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.settings import Limits
+from kernelwright.evaluators.workers import device_lock
 
 from .conftest import Case, Recompute
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
-from kernelwright.evaluators.processes import Processes
+from kernelwright.evaluators.pipeline.processes import Processes
 
 SOURCE = "import os, sys, time, torch\n\nclass ModelNew(Model):\n    def forward(self, x):\n        {}\n"
 
@@ -37,7 +37,7 @@ def test_a_candidate_that_hangs_is_ended(processes: Processes) -> None:
 def test_an_answer_that_is_no_result_counts_as_a_failure(kernelbench: KernelBench) -> None:
     """The process is the candidate's, so it may send what it likes; what is malformed goes no further."""
     forged = (
-        "import gc, kernelwright.evaluators.channel as c; "
+        "import gc, kernelwright.evaluators.workers.channel as c; "
         "channel = next(o for o in gc.get_objects() if isinstance(o, c.Channel)); "
         "channel.send({'result': {'compiled': True, 'correctness': True, 'runtime': -3.0}}); time.sleep(9)"
     )

@@ -9,7 +9,7 @@ from kernelwright.core import Problem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.device import CpuDevice
 from kernelwright.evaluators.kernelbench.precision import Precision
-from kernelwright.evaluators.kernelbench.protocol import Protocol
+from kernelwright.evaluators.kernelbench.protocol import KernelBenchProtocol
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 
 SOURCE = "import torch\n\nclass ModelNew(Model):\n    def forward(self, x):\n        {}\n"
@@ -40,7 +40,7 @@ def run(
     device: ScriptedDevice, body: str, perf_trials: int = 2, precision: Precision = Precision.FP32
 ) -> dict[str, Any]:
     problem, source = relu(), SOURCE.format(body)
-    one = Protocol(device, problem.source, dict(problem.sizes), source, "cuda", precision, 5, perf_trials)
+    one = KernelBenchProtocol(device, problem.source, dict(problem.sizes), source, "cuda", precision, 5, perf_trials)
     found = one.run()
     KernelBenchResult.model_validate(found)
     return found

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, KernelwrightError, Problem, Status
+from kernelwright.evaluators.remote.evaluator import Lost, Overdue
 from kernelwright.evaluators.remote.modal_app import PACKAGE_FOLDERS, Resources, build
 from kernelwright.evaluators.remote.modal_evaluator import ModalEvaluator, explained
 from kernelwright.evaluators.remote.payload import ANSWERS, Payload, What, read_evaluations
-from kernelwright.evaluators.remote.spread import Lost, Overdue
 
 from ...conftest import FAST
 from ...fakes import evaluation
@@ -77,7 +77,7 @@ def test_what_is_asked_of_modal(
     assert "torch==" in commands and "tilelang==" in commands and "+cpu" not in commands
     assert "sk-something" not in commands + "".join(server.payloads) + repr(server.metadata)
     ours = [name for name in server.mounted if name.startswith("/root/")]
-    assert "/root/kernelwright/evaluators/forkserver.py" in ours
+    assert "/root/kernelwright/evaluators/workers/fork_server.py" in ours
     assert {name.split("/")[3] for name in ours} == {"__init__.py", *PACKAGE_FOLDERS}
     assert not [name for name in ours if "__pycache__" in name]
     assert server.rpcs[-1] == "AppClientDisconnect"

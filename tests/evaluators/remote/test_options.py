@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.core import OptionError
-from kernelwright.evaluators.limits import Limits, Settings
 from kernelwright.evaluators.remote.machines import Remote
 from kernelwright.evaluators.remote.modal_app import time_limit_s
 from kernelwright.evaluators.remote.options import RemoteOptions, Where
+from kernelwright.evaluators.settings import Limits, Settings
 
 pytest.importorskip("modal")
 

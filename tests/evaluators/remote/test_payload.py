@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, ProblemError, Status
 from kernelwright.core import errors as user_errors
-from kernelwright.evaluators.limits import AllowTorch, Limits, SearchSettings, Settings
 from kernelwright.evaluators.remote.payload import Payload, What, failure, outlines, read_evaluations, read_profile
-from kernelwright.evaluators.remote.station import Station, run_payload
+from kernelwright.evaluators.remote.worker_host import WorkerHost, run_payload
+from kernelwright.evaluators.settings import AllowTorch, Limits, SearchSettings, Settings
 from pydantic import ValidationError
 
 from ...conftest import FAST, SCALE_PROBLEM
@@ -21,13 +21,13 @@ SETTINGS = Settings(
     trials=5,
     limits=Limits(compile_s=7.5),
     allow_torch=AllowTorch.NONE,
-    search=SearchSettings(compilers=3, hopeless=1.5),
+    search=SearchSettings(compilers=3, prune_factor=1.5),
 )
 
 
 @pytest.fixture(scope="module")
-def station() -> Iterator[Station]:
-    shared = Station("cpu")
+def station() -> Iterator[WorkerHost]:
+    shared = WorkerHost("cpu")
     yield shared
     shared.close()
 
@@ -65,7 +65,7 @@ def test_a_payload_of_another_version_is_refused(scale_problem: Problem) -> None
 
 
 def test_the_station_answers_as_the_local_evaluator_does(
-    station: Station, scale_problem: Problem, scale_kernel: Kernel
+    station: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     configs = [Config({"BLOCK": block}) for block in (4, 0)]
     payload = there_and_back(Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, configs))
@@ -80,7 +80,7 @@ def test_the_station_answers_as_the_local_evaluator_does(
 
 
 def test_a_station_keeps_its_server_between_payloads_of_the_same_settings(
-    station: Station, scale_problem: Problem, scale_kernel: Kernel
+    station: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     payload = Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, [Config({"BLOCK": 4})])
     station.run(payload)
@@ -90,7 +90,7 @@ def test_a_station_keeps_its_server_between_payloads_of_the_same_settings(
     assert len(before) == 1
 
 
-def test_a_profile_comes_from_the_other_machine(station: Station, scale_problem: Problem) -> None:
+def test_a_profile_comes_from_the_other_machine(station: WorkerHost, scale_problem: Problem) -> None:
     profile = read_profile(station.run(there_and_back(Payload.asking(What.PROFILE, scale_problem, FAST))))
     assert profile.flops > 0 and profile.ceilings.cores > 0
 

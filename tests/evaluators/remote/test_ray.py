@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, Problem, ProblemError
 from kernelwright.core.trial import read_trials
-from kernelwright.evaluators.limits import Sampling, SearchSettings
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
 from kernelwright.evaluators.remote.ray_evaluator import RayEvaluator
-from kernelwright.evaluators.remote.station import versions
+from kernelwright.evaluators.remote.worker_host import versions
+from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import FINAL, SEARCHED, Progress, Search
 

@@ -1,0 +1,120 @@
+"""What instructions came to in one recorded situation: the score, and the page that says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..analysis import Analysis
+from ..program import briefing
+from ..proposer import TurnContext
+from ..turn import Attempt, Candidate, ToolCall, diff
+
+ANALYSE, REWRITE, REPAIR = "analyse", "rewrite.react", "repair.react"
+"""The predictors of `KernelProgram`."""
+SOURCE_CHARACTERS = 8000
+RESULT_CHARACTERS = 600
+"""Of a tool's answer, on the page that the instructions are improved from."""
+
+
+@dataclass(frozen=True)
+class Try:
+    """One attempt, and what its tools did."""
+
+    attempt: Attempt
+    right: tuple[Candidate, ...]
+    """Right and timed kernels, those that a tool evaluated too."""
+    tool_calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What the instructions came to in one situation."""
+
+    situation: TurnContext
+    metrics: Analysis
+    """What the figures alone said."""
+    tries: tuple[Try, ...]
+    """The rewrite, and its repair where it was not right."""
+
+    @property
+    def found(self) -> Candidate | None:
+        """The fastest right kernel; one that other processes disturbed only for want of a better."""
+        right = [candidate for one in self.tries for candidate in one.right]
+        return min(right, key=lambda one: (one.evaluation.contention is not None, one.latency_ms), default=None)
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the kernel given; 0 when nothing was right."""
+        return self.situation.candidate.latency_ms / self.found.latency_ms if self.found else 0.0
+
+    @property
+    def score(self) -> float:
+        """0 when nothing was right, 0.5 for a kernel no faster than the one given, towards 1 for ever faster ones.
+
+        Two digits: what is less than the noise of a measurement must not decide.
+        """
+        return round(self.gain / (1.0 + self.gain), 2)
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        came = (
+            f"{self.gain:.3f} times as fast" if self.gain else f"nothing right ({self.tries[-1].attempt.error[:100]})"
+        )
+        return f"{came}, score {self.score:g}"
+
+    @property
+    def result(self) -> str:
+        """What was measured, in words."""
+        profile = self.situation.profile
+        lines = [
+            f"attempt {number} failed:\n{briefing.attempt_text(one.attempt)}"
+            for number, one in enumerate(self.tries, start=1)
+            if not one.attempt.right
+        ]
+        if self.found is None:
+            return "\n".join([*lines, "In the end nothing was right: score 0."])
+        given, got = self.situation.candidate.latency_ms, self.found.latency_ms
+        lines += [
+            briefing.measured_text(self.found.evaluation),
+            f"{self.gain:.3f} times as fast as the kernel given, which took {given:.4g} ms: score {self.score:g}",
+            f"that is {got / profile.floor_ms:.2f} times the roofline floor of {profile.floor_ms:.4g} ms; the kernel "
+            f"given stood at {given / profile.floor_ms:.2f} times",
+        ]
+        return "\n".join(lines)
+
+    def page(self, predictor: str) -> str:
+        """All that a reader needs who improves the instructions of one predictor."""
+        situation, analysis = self.situation, self.situation.analysis
+        kernel = situation.candidate.kernel
+        given = [
+            f"```python\n{kernel.source[:SOURCE_CHARACTERS]}\n```",
+            briefing.workload_text(situation.problem),
+            briefing.device_text(situation.profile),
+        ]
+        if predictor == ANALYSE:
+            given += [
+                briefing.roofline_text(situation.profile, situation.candidate.evaluation),
+                f"the figures alone say: {briefing.analysis_text(self.metrics)}",
+                briefing.history_text(situation.turns),
+            ]
+            done = [briefing.analysis_text(analysis), "suggested:", *(f"- {idea}" for idea in analysis.suggestions)]
+        else:
+            given += [
+                briefing.measured_text(situation.candidate.evaluation),
+                briefing.analysis_text(analysis),
+                f"suggestion to follow: {next(iter(analysis.suggestions), 'none')}",
+            ]
+            done = [line for one in self.tries for line in (*map(_told, one.tool_calls), self._change(one.attempt))]
+        return "\n".join(["## Given", *given, "", "## Done", *done, "", "## Result", self.result])
+
+    def _change(self, attempt: Attempt) -> str:
+        if attempt.proposal is None:
+            return f"submitted nothing that could be used: {attempt.error}"
+        change = diff(self.situation.candidate.kernel.source, attempt.proposal.kernel.source)[:SOURCE_CHARACTERS]
+        return f"submitted {attempt.proposal.strategy}: {attempt.proposal.rationale}\n```diff\n{change}\n```"
+
+
+def _told(call: ToolCall) -> str:
+    arguments = ", ".join(f"{name}={str(value)[:60]!r}" for name, value in call.arguments.items())
+    return f"called {call.name}({arguments}): {call.result[:RESULT_CHARACTERS]}"

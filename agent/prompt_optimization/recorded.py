@@ -1,0 +1,184 @@
+"""Situations to practise on: the kernels that earlier runs set out from, read back from their journals."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ...core import (
+    Evaluation,
+    JournalError,
+    Kernel,
+    KernelwrightError,
+    Language,
+    Problem,
+    Profile,
+    Proposal,
+    Target,
+    read_journal,
+)
+from ...core.trial import read_trials
+from ..analysis import Analysis
+from ..history.files import run_files
+from ..turn import Attempt, Candidate, Turn, turn_records
+from ..workbench import TUNING
+
+Record = dict[str, Any]
+Kind = tuple[Language, Target]
+"""What instructions differ by."""
+
+
+@dataclass(frozen=True)
+class RecordedTurn:
+    """A kernel that a run wanted to make faster, and what had been tried before."""
+
+    problem: Problem
+    profile: Profile
+    kernel: Kernel
+    turns: tuple[Turn, ...]
+
+    @property
+    def name(self) -> str:
+        """'1_36 turn 2 3f9a': the digits stand for the sizes and the kernel."""
+        number = self.turns[-1].number + 1 if self.turns else 1
+        return f"{self.problem.id.rsplit('/', 1)[-1]} turn {number} {self.digest[:4]}"
+
+    @property
+    def digest(self) -> str:
+        """Stands for the problem, its sizes and the kernel."""
+        return _digest(self.problem.id, self.sizes_digest, self.kernel.digest)
+
+    @property
+    def sizes_digest(self) -> str:
+        """Stands for the reference and its sizes."""
+        return _digest(self.problem.source, repr(sorted(self.problem.sizes.items())))
+
+    @property
+    def kind(self) -> Kind:
+        return self.kernel.language, self.kernel.target
+
+
+def journals_in(paths: Iterable[Path]) -> list[Path]:
+    """The journals of runs: files as they are named, and those in results folders. `JournalError` when there are none.
+
+    Journals of searches are no runs.
+    """
+    given = list(paths)
+    found: list[Path] = []
+    for path in given:
+        if path.is_file():
+            found.append(path)
+        elif path.is_dir():
+            inside = sorted({*path.glob("journal_*.jsonl"), *path.glob("multiturn_logs/journal_*.jsonl")})
+            found += [journal for journal in inside if TUNING not in journal.name]
+        else:
+            raise JournalError(f"there is no {path}; give results folders of earlier runs, or their journals")
+    if not found:
+        raise JournalError(
+            f"no journals in {', '.join(map(str, given))}; give results folders of 'kernelwright optimize'"
+        )
+    return found
+
+
+def read_turn_contexts(
+    paths: Sequence[Path], problems: Callable[[str], Iterable[Problem]], device: str, note: Callable[[str], None]
+) -> list[RecordedTurn]:
+    """The situations of all journals that were recorded on this device, each once, in the order of the journals.
+
+    `problems` gives the problems that an id may mean; the one with the recorded reference is taken. `note` is told
+    which journals are left out, and why.
+    """
+    found: dict[str, RecordedTurn] = {}
+    for path in paths:
+        try:
+            for one in _situations(path, problems, device):
+                found.setdefault(one.digest, one)
+        except KernelwrightError as error:
+            note(f"left out: {error}")
+        except (OSError, KeyError, TypeError, ValueError, SyntaxError, RecursionError) as error:
+            said = next(iter(str(error).splitlines()), "")
+            note(f"left out: {path} is not what a run writes ({type(error).__name__}: {said})")
+    return list(found.values())
+
+
+def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device: str) -> list[RecordedTurn]:
+    records = read_journal(path)
+    run = next((record for record in records if record.get("kind") == "run"), None)
+    if run is None:
+        raise JournalError(f"{path} is no journal of an optimization")
+    if run["device"] != device:
+        raise JournalError(f"{path} was recorded on {run['device']}, and this is {device}")
+    profile = next((Profile.model_validate(r["profile"]) for r in records if r.get("kind") == "profile"), None)
+    trials = [trial.evaluation for trial in read_trials(records, path)]
+    if profile is None or not trials or trials[0].speedup is None:
+        raise JournalError(f"{path}: the start kernel was not right, or not timed")
+    problem = _problem(run, path, problems)
+    sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
+    start = Kernel.parse(sources[trials[0].kernel_digest], problem.name)
+    situations = [RecordedTurn(problem, profile, start, ())]
+    searched = [*trials, *_searched(path)]
+    # What a turn begins with is the start, or what an earlier turn found.
+    measured = {start.source: trials[0]}
+    turns: list[Turn] = []
+    for record in turn_records(records):
+        kernel = Kernel.parse(record["before"], problem.name)
+        if kernel.source not in measured:
+            raise JournalError(f"{path}: what turn {record['iteration']} began with was measured nowhere")
+        past = tuple(turn for turn in turns if turn.number < record["iteration"])
+        situations.append(RecordedTurn(problem, profile, kernel, past))
+        turn = _turn(dict(record), Candidate(kernel, measured[kernel.source]), searched)
+        turns.append(turn)
+        if turn.found is not None:
+            measured[turn.found.kernel.source] = turn.found.evaluation
+    return situations
+
+
+def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[Problem]]) -> Problem:
+    """The problem at the recorded sizes."""
+    for problem in problems(run["problem"]):
+        if hashlib.sha256(problem.source.encode()).hexdigest()[:16] == run["reference"]:
+            sizes = dict(ast.literal_eval(run["sizes"]))
+            known = (name for name, declared in problem.workloads.items() if dict(declared) == sizes)
+            return problem.resized(next(known, ",".join(f"{name}={value}" for name, value in sizes.items())), sizes)
+    raise JournalError(f"{path}: no problem {run['problem']} with the recorded reference; name its file with --problem")
+
+
+def _searched(path: Path) -> list[Evaluation]:
+    """What the searches of a run measured."""
+    searches = run_files(path).searches
+    return [trial.evaluation for search in searches for trial in read_trials(read_journal(search), search)]
+
+
+def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) -> Turn:
+    """A past turn as far as a model is told of it; its evaluation is the one with the recorded figure."""
+    best = record["best"] or {"latency_ms": None}
+    timed = (one for one in evaluations if one.latency_ms is not None and one.latency_ms == best["latency_ms"])
+    measured = next(timed, None)
+    arrived = Kernel(before.kernel.language, before.kernel.target, record["kernel"] or "", before.kernel.name)
+    return Turn(
+        number=record["iteration"],
+        lane=record["lane"],
+        analysis=TypeAdapter(Analysis).validate_python(record["bottleneck_analysis"]),
+        before=before,
+        attempts=tuple(_attempt(one, record, before.kernel) for one in record["attempts"]),
+        found=Candidate(arrived, measured) if measured else None,
+        improved=record["improved"],
+        gain=1.0 + record["improvement"],
+    )
+
+
+def _attempt(record: Record, turn: Record, before: Kernel) -> Attempt:
+    if record["kernel"] is None:
+        return Attempt(None, (), record["error"])
+    kernel = Kernel(before.language, before.target, record["kernel"], before.name)
+    return Attempt(Proposal(kernel, record["strategy"], turn["category"], turn["rationale"]), (), record["error"])
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]

@@ -1,0 +1,214 @@
+"""One trial of instructions: analyse, rewrite and repair a recorded kernel with them, and measure what came out."""
+
+from __future__ import annotations
+
+import contextvars
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import dspy
+
+from ...core import Config, Retriever
+from ..analysis import Analysis, Category, analyse
+from ..models.models import Models
+from ..observer import Observer
+from ..program.proposer import ModelProposer
+from ..program.signatures import KernelProgram
+from ..program.toolbox import Toolbox
+from ..proposer import NoKernel, RunEnded, TurnContext
+from ..turn import Attempt, Candidate
+from ..workbench import Lane, Workbench
+from .outcome import ANALYSE, REPAIR, REWRITE, Rollout, Try
+from .recorded import RecordedTurn
+
+Result = TypeVar("Result")
+
+
+PATIENCE = 2
+"""Further measurements of a kernel to improve, while other processes disturb them: every gain depends on it."""
+
+
+class Stopped(BaseException):
+    """The trials end here; no `Exception`, which GEPA would take for an answer that scores nothing."""
+
+
+class Rollouts:
+    """Makes rollouts. The same instructions in the same situation are tried once: what they came to is remembered.
+
+    A resumed compile asks nothing twice: each conversation has a lane of its own, named by what it is asked with.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        workbench: Callable[[RecordedTurn], Workbench],
+        observer: Observer,
+        retriever: Retriever | None,
+        rag_k: int,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._models = models
+        self._workbench = workbench
+        self._observer = observer
+        self._retriever = retriever
+        self._rag_k = rag_k
+        self._tell = tell
+        self._memory: dict[str, tuple[Any, list[Any]]] = {}
+        self._begun: dict[str, tuple[RecordedTurn, Candidate]] = {}
+        self.given_up = threading.Event()
+        self.ended = ""
+        """Why no more can be tried, in words."""
+        self.error: Exception | None = None
+        """What went wrong and is nobody's answer."""
+
+    def __deepcopy__(self, memo: Any) -> Rollouts:
+        """GEPA copies its program for each candidate; what it runs on is one."""
+        return self
+
+    def begin(self, recorded: RecordedTurn) -> str | None:
+        """Measure the kernel to improve, with which gains are compared; why it cannot serve, or None."""
+        bench = self._workbench(recorded)
+        start = bench.evaluate(recorded.kernel, Config(), "start")
+        for _ in range(PATIENCE):
+            if start.contention is None:
+                break
+            start = bench.evaluate(recorded.kernel, Config(), "start", again=True)
+        if start.speedup is None:
+            return start.message or "not timed"
+        self._begun[recorded.name] = recorded, Candidate(recorded.kernel, start)
+        return None
+
+    def program(self) -> KernelProgram:
+        """The program with the instructions that it has, which name its tools; any begun situation has the same."""
+        recorded, candidate = next(iter(self._begun.values()))
+        metrics = analyse(recorded.profile, recorded.kernel, candidate.evaluation)
+        lane = _NamedLane(self._workbench(recorded), 1, "")
+        situation = TurnContext(recorded.problem, recorded.profile, candidate, metrics, (), lane)
+        offered = KernelProgram(*recorded.kind, Toolbox(situation, self._retriever, lambda call: None))
+        program = KernelProgram(*recorded.kind)
+        program.load_state(offered.dump_state())
+        return program
+
+    def run(self, state: Mapping[str, Any], name: str) -> Rollout:
+        """Try a program's instructions in a situation. Raises `Stopped` when no more can be tried."""
+        return self.guarded(lambda: self._run(state, name))
+
+    def guarded(self, work: Callable[[], Result]) -> Result:
+        """Work for which models are asked: whatever ends it ends everything."""
+
+        def outcome() -> Result | None:
+            try:
+                return work()
+            except RunEnded as error:
+                self.ended = str(error)
+            except Exception as error:  # GEPA would take it for a score of 0
+                self.error = error
+            return None
+
+        if self.error is not None or self.ended:
+            raise Stopped
+        found = in_daemon(outcome, self.given_up)
+        if found is None:
+            raise Stopped
+        return found
+
+    def _run(self, state: Mapping[str, Any], name: str) -> Rollout:
+        recorded, candidate = self._begun[name]
+        proposer = ModelProposer(self._models, self._observer, self._retriever, self._rag_k, dict(state))
+        metrics = analyse(recorded.profile, recorded.kernel, candidate.evaluation, _failed(recorded))
+        asked = len(self._memory)
+
+        def situation(analysis: Analysis, *parts: str) -> TurnContext:
+            lane = _NamedLane(self._workbench(recorded), len(recorded.turns) + 1, f"{name} {_digest(state, parts)}")
+            return TurnContext(recorded.problem, recorded.profile, candidate, analysis, recorded.turns, lane)
+
+        begun = situation(metrics, ANALYSE)
+        analysis = self._once(begun.lane.name, lambda: proposer.analyse(begun))
+        first = situation(analysis, ANALYSE, REWRITE)
+        tries = [self._once(first.lane.name, lambda: _try(proposer, first, ()))]
+        if not tries[0].attempt.right:
+            again = situation(analysis, ANALYSE, REWRITE, REPAIR)
+            tries.append(self._once(again.lane.name, lambda: _try(proposer, again, (tries[0].attempt,))))
+        rollout = Rollout(first, metrics, tuple(tries))
+        if len(self._memory) > asked:
+            self._tell(f"  {name}: {rollout.summary}")
+        return rollout
+
+    def _once(self, key: str, work: Callable[[], Result]) -> Result:
+        """What work came to; DSPy's trace, from which GEPA learns which predictors ran, is remembered with it."""
+        if key not in self._memory:
+            with dspy.context(trace=[]):
+                self._memory[key] = work(), list(dspy.settings.trace)
+        result, trace = self._memory[key]
+        if dspy.settings.trace is not None:
+            dspy.settings.trace.extend(trace)
+        found: Result = result
+        return found
+
+
+class _NamedLane(Lane):
+    """A lane that is named by what is tried in it."""
+
+    def __init__(self, workbench: Workbench, number: int, name: str) -> None:
+        super().__init__(workbench, number, 0, lambda: None)
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+def in_daemon(work: Callable[[], Result], given_up: threading.Event) -> Result:
+    """The result of work in a daemon thread: Ctrl-C must not wait minutes for a model's answer.
+
+    Ctrl-C here, or `given_up` set elsewhere, leaves it behind: `KeyboardInterrupt`, `Stopped`.
+    """
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive() and not given_up.is_set():
+            thread.join(0.1)
+    except KeyboardInterrupt:
+        given_up.set()
+        raise
+    if failures:
+        raise failures[0]
+    if not results:
+        raise Stopped
+    return results[0]
+
+
+def _try(proposer: ModelProposer, situation: TurnContext, failed: tuple[Attempt, ...]) -> Try:
+    lane = situation.lane
+    try:
+        proposal = proposer.propose(situation, failed)
+    except NoKernel as error:
+        attempt = Attempt(None, (), str(error))
+    else:
+        evaluation = lane.evaluate(proposal.kernel, Config(), proposal.strategy)
+        error_text = "" if evaluation.ok else f"{evaluation.status}: {evaluation.message}"
+        attempt = Attempt(proposal, (evaluation,), error_text)
+    return Try(attempt, tuple(lane.tried), tuple(lane.tool_calls))
+
+
+def _failed(recorded: RecordedTurn) -> list[Category]:
+    """What past turns were aimed at in vain."""
+    failed = (turn.proposal for turn in recorded.turns if not turn.improved and turn.proposal is not None)
+    return [Category(proposal.category) for proposal in failed]
+
+
+def _digest(state: Mapping[str, Any], predictors: tuple[str, ...]) -> str:
+    """The last of the predictors, and twelve digits that stand for the instructions of all of them."""
+    texts = "\0".join(state[name]["signature"]["instructions"] for name in predictors)
+    return f"{predictors[-1]} {hashlib.sha256(texts.encode()).hexdigest()[:12]}"

@@ -1,0 +1,76 @@
+"""What the journal holds from an earlier run: it is not measured again."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from ..core import Config, Evaluation, Journal, JournalError, Kernel, Profile, Trial
+from ..core.trial import read_trials
+
+
+class RecordedEvaluations:
+    """Puts evaluations into a journal, and takes from it what an earlier run left there.
+
+    A text may have been measured under several names: as a kernel of its own, or as another at some config. Which
+    one comes first is a matter of luck where lanes go on side by side, so the text alone decides. The same one may
+    be measured more than once in a run (first, and again at the end); the records are handed out in the order in
+    which they were made. Safe to use from several threads.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._sources = {record["digest"]: record["source"] for record in journal.of_kind("kernel")}
+        self._earlier = [trial.evaluation for trial in read_trials(journal.records, journal.path)]
+        self._known: dict[str, deque[Evaluation]] = defaultdict(deque)
+        self.profile = _profile(journal)
+
+    def take(self, bound: Kernel) -> Evaluation | None:
+        """The next evaluation of a kernel, its parameters bound, that the earlier run made."""
+        with self._lock:
+            for evaluation in self._earlier:
+                self._known[self._bound_digest(evaluation, bound)].append(evaluation)
+            self._earlier.clear()
+            known = self._known[bound.digest]
+            return known.popleft() if known else None
+
+    def add(self, kernel: Kernel, evaluation: Evaluation, origin: str, seconds: float) -> None:
+        """Write an evaluation down, and the kernel's source before its first one."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        trial = Trial(origin=origin, evaluation=evaluation, seconds=seconds, at=at)
+        with self._lock:
+            if kernel.digest not in self._sources:
+                self._sources[kernel.digest] = kernel.source
+                self._journal.append({"kind": "kernel", "digest": kernel.digest, "source": kernel.source})
+            self._journal.append(trial.record())
+
+    def add_profile(self, profile: Profile) -> None:
+        """Write down what the problem asks of the device."""
+        with self._lock:
+            self._journal.append({"kind": "profile", "profile": profile.model_dump(mode="json")})
+
+    def _bound_digest(self, evaluation: Evaluation, like: Kernel) -> str:
+        """Of the text that was measured; all kernels of a run are of one language and target."""
+        source = self._sources.get(evaluation.kernel_digest)
+        if source is None or not evaluation.config:
+            return evaluation.kernel_digest
+        return replace(like, source=source).bind(Config(evaluation.config)).digest
+
+
+def _profile(journal: Journal) -> Profile | None:
+    """The profile that an earlier run wrote down, the latest of several."""
+    found = None
+    for line, record in enumerate(journal.records, start=1):
+        if record.get("kind") == "profile":
+            try:
+                found = Profile.model_validate(record.get("profile"))
+            except ValidationError:
+                raise JournalError(
+                    f"{journal.path}, line {line} is no valid profile; mend or remove that line"
+                ) from None
+    return found

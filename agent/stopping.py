@@ -1,0 +1,49 @@
+"""When a run stops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from ..core import Budget, Evaluation, Profile
+from .turn import Turn
+
+PATIENCE = 3
+"""Rounds in a row without the wanted improvement before the loop gives up."""
+ROOFLINE = 0.95
+"""A kernel this near to the roofline's floor has nothing left to gain."""
+BEATEN = 1.05
+"""A floor that a kernel undercuts by more is none: data stayed in a cache, or there is a faster way to compute."""
+
+
+@dataclass(frozen=True)
+class StoppingCriteria:
+    """What is wanted, and what may be spent on it."""
+
+    target_speedup: float = 1.5
+    max_iterations: int = 5
+    min_improvement: float = 0.05
+    trials_per_turn: int = 10
+    """For the parameters of a proposal that comes with a space."""
+    beam: int = 1
+    """Candidates that are kept alive, and expansions per iteration."""
+    repairs: int = 2
+    """Further attempts at a proposal that failed."""
+    budget: Budget = field(default_factory=Budget)
+
+    def done(self, turns: Sequence[Turn]) -> str | None:
+        """Why the turns so far are enough, in words, or None."""
+        rounds = [max(turn.gain for turn in round_) for _, round_ in groupby(turns, key=lambda turn: turn.number)]
+        if len(rounds) >= self.max_iterations:
+            return f"{self.max_iterations} iterations done"
+        recent = rounds[-PATIENCE:]
+        if len(recent) == PATIENCE and all(gain < 1 + self.min_improvement for gain in recent):
+            return f"{PATIENCE} turns in a row improved by less than {self.min_improvement:.0%}"
+        return None
+
+
+def at_floor(profile: Profile, evaluation: Evaluation) -> bool:
+    """Whether a kernel runs as fast as the roofline allows."""
+    latency = evaluation.latency_ms
+    return latency is not None and ROOFLINE <= profile.floor_ms / latency <= BEATEN

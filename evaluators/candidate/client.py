@@ -1,0 +1,316 @@
+"""This side of the candidate: load a kernel into a worker, check it, time it, replace the worker when it dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ...core import Config, Kernel, Rejection, ResultsError, Status
+from ..reference.client import ReferenceClient
+from ..settings import Limits
+from ..timing.clock import hidden_work
+from ..workers.channel import Message
+from ..workers.client import Worker, WorkerDied, WorkerTimeout
+from ..workers.problem_file import ROOM
+from .responses import (
+    LoadResponse,
+    OperatorsResponse,
+    OutputsResponse,
+    ProfileResponse,
+    Response,
+    RunResponse,
+    TimeResponse,
+)
+from .verified import CheckPlan, Comparisons, Failure, VerifiedConfig, rejected
+
+Form = TypeVar("Form", bound=Response)
+
+_FOREIGN = {
+    "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
+    "returned": ("input-returned", "returns an input's memory instead of a result of its own; write to a new tensor"),
+}
+
+
+class CandidateClient:
+    """One kernel, with many configs one after the other in the same worker.
+
+    A config that crashes, hangs or fails at run time costs a new worker and nothing else. `share` hands outputs
+    to the judge as device memory; it is given up for files when the judge cannot open it.
+    """
+
+    def __init__(self, kernel: Kernel, limits: Limits, new_worker: Callable[[], Worker], share: bool = False) -> None:
+        self.kernel = kernel
+        self._limits = limits
+        self._new_worker = new_worker
+        self._worker: Worker | None = None
+        self._serial = 0
+        self._share = share
+
+    @property
+    def worker(self) -> Worker:
+        if self._worker is None or not self._worker.alive:
+            self.close()
+            self._worker = self._new_worker()
+        return self._worker
+
+    def start(self) -> None:
+        """Start a worker now, before there is anything for it to do."""
+        _ = self.worker
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a worker that can go on."""
+        return self._worker is not None and self._worker.alive
+
+    @property
+    def log(self) -> str:
+        """What the kernel and its compiler printed last."""
+        return self._worker.log if self._worker else ""
+
+    def check(
+        self,
+        reference_client: ReferenceClient,
+        config: Config,
+        plan: CheckPlan,
+        keep: bool = False,
+        ahead_s: float | None = None,
+    ) -> VerifiedConfig:
+        """Compile the kernel at a config and compare it with the reference as the plan says. Raises `Failure`.
+
+        `keep` leaves the configs that were checked before loaded, to be timed in turn with this one. `ahead_s` is
+        what compiling took already; without it, it is what the first call takes beyond a later one.
+        """
+        start = time.perf_counter()
+        serial = self._load(config, keep)
+        load_s = time.perf_counter() - start
+        trials = Comparisons(plan.seeds)
+        first_s = later_s = 0.0
+        for number, seed in enumerate(plan.seeds):
+            allowed = self._limits.call_s if number else max(1.0, self._limits.compile_s - load_s)
+            first = number == 0 and plan.thorough
+            ran, verdict = self._run(reference_client, serial, seed, allowed, hold=first, precise=first)
+            first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
+            self._require_ok(verdict, trials)
+        if plan.thorough and not reference_client.effects["returned"]:
+            self._check_held(reference_client)
+        for distribution in plan.distributions:
+            _, verdict = self._run(
+                reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
+            )
+            verdict["message"] = f"with inputs of another distribution ({distribution}): {verdict['message']}"
+            self._require_ok(verdict, trials, distribution)
+        if plan.thorough:
+            trials.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], trials)
+        compile_s = load_s + (max(0.0, first_s - later_s) if ahead_s is None else ahead_s)
+        correctness = trials.summary(passed=True)
+        assert correctness is not None
+        return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.seeds[0 if plan.thorough else -1])
+
+    def timer(
+        self, checked: VerifiedConfig, seeds: Iterator[int], graph: bool, empty_ms: float
+    ) -> Callable[[int], Message]:
+        """Times calls of a config that was checked, each chunk on the next seed's inputs; raises `Failure`.
+
+        `empty_ms` is what a call that does nothing takes beyond what the events say.
+        """
+
+        def take(samples: int) -> Message:
+            seed = next(seeds)
+            try:
+                request = {"serial": checked.serial, "samples": samples, "seed": seed, "graph": graph}
+                timed = self._ask(TimeResponse, self._limits.call_s, "time", **request)
+                if (hidden := hidden_work(timed.samples_ms, timed.host_ms, empty_ms)) is not None:
+                    raise self._rejected("hidden-work", "while it was timed", hidden)
+            except Failure as failure:
+                failure.config = checked.config
+                raise
+            checked.timed[:] = [(seed, timed.calls)]
+            return timed.model_dump(exclude={"violations", "calls"})
+
+        return take
+
+    def recheck(self, reference_client: ReferenceClient, checked: VerifiedConfig) -> None:
+        """Compare what the last timed call returned: work may be left undone once a clock runs. Raises `Failure`."""
+        ((seed, calls),) = checked.timed
+        path = self._outputs
+        answer = self._hand_over("timed_outputs", serial=checked.serial)
+        verdict = reference_client.call(
+            "check_timed", weights=checked.weights, seed=seed, calls=calls, path=str(path), outputs=answer.described()
+        )
+        if verdict.get("unreadable") and self._share:
+            self._share = False
+            self.recheck(reference_client, checked)
+        elif verdict["status"] != Status.OK:
+            why = f"a call that was timed returned something else than the reference: {verdict['message']}"
+            raise self._rejected("wrong-when-timed", "while it was timed", why)
+
+    def operators(self, checked: VerifiedConfig) -> OperatorsResponse:
+        """What one call asks of torch, and which kernels of its own it launches. Raises `Failure`."""
+        seed = checked.correctness.seeds[0]
+        return self._ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
+
+    def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:
+        """What runs on the device in one call; `own` are the names of the kernels that the source defines."""
+        seed = checked.correctness.seeds[0]
+        return self._ask(
+            ProfileResponse, self._limits.call_s, "profile", serial=checked.serial, seed=seed, own=list(own)
+        )
+
+    def check_at(self, reference_client: ReferenceClient, config: Config, sizes: dict[str, Any], seed: int) -> None:
+        """Compare once at other sizes; what was loaded before is gone then. Raises `Failure`."""
+        try:
+            self._ask(Response, self._limits.call_s, "resize", sizes=sizes)
+            with reference_client.at(sizes):
+                serial = self._load(config, keep=False)
+                _, verdict = self._run(reference_client, serial, seed, self._limits.compile_s)
+                self._require_ok(verdict, Comparisons((seed,)))
+            self._ask(Response, self._limits.call_s, "resize", sizes=dict(reference_client.problem.sizes))
+        except Failure:
+            self.worker.end()  # the next config gets one of the problem's own sizes
+            raise
+
+    def close(self) -> None:
+        """End the worker and everything that it started, and remove its files."""
+        if self._worker is not None:
+            self._worker.discard()
+
+    @property
+    def _outputs(self) -> Path:
+        return self.worker.folder / "outputs.bin"
+
+    def _load(self, config: Config, keep: bool) -> int:
+        self._serial += 1
+        path = self._write(f"kernel_{self._serial}.py", self.kernel.bind(config).source, keep)
+        self._ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
+        return self._serial
+
+    def _write(self, name: str, text: str, keep: bool) -> Path:
+        """A file for the worker to read; for a new worker where a kernel before this one left no room on the disk."""
+        path = self.worker.inbox / name
+        try:
+            path.write_text(text)
+        except OSError as error:
+            if keep:
+                why = f"{error.strerror}: the kernels that it is compared with leave no room on the disk"
+                raise Failure(Status.RUNTIME_ERROR, why) from None
+            self.close()
+            path = self.worker.inbox / name
+            try:
+                path.write_text(text)
+            except OSError:
+                raise ResultsError(f"cannot write {path}: {error.strerror}; {ROOM}") from None
+        return path
+
+    def _run(
+        self,
+        reference_client: ReferenceClient,
+        serial: int,
+        seed: int,
+        seconds: float,
+        distribution: str | None = None,
+        hold: bool = False,
+        precise: bool = False,
+    ) -> tuple[RunResponse, Message]:
+        """One call, and what the judge says of its outputs."""
+        state = self.worker.inbox / "state.pt"
+        reference_client.call("state", seed=seed, path=str(state))
+        ran = self._hand_over(
+            "run",
+            RunResponse,
+            seconds,
+            serial=serial,
+            seed=seed,
+            state=str(state),
+            distribution=distribution,
+            hold=hold,
+        )
+        verdict = reference_client.call(
+            "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
+            precise=precise, hold=hold,
+        )  # fmt: skip
+        if self._share and verdict.get("unreadable"):
+            self._share = False
+            return self._run(reference_client, serial, seed, seconds, distribution, hold, precise)
+        if verdict["status"] == Status.OK:
+            if ran.weights:
+                raise self._rejected("weights-changed", "the weights", "writes to its weights; work on a copy")
+            for name, (rule, why) in _FOREIGN.items():
+                if foreign := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
+                    raise self._rejected(rule, f"input {foreign[0]}", why)
+        return ran, verdict
+
+    def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
+        seconds = self._limits.call_s if seconds is None else seconds
+        return self._ask(form, seconds, op, outputs=str(self._outputs), share=self._share, **arguments)
+
+    def _check_held(self, reference_client: ReferenceClient) -> None:
+        """Whether the first call's outputs are still what they were, now that others have come."""
+        answer = self._hand_over("again")
+        if not reference_client.call("same", path=str(self._outputs), outputs=answer.described())["same"]:
+            why = "a later call changed what an earlier one returned; give each call an output of its own"
+            raise self._rejected("output-reused", "the output of the first call", why)
+
+    def _is_deterministic(self, reference_client: ReferenceClient, serial: int, seed: int, trials: Comparisons) -> bool:
+        """Whether the first call's inputs lead to the same bits again; they must be right again in any case."""
+        ran, verdict = self._run(reference_client, serial, seed, self._limits.call_s)
+        self._require_ok(verdict, trials)
+        same: bool = reference_client.call("same", path=str(self._outputs), outputs=ran.described())["same"]
+        return same
+
+    def _require_ok(self, verdict: Message, trials: Comparisons, distribution: str | None = None) -> None:
+        if verdict.get("trivial_output") and verdict["trivial_outputs"]:
+            why = (
+                f"returns {verdict['trivial_output']}, which is near enough to the reference to pass here; "
+                "that needs no kernel and proves none"
+            )
+            raise self._rejected("null-output", "the output", why)
+        if "max_abs_error" in verdict:
+            trials.add(verdict, distribution)
+        if verdict["status"] == Status.OK:
+            return
+        # It may have written where it should not have; that must not reach the next config.
+        self.worker.end()
+        raise Failure(Status(verdict["status"]), verdict["message"], trials.summary(passed=False))
+
+    def _rejected(self, rule: str, where: str, why: str) -> Failure:
+        self.worker.end()
+        return rejected(Rejection(rule=rule, where=where, why=why))
+
+    def _ask(self, form: type[Form], seconds: float, op: str, **arguments: Any) -> Form:
+        worker = self.worker
+        try:
+            answer = worker.call(seconds, op=op, **arguments)
+        except WorkerTimeout:
+            raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
+        except WorkerDied as died:
+            raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
+        if answer.get("ok") is True:
+            try:
+                found = form.model_validate(answer)
+            except ValidationError:
+                worker.end()
+                raise Failure(Status.CRASHED, f"the process sent no proper answer ({_STAGES[op]})") from None
+            if found.violations:
+                worker.end()
+                raise rejected(found.violations[0])
+            return found
+        worker.end()
+        status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
+        raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
+
+
+_STAGES = {
+    "load": "loading",
+    "run": "compiling or running",
+    "again": "running",
+    "time": "being timed",
+    "timed_outputs": "timing",
+    "operators": "running",
+    "profile": "profiling",
+    "resize": "loading other sizes",
+    "warm": "starting",
+}

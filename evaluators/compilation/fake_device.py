@@ -1,0 +1,150 @@
+"""A device on which nothing runs: tensors without memory, and a GPU that is described but never opened.
+
+The process that calls `pretend` is good for compiling only: functions of torch and Triton that ask the
+GPU are replaced by ones that answer from the description, for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from .trace import UntraceableCall
+
+# Of c10::DeviceType.
+_CUDA, _META = 1, 14
+
+
+def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
+    """Make this process believe in a GPU, unless `device` is 'cpu'; returns the fake tensors' mode.
+
+    Inside the mode tensors have shape, strides, dtype and device, and operators compute only these.
+    """
+    import torch
+    from torch._subclasses import fake_tensor
+
+    fake_tensor.FakeTensor.data_ptr = _data_ptr
+    torch.compile = _refuse_compile
+    if device.startswith("cuda"):
+        if properties is None:
+            raise ValueError("compiling for a GPU needs its properties, at least 'major' and 'minor'")
+        # A context on the real GPU would take memory there and disturb what is being timed.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        for name in ("init_gpu_context", "init_cuda_context"):
+            if hasattr(fake_tensor, name):
+                setattr(fake_tensor, name, lambda *_: None)
+        # torch.tensor(..., device="cuda") would else make a real tensor first and open the GPU for it.
+        fake_tensor.FakeTensorMode.avoid_device_init = True
+        _replace_guards()
+        _replace_cuda(properties)
+        _replace_triton_driver(properties)
+    return fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def move(model: Any, device: str) -> None:
+    """`model.to(device)` for fake tensors, whose contents `to` cannot swap while the mode remembers them."""
+    moved: dict[Any, Any] = {}
+
+    def on_device(tensor: Any) -> Any:
+        import torch
+
+        if tensor not in moved:
+            there = tensor.detach().to(device)
+            is_weight = isinstance(tensor, torch.nn.Parameter)
+            moved[tensor] = torch.nn.Parameter(there, tensor.requires_grad) if is_weight else there
+        return moved[tensor]
+
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            tensors.update({name: on_device(tensor) for name, tensor in tensors.items() if tensor is not None})
+
+
+def _data_ptr(tensor: Any) -> int:
+    """An address for Triton, which specializes a kernel on its alignment; real allocations are aligned."""
+    caller = sys._getframe(1).f_globals
+    if "specialize_impl" in caller or str(caller.get("__name__")).startswith("triton."):
+        offset: int = tensor.storage_offset() * tensor.element_size()
+        return offset
+    raise UntraceableCall("the address of a tensor")
+
+
+def _refuse_compile(*_: Any, **__: Any) -> Any:
+    """In place of torch.compile, which would quietly do nothing to fake tensors."""
+    raise UntraceableCall("what torch.compile makes of a function")
+
+
+def _replace_guards() -> None:
+    """Let operators that select a device before they run, such as indexing, select none."""
+    import torch
+
+    # Serves where torch knows CUDA and no GPU is visible.
+    torch._C._ensureCUDADeviceGuardSet()
+    # A build without CUDA has no guard to replace: it gets that of the device 'meta', which does nothing.
+    with contextlib.suppress(OSError, ValueError):
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        guards = (ctypes.c_void_p * (_META + 1)).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+        guards[_CUDA] = guards[_CUDA] or guards[_META]
+
+
+def _replace_cuda(properties: Mapping[str, Any]) -> None:
+    import torch
+
+    described = SimpleNamespace(**properties)
+    capability = (described.major, described.minor)
+
+    def closed(*_: Any, **__: Any) -> Any:
+        raise UntraceableCall("an answer of the GPU")
+
+    replacements = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_capability": lambda *_, **__: capability,
+        "get_device_properties": lambda *_, **__: described,
+        "get_device_name": lambda *_, **__: described.name,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_, **__: None,
+        "_exchange_device": lambda index: index,
+        "_maybe_exchange_device": lambda index: index,
+        "_lazy_init": closed,
+    }
+    for name, replacement in replacements.items():
+        setattr(torch.cuda, name, replacement)
+
+
+class _Driver:
+    """Stands for Triton's driver: knows what to compile for, and refuses to load or to run."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
+
+    def __getattr__(self, name: str) -> Any:
+        raise UntraceableCall(f"an answer of Triton's driver ({name})")
+
+
+def _replace_triton_driver(properties: Mapping[str, Any]) -> None:
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    capability = properties["major"] * 10 + properties["minor"]
+    driver.set_active(_Driver(GPUTarget("cuda", capability, properties.get("warp_size", 32))))

@@ -1,0 +1,174 @@
+"""This side of compiling ahead: texts in, verdicts out, by several workers at once."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+
+from pydantic import ValidationError
+
+from ..candidate.responses import CompileResponse
+from ..workers.channel import Message
+from ..workers.client import Worker, WorkerDied, WorkerTimeout
+
+
+class CompileStatus(StrEnum):
+    """What compiling ahead came to."""
+
+    COMPILED = "compiled"
+    FAILED = "failed"
+    """A compiler refused the kernel."""
+    TIMEOUT = "timeout"
+    """It did not come to an end."""
+    CRASHED = "crashed"
+    """It took its process with it."""
+    UNKNOWN = "unknown"
+    """It cannot be told without running the kernel: compile it when measuring."""
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """The outcome for one kernel text; figures exist only when it compiled."""
+
+    status: CompileStatus
+    message: str = ""
+    digest: str | None = None
+    """Equal for kernels whose calls do the same work."""
+    seconds: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status is CompileStatus.COMPILED
+
+    @property
+    def is_verdict(self) -> bool:
+        """The kernel does not compile, and measuring it would find the same."""
+        return self.status in (CompileStatus.FAILED, CompileStatus.TIMEOUT, CompileStatus.CRASHED)
+
+
+class CompilePool:
+    """`count` workers of the role 'compiler', started at once, each asked for one kernel at a time.
+
+    `seconds` limit one kernel's compilation. The kernel's text is all that identifies it: a text that was
+    submitted before is not compiled again.
+    """
+
+    def __init__(self, new_worker: Callable[[], Worker], count: int, seconds: float) -> None:
+        self._new_worker = new_worker
+        self._seconds = seconds
+        self._waiting: queue.SimpleQueue[tuple[str, Future[CompileResult]] | None] = queue.SimpleQueue()
+        self._known: dict[str, Future[CompileResult]] = {}
+        self._lock = threading.Lock()
+        self._workers: set[Worker] = set()
+        self._closed = False
+        self._threads = [threading.Thread(target=self._serve, name=f"compile-{i}", daemon=True) for i in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, source: str) -> Future[CompileResult]:
+        """Compile a bound kernel's text; texts are taken in the order in which they came.
+
+        The future raises `DeviceError` when no worker could be started, and is cancelled by `close`.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            if source not in self._known:
+                self._known[source] = Future()
+                self._waiting.put((source, self._known[source]))
+            return self._known[source]
+
+    def close(self) -> None:
+        """Cancel what waits, end the workers and whatever they started, and remove their files."""
+        with self._lock:
+            self._closed = True
+            for future in self._known.values():
+                future.cancel()
+            workers = list(self._workers)
+        for worker in workers:
+            worker.end()
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        """One thread: keeps its worker over many kernels and replaces it when it is gone."""
+        worker: Worker | None = None
+        serial = 0
+        with contextlib.suppress(Exception):  # told where a kernel is waiting for it
+            worker = self._start()
+        while (item := self._waiting.get()) is not None:
+            source, future = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                if worker is None or not worker.alive:
+                    self._discard(worker)
+                    worker = self._start()
+                serial += 1
+                future.set_result(self._compile(worker, source, serial))
+            except Exception as error:  # raised again where the result is asked for
+                future.set_exception(error)
+        self._discard(worker)
+
+    def _start(self) -> Worker:
+        worker = self._new_worker()
+        with self._lock:
+            self._workers.add(worker)
+            closed = self._closed
+        if closed:
+            self._discard(worker)
+            raise CancelledError
+        return worker
+
+    def _discard(self, worker: Worker | None) -> None:
+        if worker is not None:
+            with self._lock:
+                self._workers.discard(worker)
+            worker.discard()
+
+    def _compile(self, worker: Worker, source: str, serial: int) -> CompileResult:
+        # Errors quote the lines of files under a folder of this name, and of no others.
+        folder = worker.inbox / "candidate-source"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"kernel_{serial}.py"
+        path.write_text(source)
+        try:
+            answer = worker.call(self._seconds, op="compile", source=str(path), serial=serial)
+        except WorkerTimeout:
+            return CompileResult(CompileStatus.TIMEOUT, f"did not finish within {self._seconds:.0f} s (compiling)")
+        except (WorkerDied, OSError) as error:
+            if self._closed:  # it did not die: it was ended
+                raise CancelledError from None
+            if isinstance(error, OSError):
+                raise
+            return CompileResult(CompileStatus.CRASHED, f"the process {error} (compiling)")
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return _read(worker, answer)
+
+    def __enter__(self) -> CompilePool:
+        return self
+
+    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        self.close()
+
+
+def _read(worker: Worker, answer: Message) -> CompileResult:
+    if answer.get("ok") is True:
+        try:
+            return CompileResult(CompileStatus.COMPILED, **CompileResponse.model_validate(answer).model_dump())
+        except ValidationError:
+            # The kernel's source has written into the channel; nothing that this process says counts any more.
+            worker.end()
+            return CompileResult(CompileStatus.CRASHED, "the process sent no proper answer (compiling)")
+    error = str(answer.get("error", "the compiling process gave no reason"))
+    return CompileResult(CompileStatus.FAILED if answer.get("stage") == "compile" else CompileStatus.UNKNOWN, error)

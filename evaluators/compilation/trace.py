@@ -1,0 +1,108 @@
+"""What a call of a model does, as a digest: every operator and every kernel launch, with its arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+class UntraceableCall(Exception):
+    """Something that only a real call on the real device can tell."""
+
+
+class Trace:
+    """A sequence of operations, digested as it grows.
+
+    Two traces are equal when the operations are, and when each works on the same storages in the same
+    layout. Storages are numbered in the order in which they appear, so that no address enters; tensors that hold
+    values, as constants of the source do, are told apart by these.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._numbers: dict[int, int] = {}
+        # A storage that is freed could lend its address to the next one.
+        self._kept: list[Any] = []
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def add(self, *operation: Any) -> None:
+        """Append one operation; raises `UntraceableCall` for an argument that has no stable description."""
+        self._hash.update(json.dumps(self._describe(operation)).encode())
+
+    def _describe(self, value: Any) -> Any:
+        import torch
+
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return {"float": value.hex()}
+        if isinstance(value, complex):
+            return {"complex": str(value)}
+        if isinstance(value, torch.Tensor):
+            return self._describe_tensor(value)
+        if isinstance(value, list | tuple):
+            return [self._describe(item) for item in value]
+        if isinstance(value, Mapping):
+            return {"items": sorted((str(key), self._describe(item)) for key, item in value.items())}
+        if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
+            return {"torch": str(value)}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            return {type(value).__qualname__: self._describe(fields)}
+        raise UntraceableCall(f"an argument of type {type(value).__qualname__}")
+
+    def _describe_tensor(self, tensor: Any) -> Any:
+        if tensor.device.type == "meta":
+            # What moving a tensor to 'cuda', without an index, comes to in a build of torch without CUDA.
+            raise UntraceableCall("the current device")
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._numbers:
+            self._numbers[storage._cdata] = len(self._kept)
+            self._kept.append(storage)
+        return {
+            "values": _values(tensor),
+            "storage": self._numbers[storage._cdata],
+            "offset": tensor.storage_offset(),
+            "shape": list(tensor.shape),
+            "strides": list(tensor.stride()),
+            "dtype": str(tensor.dtype),
+            "device": tensor.device.type,
+        }
+
+
+def _values(tensor: Any) -> str | None:
+    """What a tensor with memory holds, such as a table that the kernel's source writes out; None for a fake one."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    if isinstance(tensor, FakeTensor):
+        return None
+    with _disable_current_modes():
+        plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
+
+
+def recording(trace: Trace) -> Any:
+    """A context in which every torch operator is appended to the trace."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # as in `counting`
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            trace.add("operator", str(func), args, kwargs or {})
+            result = func(*args, **(kwargs or {}))
+            # Numbers the storage that the operator made: what follows may use this one or another.
+            trace.add("result", result)
+            return result
+
+    return Recorder()

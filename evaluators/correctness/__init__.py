@@ -1,0 +1,1 @@
+"""Compare outputs: tolerances, fp64, inputs, trivial outputs, alternate shapes."""

@@ -1,0 +1,226 @@
+"""Comparing a candidate's outputs with the reference's, in the reference's process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core import Status
+from ..workers.channel import Message
+from ..workers.tensor_ipc import Outputs, UnreadableTensor
+
+CHUNK = 1 << 24
+LARGE = 1e300
+"""Stands for an infinite error, which JSON cannot hold."""
+SLACK = 8.0
+"""A candidate may round otherwise than torch: so many times torch's own largest error are added to what is allowed."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """How far a candidate may be from the reference: |actual - expected| <= tolerance * (scale + |expected|) + slack.
+
+    The scale is the root mean square of what is expected, at most 1: so outputs that are small as a whole are not
+    met by zeros. Inputs of another distribution make other magnitudes, and the scale is `unbounded` then.
+    """
+
+    tolerances: Mapping[str, float]
+    rounding: float = 0.0
+    """Torch's own largest error against fp64, over the root mean square of the result."""
+    unbounded: bool = False
+
+    def of(self, expected: Any) -> tuple[float, float]:
+        """Relative tolerance, and what is allowed where the reference is zero."""
+        tolerance = self.tolerances.get(_dtype(expected), 0.0)
+        if not expected.is_floating_point():
+            return tolerance, tolerance
+        rms = root_mean_square(expected)
+        scale = rms if self.unbounded else min(1.0, rms)
+        return tolerance, tolerance * scale + SLACK * self.rounding * rms
+
+
+def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, allowed: Allowed) -> Message:
+    """Compare tensor by tensor; the first difference in kind decides the status.
+
+    `described` says how the candidate's outputs are to be read, from `path` where they are not shared. Returns
+    status, message, max_abs_error, max_rel_error (over the largest magnitude of the reference), tolerance, and as
+    `actual` the outputs where they are right in kind.
+    """
+    if len(described) != len(expected):
+        return failed(Status.WRONG_SHAPE, f"returned {len(described)} outputs, the reference {len(expected)}")
+    outputs = Outputs(path)
+    worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0}
+    actuals: list[Any] = []
+    for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
+        which = f"output {number}: " if len(expected) > 1 else ""
+        if (different := _different_kind(wanted, got)) is not None:
+            return failed(different[0], which + different[1])
+        try:
+            actuals.append(outputs.next(got, wanted))
+        except UnreadableTensor as error:
+            return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
+        real = as_real(wanted.detach())
+        one = compare_tensor(real, as_real(actuals[-1]), *allowed.of(real), which)
+        if one["status"] != Status.OK:
+            return {**one, "actual": actuals}
+        worst = {key: max(one[key], worst[key]) for key in worst}
+    return {"status": Status.OK, "message": "", **worst, "actual": actuals}
+
+
+def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
+    """What tells an output from the expected one before its values are looked at."""
+    if got["shape"] is None:
+        return Status.WRONG_SHAPE, f"returned {got['type']}, not a tensor"
+    if list(wanted.shape) != got["shape"]:
+        return Status.WRONG_SHAPE, f"shape {got['shape']}, the reference has {list(wanted.shape)}"
+    if got["dtype"] != _dtype(wanted):
+        return Status.WRONG_DTYPE, f"dtype {got['dtype']}, the reference has {_dtype(wanted)}"
+    if got["device"] != wanted.device.type:
+        return Status.WRONG_SHAPE, f"lies on the {got['device']}, the reference's on the {wanted.device.type}"
+    if not got["stored"]:
+        return Status.WRONG_SHAPE, "has no memory of its own for every element (an expanded, sparse or lazy tensor)"
+    return None
+
+
+def compare_tensor(expected: Any, actual: Any, relative: float, absolute: float, which: str = "") -> Message:
+    """|actual - expected| <= absolute + relative * |expected| everywhere; NaN and Inf only where expected.
+
+    In fp32, or in fp64 where the tensors are; on their own device, in chunks that bound the memory it takes.
+    """
+    import torch
+
+    if relative == absolute == 0.0 and not expected.is_floating_point():
+        return _compare_exactly(expected, actual, which)
+    wrong, max_abs, scale = 0, 0.0, 0.0
+    first: tuple[int, float, float] | None = None
+    for start, wanted, got in _chunks(expected, actual):
+        # Most results are finite and right, and few passes over the memory show it.
+        error = (got - wanted).abs_()
+        largest, reach = float(error.max()), wanted.abs()
+        if math.isfinite(largest) and bool((error <= reach.mul(relative).add_(absolute)).all()):
+            max_abs, scale = max(max_abs, largest), max(scale, float(reach.max()))
+            continue
+        finite = torch.isfinite(wanted)
+        error = torch.where(finite, (got - wanted).abs(), 0.0).nan_to_num(nan=math.inf)
+        same = (got == wanted) | (got.isnan() & wanted.isnan())
+        close = torch.where(finite, error <= absolute + relative * wanted.abs(), same)
+        max_abs = max(max_abs, min(float(error.max()), LARGE))
+        scale = max(scale, float(torch.where(finite, wanted.abs(), 0.0).max()))
+        missed = int((~close).sum())
+        wrong += missed
+        if first is None and missed:
+            at = int(torch.nonzero(~close)[0, 0])
+            first = (start + at, float(got[at]), float(wanted[at]))
+    max_rel = max_abs / scale if scale > 0 else (0.0 if max_abs == 0 else LARGE)
+    metrics = {"max_abs_error": max_abs, "max_rel_error": min(max_rel, LARGE), "tolerance": relative}
+    if first is None:
+        return {"status": Status.OK, "message": "", **metrics}
+    position = tuple(int(i) for i in torch.unravel_index(torch.tensor(first[0]), expected.shape))
+    message = (
+        f"{which}{wrong} of {expected.numel()} elements differ by more than {absolute:.2g} + {relative:g} of the "
+        f"value; the first at {position}: {first[1]:.6g} against {first[2]:.6g}; largest error {max_abs:.3g}"
+    )
+    return {"status": Status.WRONG_VALUE, "message": message, **metrics}
+
+
+def _compare_exactly(expected: Any, actual: Any, which: str) -> Message:
+    """Whole numbers and flags as they are: fp64 does not hold every int64."""
+    import torch
+
+    different = (expected != actual).reshape(-1)
+    wrong = int(different.sum())
+    if not wrong:
+        return {"status": Status.OK, "message": "", "max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0}
+    at = int(different.nonzero()[0, 0])
+    position = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), expected.shape))
+    first = [tensor.reshape(-1)[at].item() for tensor in (actual, expected)]
+    error = float((actual.double() - expected.double()).abs().max())
+    scale = float(expected.double().abs().max())
+    return {
+        "status": Status.WRONG_VALUE,
+        "message": f"{which}{wrong} of {expected.numel()} elements differ; the first at {position}: "
+        f"{first[0]} against {first[1]}",
+        "max_abs_error": error,
+        "max_rel_error": error / scale if scale else LARGE,
+        "tolerance": 0.0,
+    }
+
+
+def close_everywhere(expected: Any, actual: Any, relative: float, absolute: float) -> bool:
+    """Whether `compare_tensor` would pass; `actual` may be a number. Ends at the first chunk that differs."""
+    import torch
+
+    sizes = (1 << 12, 1 << 20)  # most nulls differ at once
+    flat = expected.detach().reshape(-1)
+    other = actual.reshape(-1) if isinstance(actual, torch.Tensor) else None
+    start = 0
+    while start < flat.numel():
+        size = sizes[0] if start == 0 else sizes[1]
+        wanted = _wide(flat[start : start + size])
+        got = _wide(other[start : start + size]) if other is not None else actual
+        near = (got - wanted).abs() <= absolute + relative * wanted.abs()
+        if not bool((near & wanted.isfinite()).all()):
+            return False
+        start += size
+    return True
+
+
+def root_mean_square(tensor: Any) -> float:
+    """Over the finite elements; 0.0 where there are none."""
+    import torch
+
+    total, count = 0.0, 0
+    for _, part, _ in _chunks(tensor, tensor):
+        norm = float(torch.linalg.vector_norm(part))
+        if 1e-15 < norm < 1e18:  # its square stays within fp32; NaN and Inf fail here
+            total, count = total + norm**2, count + part.numel()
+            continue
+        finite = torch.isfinite(part)
+        # Scaled, since squares of large numbers leave fp32.
+        large = float(torch.where(finite, part.abs(), 0.0).max())
+        if large > 0:
+            total += large**2 * float(torch.where(finite, part / large, 0.0).square().sum(dtype=torch.float64))
+        count += int(finite.sum())
+    return math.sqrt(total / count) if count else 0.0
+
+
+def relative_error(exact: Any, actual: Any) -> tuple[float, float]:
+    """Root mean square and largest error against fp64 values, both over the root mean square of these."""
+    scale = root_mean_square(exact)
+    if scale == 0:
+        return 0.0, 0.0
+    error = actual.detach().to(exact.dtype) - exact
+    return root_mean_square(error) / scale, float(error.abs().nan_to_num(nan=0.0, posinf=0.0).max()) / scale
+
+
+def failed(status: Status, message: str) -> Message:
+    """A verdict without error figures."""
+    return {"status": status, "message": message}
+
+
+def as_real(value: Any) -> Any:
+    """A complex tensor with its parts along one more dimension; anything else as it is."""
+    import torch
+
+    is_complex = isinstance(value, torch.Tensor) and value.is_complex()
+    return torch.view_as_real(value.resolve_conj()) if is_complex else value
+
+
+def _chunks(expected: Any, actual: Any) -> Iterator[tuple[int, Any, Any]]:
+    flat, other = expected.detach().reshape(-1), actual.detach().reshape(-1)
+    for start in range(0, flat.numel(), CHUNK):
+        yield start, _wide(flat[start : start + CHUNK]), _wide(other[start : start + CHUNK])
+
+
+def _wide(tensor: Any) -> Any:
+    import torch
+
+    narrow = tensor.is_floating_point() and tensor.dtype != torch.float64
+    return tensor.to(torch.float32 if narrow else torch.float64)
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

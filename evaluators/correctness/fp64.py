@@ -1,0 +1,111 @@
+"""How exact a result is: against the reference in fp64, next to torch's own result in the problem's precision."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core import Status
+from ..workers.channel import Message
+from ..workers.modules import outputs_of
+from .compare import relative_error
+
+FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+"""Root mean square errors that no honest order of summation exceeds and the next lower precision does: TF32 has 2e-4
+and more, bf16 2e-3, fp8 3e-2."""
+TIMES_TORCH = 8.0
+"""Where torch itself is less exact than the floor, so many times its error."""
+COPES = 0.1
+"""A distribution of inputs is fair when torch's own largest error is below this share of the tolerance."""
+
+
+class Fp64Comparison:
+    """What is known of one problem's reference in fp64; nothing, where it cannot be computed in fp64."""
+
+    def __init__(self) -> None:
+        self._rounding: dict[str | None, float] = {}
+        self._possible = True
+
+    def rounding(self, distribution: str | None) -> float:
+        """Torch's own largest error over the root mean square of the result, as far as it was seen."""
+        return self._rounding.get(distribution, 0.0)
+
+    def of(self, model: Any, inputs: Sequence[Any], distribution: str | None) -> list[Any] | None:
+        """The reference's outputs in fp64; None where that is impossible, or not worth it a second time."""
+        if not self._possible or (distribution is not None and distribution in self._rounding):
+            return None
+        import torch
+
+        try:
+            exact = outputs_of(copy.deepcopy(model).double()(*(_double(value) for value in inputs)))
+        except (RuntimeError, TypeError, MemoryError):  # it casts by itself, has no kernel for fp64, or no memory
+            exact = []
+        # Indices and masks stay what they are; some result must be a number that fp64 makes more exact.
+        fit = [isinstance(one, torch.Tensor) and one.dtype in (torch.float64, *_whole_numbers()) for one in exact]
+        self._possible = all(fit) and any(one.dtype == torch.float64 for one in exact)
+        return exact if self._possible else None
+
+    def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, float]) -> bool:
+        """Whether the reference itself is finite and exact on such inputs; remembers how exact."""
+        import torch
+
+        expected = outputs_of(model(*[_copy(value) for value in inputs]))
+        if not all(isinstance(one, torch.Tensor) and bool(torch.isfinite(one).all()) for one in expected):
+            return False
+        exact = self.of(model, inputs, distribution)
+        if exact is None:
+            return False
+        pairs = list(zip(exact, expected, strict=True))
+        if not all(torch.equal(e, one) for e, one in pairs if not one.is_floating_point()):
+            return False  # rounding decides which index or flag it is
+        errors = [(relative_error(e, one)[1], one) for e, one in pairs if one.is_floating_point()]
+        self._rounding[distribution] = max(error for error, _ in errors)
+        return all(error <= COPES * tolerances.get(_dtype(one), 0.0) for error, one in errors)
+
+    def compare(self, exact: Sequence[Any] | None, expected: Sequence[Any], actual: Sequence[Any]) -> Message:
+        """Errors of candidate and torch against fp64; status wrong_value when the candidate's is of another precision.
+
+        Nothing where there is no fp64 result.
+        """
+        if exact is None:
+            return {}
+        floating = [three for three in zip(exact, expected, actual, strict=True) if three[1].is_floating_point()]
+        own = [relative_error(e, one)[0] for e, _, one in floating]
+        torchs = [relative_error(e, one) for e, one, _ in floating]
+        self._rounding[None] = max(self.rounding(None), *(largest for _, largest in torchs))
+        found: Message = {"error_fp64": max(own), "torch_error_fp64": max(rms for rms, _ in torchs)}
+        for mine, (torch_rms, _), (_, one, _) in zip(own, torchs, floating, strict=True):
+            dtype = _dtype(one)
+            limit = max(TIMES_TORCH * torch_rms, FLOOR.get(dtype, 0.0))
+            if mine > limit and dtype in FLOOR:
+                message = (
+                    f"less exact than {dtype}: the error against fp64 is {mine:.1e} of the result (root mean square), "
+                    f"torch's is {torch_rms:.1e}; compute in the precision of the problem"
+                )
+                return {**found, "status": Status.WRONG_VALUE, "message": message}
+        return found
+
+
+def _double(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.to(torch.float64, copy=True)
+    return _copy(value)
+
+
+def _whole_numbers() -> tuple[Any, ...]:
+    import torch
+
+    return torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _copy(value: Any) -> Any:
+    import torch
+
+    return value.clone() if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,38 @@
+"""What a reference must be so that anything can be compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .compare import relative_error
+
+REPEATS = 1e-3
+"""Two calls on equal inputs may differ by the order of atomic additions, by no more than this share of the result."""
+
+
+class UnusableReference(Exception):
+    """A reference that no candidate can be compared with; the message says what to change."""
+
+
+def require_reference(first: Sequence[Any], again: Sequence[Any]) -> None:
+    """Raise `UnusableReference` unless both calls, on equal inputs and weights, returned the same finite tensors."""
+    import torch
+
+    for one, other in zip(first, again, strict=True):
+        if not isinstance(one, torch.Tensor):
+            raise UnusableReference(
+                f"forward returns {type(one).__name__}; it must return a tensor, or a tuple or list of tensors"
+            )
+        if one.shape != other.shape:
+            raise UnusableReference("forward returns other shapes at a second call on the same inputs")
+        if not one.is_floating_point() or not one.numel():
+            continue
+        if not bool(torch.isfinite(one.float()).any()):
+            raise UnusableReference(
+                "forward returns NaN or infinity everywhere, which says nothing about a kernel; change the inputs"
+            )
+        if relative_error(other.detach().double(), one)[0] > REPEATS:
+            raise UnusableReference(
+                "forward returns something else at a second call on the same inputs (dropout in training mode?)"
+            )

@@ -1,0 +1,70 @@
+"""Outputs that need no kernel: zeros, one value everywhere, an input. A check that they pass says little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .compare import Allowed, as_real, close_everywhere
+
+
+def passing_trivial_outputs(expected: Sequence[Any], inputs: Sequence[Any], allowed: Allowed) -> list[str]:
+    """Which nulls would have passed for every output: 'zeros', 'mean', 'input 0'.
+
+    An output of a single element is its own mean, so that one counts for larger ones only.
+    """
+    expected, inputs = [as_real(wanted) for wanted in expected], [as_real(value) for value in inputs]
+    limits = [allowed.of(wanted) for wanted in expected]
+    passing = []
+    if all(close_everywhere(wanted, 0.0, *limit) for wanted, limit in zip(expected, limits, strict=True)):
+        passing.append("zeros")
+    if all(wanted.numel() > 1 and wanted.is_floating_point() for wanted in expected) and all(
+        close_everywhere(wanted, float(wanted.double().mean()), *limit)
+        for wanted, limit in zip(expected, limits, strict=True)
+    ):
+        passing.append("mean")
+    for i, value in enumerate(inputs):
+        if all(_alike(value, wanted) for wanted in expected) and all(
+            close_everywhere(wanted, value, *limit) for wanted, limit in zip(expected, limits, strict=True)
+        ):
+            passing.append(f"input {i}")
+    return passing
+
+
+@dataclass(frozen=True)
+class TrivialOutput:
+    """What a candidate returned, where that is no result of a computation though the reference's is."""
+
+    name: str
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
+
+    @classmethod
+    def of(cls, actual: Sequence[Any], expected: Sequence[Any], inputs: Sequence[Any]) -> TrivialOutput | None:
+        """The null that `actual` is in every output; None where it is none, or the reference's result is one itself."""
+        if all(_is_constant(wanted) for wanted in expected):
+            return None
+        if all(_is_constant(one) for one in actual):
+            value = float(actual[0].reshape(-1)[0])
+            return cls("zeros", "zeros") if value == 0 else cls("constant", f"{value:.6g} everywhere")
+        for i, value in enumerate(inputs):
+            if all(_alike(value, one) and bool((one == value).all()) for one in actual) and not all(
+                _alike(value, wanted) and bool((wanted == value).all()) for wanted in expected
+            ):
+                return cls(f"input {i}", f"input {i}")
+        return None
+
+
+def _is_constant(tensor: Any) -> bool:
+    if not tensor.numel():
+        return False
+    flat = tensor.reshape(-1)
+    # A look at the beginning settles most cases.
+    return bool((flat[:64] == flat[0]).all()) and bool((flat == flat[0]).all())
+
+
+def _alike(value: Any, other: Any) -> bool:
+    return bool(getattr(value, "shape", None) == other.shape and value.dtype == other.dtype)

@@ -1,0 +1,123 @@
+"""Several devices as one evaluator: each measures its share of the configs."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+
+from ..core import Config, Evaluation, Kernel, Problem, Profile
+from .local import LocalEvaluator
+
+AHEAD = 2
+"""Windows of work that each device is given: one to measure, one so that it need not wait for the others."""
+
+
+class MultiDeviceEvaluator:
+    """Hands configs to `evaluators` in turn and their verdicts back in the order of the configs.
+
+    The devices are taken to be alike. Finalists are compared on the first one, where they meet the same clocks.
+    """
+
+    def __init__(self, evaluators: Sequence[LocalEvaluator]) -> None:
+        self._evaluators = tuple(evaluators)
+
+    def evaluate(
+        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+    ) -> Generator[Evaluation]:
+        """See `core.Evaluator`; `configs` is drawn from by the calling thread."""
+        source = iter(configs)
+        members: list[_Member] = []
+        order: deque[_Member] = deque()
+        ended = False
+        try:
+            for evaluator in self._evaluators:
+                members.append(_Member(evaluator, problem, kernel, known))
+            while True:
+                while not ended and (member := min(members, key=lambda one: one.busy)).busy < member.room:
+                    config = next(source, None)
+                    if config is None:
+                        ended = True
+                        for one in members:
+                            one.give(None)
+                    else:
+                        member.give(config)
+                        order.append(member)
+                if not order:
+                    return
+                yield order.popleft().take()
+        finally:
+            for one in members:
+                one.stop()
+            for one in members:
+                one.join()
+
+    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+        """See `core.Evaluator`."""
+        return self._evaluators[0].compare(problem, kernel, configs)
+
+    def profile(self, problem: Problem) -> Profile:
+        """See `core.Evaluator`."""
+        return self._evaluators[0].profile(problem)
+
+    def close(self) -> None:
+        """End all processes."""
+        for evaluator in self._evaluators:
+            evaluator.close()
+
+    def __enter__(self) -> MultiDeviceEvaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Member:
+    """One device, served by a thread."""
+
+    def __init__(
+        self, evaluator: LocalEvaluator, problem: Problem, kernel: Kernel, known: Sequence[Evaluation]
+    ) -> None:
+        search = evaluator.settings.search
+        self.room = AHEAD * (search.window if search else 1)
+        self.busy = 0
+        self._stopped = False
+        self._asked: queue.SimpleQueue[Config | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[Evaluation | BaseException] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, args=(evaluator, problem, kernel, known), daemon=True)
+        self._thread.start()
+
+    def give(self, config: Config | None) -> None:
+        """Ask for an evaluation; None says that there will be no more."""
+        self.busy += config is not None
+        self._asked.put(config)
+
+    def take(self) -> Evaluation:
+        """The next evaluation, in the order in which configs were given; raises what the evaluator raised."""
+        told = self._told.get()
+        self.busy -= 1
+        if isinstance(told, BaseException):
+            raise told
+        return told
+
+    def stop(self) -> None:
+        """Give up what was not begun; what is being measured comes to its end."""
+        self._stopped = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._asked.get_nowait()
+        self._asked.put(None)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _serve(self, evaluator: LocalEvaluator, problem: Problem, kernel: Kernel, known: Sequence[Evaluation]) -> None:
+        try:
+            for evaluation in evaluator.evaluate(problem, kernel, iter(self._asked.get, None), known):
+                self._told.put(evaluation)
+                if self._stopped:
+                    return
+        except BaseException as error:  # it belongs to whoever takes the next evaluation
+            self._told.put(error)

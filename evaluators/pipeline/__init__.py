@@ -1,0 +1,1 @@
+"""The steps of one evaluation, from source to `Evaluation`."""

@@ -1,0 +1,149 @@
+"""The examination of one candidate, or of several side by side, from compiling to the `Evaluation`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Language
+from ..candidate.client import CandidateClient
+from ..candidate.verified import Failure, VerifiedConfig, rejected
+from ..compilation.pool import CompileResult
+from ..reference.client import ReferenceClient
+from ..reference.roofline import ceilings
+from ..settings import Sampling, Settings
+from ..timing.sampling import Timing
+from .interleaved_timer import InterleavedTimer, InterleavedTimes
+from .verdicts import common_fields, failed_evaluation
+from .verification import CPU_CACHE_BYTES, Verification, impossible
+
+PRUNED = "slower than {:g} times the best: not timed any further"
+
+
+def is_timed(kernel: Kernel, device: str) -> bool:
+    """Triton's interpreter, which stands in for a GPU, has no speed worth knowing."""
+    return device != "cpu" or kernel.language is not Language.TRITON
+
+
+class EvaluationPipeline:
+    """Examines candidates on their benches; whoever asks holds the device.
+
+    `memory` is a folder for what is measured once per device, `draw` gives seeds.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        settings: Settings,
+        timekeeper: InterleavedTimer,
+        memory: Path | None,
+        draw: Callable[[], int],
+    ) -> None:
+        self._device = device
+        self._settings = settings
+        self._timekeeper = timekeeper
+        self._memory = memory
+        self._draw = draw
+
+    def one(
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        config: Config,
+        compiled: CompileResult | None = None,
+        prune_above_ms: float | None = None,
+    ) -> Evaluation:
+        """In full, or as a search needs it, which prunes what is far slower than the best."""
+        quick = prune_above_ms is not None
+        search = self._settings.search
+        asked = Verification(reference_client, client, self._settings, self._device, self._draw, quick)
+        found = common_fields(reference_client, client.kernel, config)
+        found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
+        try:
+            checked = asked.check(config, asked.plan(), compiled)
+            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
+            asked.prove(checked)
+            if not is_timed(client.kernel, self._device):
+                found["second_workload"] = asked.try_other_sizes(checked)
+                return Evaluation(**found, message=CHECKED_NOT_TIMED)
+            sampling = search.sampling if quick and search else self._settings.sampling
+            times = self._time(asked, [checked], sampling, prune_above_ms)
+            found |= times.metrics(0, self._device == "cpu")
+            if times.candidates[0].pruned and search:
+                found["message"] = PRUNED.format(search.prune_factor)
+            else:
+                asked.recheck(checked)
+                asked.prove(checked)  # once more: what was its own work before may be torch's by now
+            if not quick:
+                self._require_possible(reference_client, times.candidates[0])
+                found["kernel_profile"] = asked.profile(checked)
+                found["second_workload"] = asked.try_other_sizes(checked)
+        except Failure as failure:
+            failed = failed_evaluation(reference_client, client, config, failure)
+            if failure.rejection is not None:  # nothing that it touched serves for another config
+                client.close()
+            return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
+        return Evaluation(**found)
+
+    def _time(
+        self,
+        asked: Verification,
+        several: Sequence[VerifiedConfig],
+        sampling: Sampling,
+        prune_above_ms: float | None = None,
+    ) -> InterleavedTimes:
+        """In turn with each other and, outside of a search, with the reference."""
+        reference_client, pid = asked.reference_client, asked.client.worker.pid
+        with asked.stage("timing"):
+            return self._timekeeper.time(
+                reference_client, asked.timers(several), pid, asked.timing_seeds, sampling, prune_above_ms
+            )
+
+    def _require_possible(self, reference_client: ReferenceClient, timing: Timing) -> None:
+        """No time is shorter than moving the bytes takes. Raises `Failure`."""
+        cache_bytes = (
+            2 * reference_client.properties["L2_cache_size"] if reference_client.properties else CPU_CACHE_BYTES
+        )
+        bytes_moved = reference_client.counted["min_bytes"] - cache_bytes
+        if bytes_moved > 0:
+            best = ceilings(
+                reference_client, self._device, self._memory, (*self._timekeeper.server_pids, reference_client.pid)
+            )
+            if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
+                raise rejected(broken)
+
+    def several(
+        self, reference_client: ReferenceClient, client: CandidateClient, configs: Sequence[Config]
+    ) -> list[Evaluation]:
+        """Check all in one process, then time them in turn; one that fails is left out, and the rest start over."""
+        asked = Verification(reference_client, client, self._settings, self._device, self._draw)
+        plan = asked.plan()
+        failed: dict[Config, Evaluation] = {}
+        while True:
+            left = [config for config in configs if config not in failed]
+            checked: dict[Config, VerifiedConfig] = {}
+            times: InterleavedTimes | None = None
+            current: Config | None = None
+            try:
+                for current in left:
+                    checked[current] = asked.check(current, plan, keep=bool(checked))
+                    asked.prove(checked[current])
+                if left and is_timed(client.kernel, self._device):
+                    times = self._time(asked, list(checked.values()), self._settings.sampling)
+                    for current, timing in zip(left, times.candidates, strict=True):
+                        asked.recheck(checked[current])
+                        asked.prove(checked[current])  # once more, as of one alone
+                        self._require_possible(reference_client, timing)
+                        asked.profile(checked[current])
+                break
+            except Failure as failure:
+                guilty = failure.config if failure.config is not None else current
+                assert guilty is not None
+                failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
+                client.close()
+        found = dict(failed)
+        for i, (config, one) in enumerate(checked.items()):
+            metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
+            right = {"correctness": one.correctness, "compile_s": one.compile_s, **metrics}
+            found[config] = Evaluation(**common_fields(reference_client, client.kernel, config), **right)
+        return [found[config] for config in configs]

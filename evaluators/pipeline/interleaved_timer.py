@@ -1,0 +1,149 @@
+"""Timing candidates in turn with the reference, and all that says what the times are worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...core import Measurement
+from ..reference.baselines import MODES, Baseline, BaselineCache, baseline_key
+from ..reference.client import ReferenceClient
+from ..reference.roofline import event_overhead_ms
+from ..settings import Sampling, Settings
+from ..timing.contention import LoadMeter, tolerated_cores
+from ..timing.sampling import Timer, Timing, interleave
+from ..timing.telemetry import Telemetry, driver_version
+from .processes import Processes
+
+MAX_DISTURBED = 2
+"""After so many timings in a row that others disturbed, waiting for quiet is given up."""
+
+
+@dataclass(frozen=True)
+class InterleavedTimes:
+    """What one round of timing found."""
+
+    candidates: tuple[Timing, ...]
+    reference: Timing | None = None
+    """None in a search."""
+    contention: float | None = None
+    """Cores that others used, where that was too much."""
+    baselines: Mapping[str, Measurement] = field(default_factory=dict)
+    telemetry: Mapping[str, float] = field(default_factory=dict)
+
+    def metrics(self, number: int, on_cpu: bool) -> dict[str, Any]:
+        """The fields of an `Evaluation` for one of the candidates."""
+        own = self.candidates[number]
+        return {
+            "measurement": own.measurement,
+            "reference": self.reference.measurement if self.reference else None,
+            "baselines": dict(self.baselines),
+            "cores_used": own.cores if on_cpu else None,
+            "contention": self.contention,
+            "telemetry": dict(self.telemetry),
+        }
+
+
+class InterleavedTimer:
+    """The clock's side of an evaluator; `memory` is a folder for what is measured once per device."""
+
+    def __init__(self, device: str, settings: Settings, processes: Processes, memory: Path | None) -> None:
+        self._on_cpu = device == "cpu"
+        self._settings = settings
+        self._processes = processes
+        self._memory = memory
+        self._baselines = BaselineCache(memory)
+        self._meter = LoadMeter()
+        self._crowded = 0
+        self._overhead_ms: float | None = None
+
+    @property
+    def server_pids(self) -> tuple[int, ...]:
+        """Processes whose load is not foreign."""
+        return self._processes.server_pids
+
+    def time(
+        self,
+        reference_client: ReferenceClient,
+        candidates: Sequence[Timer],
+        worker_pid: int,
+        seeds: Callable[[], Iterator[int]],
+        sampling: Sampling,
+        prune_above_ms: float | None = None,
+    ) -> InterleavedTimes:
+        """In turn with the reference, or with `prune_above_ms` alone, given up when they are that slow."""
+        graph = self._settings.graph
+        names = [] if prune_above_ms is not None else self._compile_baselines(reference_client)
+        reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
+        timers = [*candidates, *reference, *(reference_client.compiled_timer(name, seeds(), graph) for name in names)]
+        telemetry = None if self._on_cpu else Telemetry(reference_client.environment["uuid"])
+        timings, contention = self._interleave(
+            reference_client, timers, worker_pid, sampling, prune_above_ms, telemetry
+        )
+        own = tuple(timings[: len(candidates)])
+        seen = telemetry.medians() if telemetry else {}
+        if prune_above_ms is not None:
+            return InterleavedTimes(own, None, contention, {}, seen)
+        eager = timings[len(own)]
+        fresh = {name: one.measurement for name, one in zip(names, timings[len(own) + 1 :], strict=True)}
+        if contention is None:
+            for name, measurement in fresh.items():
+                baseline = Baseline.between(measurement, eager.measurement, reference_client.environment)
+                self._baselines.put(self._key(reference_client, name), baseline)
+        known = {name: one.beside(eager.measurement) for name in MODES if (one := self._known(reference_client, name))}
+        return InterleavedTimes(own, eager, contention, {**known, **fresh}, seen)
+
+    def _interleave(
+        self,
+        reference_client: ReferenceClient,
+        timers: Sequence[Timer],
+        worker_pid: int,
+        sampling: Sampling,
+        prune_above_ms: float | None,
+        telemetry: Telemetry | None,
+    ) -> tuple[list[Timing], float | None]:
+        """On a CPU that others use, wait for them and try once more, then say how much they used."""
+        overhead_ms = self._overhead(reference_client)
+        patience = sampling.patience_s if self._on_cpu and self._crowded < MAX_DISTURBED else 0.0
+        watch = telemetry.sample if telemetry else lambda: None
+        while True:
+            self._meter.start((*self._processes.server_pids, reference_client.pid, worker_pid))
+            limit_ms = math.inf if prune_above_ms is None else prune_above_ms
+            timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
+            foreign = self._meter.other_cores() if self._on_cpu else None
+            quiet = foreign is None or foreign < tolerated_cores()
+            if quiet or not (patience and self._meter.wait_until_quiet(patience)):
+                break
+            patience = 0.0
+        self._crowded = 0 if quiet else self._crowded + 1
+        return timings, None if quiet else foreign
+
+    def _compile_baselines(self, reference_client: ReferenceClient) -> list[str]:
+        """Those that are asked for and not known: the judge compiles them. What does not compile is left out."""
+        names = [name for name in self._settings.baselines if self._known(reference_client, name) is None]
+        cache = str(self._baselines.cache) if self._baselines.cache else None
+        return [name for name in names if reference_client.call("compile", name=name, cache=cache)["error"] is None]
+
+    def _known(self, reference_client: ReferenceClient, name: str) -> Baseline | None:
+        return self._baselines.get(self._key(reference_client, name))
+
+    def _key(self, reference_client: ReferenceClient, name: str) -> str:
+        driver = None if self._on_cpu else driver_version()
+        return baseline_key(name, reference_client.problem, reference_client.environment, driver, self._settings.graph)
+
+    def _overhead(self, reference_client: ReferenceClient) -> float:
+        """What events read beyond the kernels."""
+        if self._on_cpu:
+            return 0.0
+        if self._overhead_ms is None:
+            problem = reference_client.problem
+            self._overhead_ms = event_overhead_ms(
+                lambda: self._processes.new_reference_client(problem),
+                reference_client,
+                self._memory,
+                self._settings.graph,
+            )
+        return self._overhead_ms

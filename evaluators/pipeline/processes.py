@@ -1,0 +1,228 @@
+"""The processes behind an evaluator: the warm servers, the judge, and workers for candidates and compilers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core import DeviceError, Kernel, Problem
+from ..compilation.pool import CompilePool
+from ..reference.client import ReferenceClient
+from ..sandbox.containment import Containment, contain, home_in
+from ..settings import Limits, Sandbox
+from ..workers.client import ForkServer, Worker
+from ..workers.problem_file import problem_options
+
+ENVIRONMENT = {
+    "TILELANG_PRINT_ON_COMPILATION": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # The profiler's remarks would stand in the logs of kernels.
+    "KINETO_LOG_LEVEL": "6",
+    # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    # Keep freed memory for the next call, in candidate and reference alike. By default malloc gives large
+    # blocks back or not depending on what was freed before, and page faults make the same call five times slower.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
+}
+"""Of the warm servers and all their workers."""
+
+KERNELS_IMPORT = ("torch", "triton", "tilelang")
+REFERENCES_IMPORT = ("torch",)
+COMPILERS_IMPORT = "torch._dynamo"
+"""Tensors without memory import it: a second that each compiler would spend again. Not in the servers of GPUs: an
+import that looked for the GPU would take it from all forks, and this has not been tried there."""
+
+COMPILER_NICE = 10
+"""How much less of the processor a compiler gets than what is being measured (`nice`)."""
+
+
+class Processes:
+    """Starts what is needed when it is needed, in a temporary folder that `close` removes.
+
+    The judge is forked from a server of trusted code; candidates and compilers, which run foreign code, from one in
+    the sandbox, or from the same one where the sandbox needs no server of its own. In the folder lie problems and
+    inboxes, which foreign code may read; its work, where it writes; and what it does not see, the judge's.
+    """
+
+    def __init__(
+        self, device: str, limits: Limits, sandbox: Sandbox = Sandbox.AUTO, memory: Path | None = None
+    ) -> None:
+        """`memory` is a folder in which the judge may keep what it compiled."""
+        self.device = device
+        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
+        self._read = (self.folder / "problems", self.folder / "inbox")
+        self._work, self._hidden = self.folder / "work", self.folder / "reference"
+        for folder in (*self._read, self._work, self._hidden):
+            folder.mkdir()
+        self._limits = limits
+        self._sandbox = sandbox
+        self._memory = memory
+        self._servers: _Servers | None = None
+        self._closed = False
+        self._reference_client: ReferenceClient | None = None
+
+    @cached_property
+    def containment(self) -> Containment:
+        """What foreign code is kept in; raises `DeviceError` when what was asked for does not work here."""
+        return contain(self._sandbox, self.device)
+
+    @property
+    def sandbox_used(self) -> str:
+        """'bwrap', 'landlock' or 'none'."""
+        return self.containment.used.value
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether a candidate's CUDA memory can be opened by the judge."""
+        return self.containment.shares_memory
+
+    @property
+    def server(self) -> ForkServer:
+        """The warm server of trusted code; see `_both`."""
+        return self._both.trusted
+
+    @property
+    def server_pids(self) -> tuple[int, ...]:
+        """The servers' processes, whose load is not foreign."""
+        return tuple({server.pid for server in self._both})
+
+    def require(self, module: str) -> None:
+        """Raise `DeviceError` unless kernels can import the module."""
+        self._both.untrusted.require(module)
+
+    @property
+    def _both(self) -> _Servers:
+        """The servers, started when first needed, and again when one of them is gone."""
+        if self._servers is not None and not all(server.alive for server in self._servers):
+            self._close_servers()
+        if self._servers is None:
+            if self._closed:
+                raise DeviceError("the evaluator is closed")
+            # Torch makes this folder when torch._dynamo is imported, by default one that stays behind.
+            environment = {**ENVIRONMENT, "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
+            if self.device == "cpu":
+                environment["TRITON_INTERPRET"] = "1"
+            one = self.containment.shares_memory
+            inside = self.containment.command(self._read, (self._work, *(self._trusted_writes() if one else ())))
+            home = home_in(self.new_folder("home")) if inside else {}
+            untrusted = ForkServer(KERNELS_IMPORT, environment | home, inside)
+            self._servers = _Servers(untrusted if one else ForkServer(REFERENCES_IMPORT, environment), untrusted)
+        return self._servers
+
+    def _trusted_writes(self) -> tuple[Path, ...]:
+        """Where only trusted workers write: Landlock keeps the others from it."""
+        if self._memory is not None:
+            with contextlib.suppress(OSError):
+                self._memory.mkdir(parents=True, exist_ok=True)
+        return (self._hidden, self._read[1], *([self._memory] if self._memory and self._memory.is_dir() else []))
+
+    def reference_client(self, problem: Problem) -> ReferenceClient:
+        """The reference's process for a problem; the last one is kept, since most calls repeat it."""
+        if (
+            self._reference_client is None
+            or self._reference_client.problem != problem
+            or not self._reference_client.alive
+        ):
+            self.forget_reference()
+            self._reference_client = self.new_reference_client(problem)
+        return self._reference_client
+
+    def new_reference_client(self, problem: Problem) -> ReferenceClient:
+        """One more process for the reference, for who closes it."""
+        options = {**self._problem(problem), "tolerances": dict(problem.tolerances)}
+        folder = _new_folder(self._hidden, "reference")
+        return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
+
+    def forget_reference(self) -> None:
+        """End the reference's process, and so free its memory."""
+        if self._reference_client is not None:
+            self._reference_client.close()
+            self._reference_client = None
+
+    def cache(self, kernel: Kernel) -> Path:
+        """The folder for what compiling a kernel leaves: finalists are not compiled a second time."""
+        folder = self._work / f"cache-{kernel.digest}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def candidate(self, problem: Problem, cache: Path | None = None) -> Callable[[], Worker]:
+        """What starts workers for candidates; they share `cache`, or have one each."""
+        return self.untrusted("candidate.worker", self._problem(problem), cache)
+
+    def compilers(self, problem: Problem, cache: Path, count: int) -> CompilePool:
+        """Workers that compile into `cache`."""
+        properties = self.reference_client(problem).call("properties")["properties"]
+        options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE}
+        if self.device == "cpu":
+            self._both.untrusted.load(COMPILERS_IMPORT)
+        return CompilePool(self.untrusted("compilation.worker", options, cache), count, self._limits.compile_s)
+
+    def new_folder(self, name: str) -> Path:
+        """A folder that workers can be let write to, for who removes it when it is done; `close` removes the rest."""
+        return _new_folder(self._work, name)
+
+    def close(self) -> None:
+        """End all processes and remove their folders."""
+        self._closed = True
+        self._close_servers()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _close_servers(self) -> None:
+        self.forget_reference()
+        if self._servers is not None:
+            for server in set(self._servers):
+                server.close()
+            self._servers = None
+
+    def untrusted(self, role: str, options: Mapping[str, Any], cache: Path | None = None) -> Callable[[], Worker]:
+        """What starts workers of a role that runs foreign code, each in folders of its own."""
+        # The server of now: starting another would end the judge, which may be in use.
+        server, containment, limits = self._both.untrusted, self.containment, self._limits
+
+        def start() -> Worker:
+            name = role.partition(".")[0]
+            folder, inbox = self.new_folder(name), _new_folder(self._read[1], name)
+            rules = containment.rules([self._read[0], inbox], [folder, *([cache] if cache else [])])
+            confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
+            where = {"cache": str(cache) if cache else None}
+            return server.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
+
+        return start
+
+    def _problem(self, problem: Problem) -> dict[str, Any]:
+        return problem_options(problem, self._read[0])
+
+    def _device(self) -> dict[str, Any]:
+        kind, _, number = self.device.partition(":")
+        return {"device": kind, "visible": _visible_gpu(int(number or 0)) if kind == "cuda" else None}
+
+
+class _Servers(NamedTuple):
+    trusted: ForkServer
+    untrusted: ForkServer
+
+
+def _new_folder(where: Path, name: str) -> Path:
+    """Nobody can have put something there before: its name is not to be guessed."""
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where))
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _visible_gpu(number: int) -> str:
+    """How to name one GPU in CUDA_VISIBLE_DEVICES, by its number among those that this process sees.
+
+    A worker sees no other: to Triton the first GPU is the current one, wherever the tensors are.
+    """
+    seen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return seen[number] if number < len(seen) else str(number)

@@ -1,0 +1,65 @@
+"""From what happened to an `Evaluation`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import Config, Evaluation, Kernel, Rejection, Status
+from ..candidate.client import CandidateClient
+from ..candidate.verified import Failure
+from ..compilation.pool import CompileResult, CompileStatus
+from ..reference.client import ReferenceClient
+
+_STATUSES = {
+    CompileStatus.FAILED: Status.COMPILE_ERROR,
+    CompileStatus.TIMEOUT: Status.TIMEOUT,
+    CompileStatus.CRASHED: Status.CRASHED,
+}
+
+
+def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Config) -> dict[str, Any]:
+    """What every evaluation says: of which kernel and config, on which device."""
+    return {
+        "status": Status.OK,
+        "kernel_digest": kernel.digest,
+        "config": dict(config),
+        "environment": reference_client.environment,
+    }
+
+
+def failed_evaluation(
+    reference_client: ReferenceClient, client: CandidateClient, config: Config, failure: Failure
+) -> Evaluation:
+    """A config that did not pass."""
+    found = common_fields(reference_client, client.kernel, config) | {"status": failure.status}
+    return Evaluation(
+        **found,
+        message=failure.message,
+        log=client.log,
+        correctness=failure.correctness,
+        rejection=failure.rejection,
+    )
+
+
+def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection) -> Evaluation:
+    """A config of a kernel whose source breaks a rule: nothing was started for it."""
+    return Evaluation(
+        status=Status.REJECTED,
+        kernel_digest=kernel.digest,
+        config=dict(config),
+        message=str(rejection),
+        rejection=rejection,
+    )
+
+
+def compile_failure(
+    reference_client: ReferenceClient, kernel: Kernel, config: Config, compiled: CompileResult
+) -> Evaluation:
+    """A config that did not get through the compiler."""
+    found = common_fields(reference_client, kernel, config) | {"status": _STATUSES[compiled.status]}
+    return Evaluation(**found, message=compiled.message, compile_s=compiled.seconds)
+
+
+def duplicate_evaluation(evaluation: Evaluation, config: Config) -> Evaluation:
+    """A config whose code is that of one measured before: the same verdict."""
+    return evaluation.model_copy(update={"config": dict(config), "duplicate_of": evaluation.config})

@@ -1,0 +1,175 @@
+"""All that a candidate is asked before it is believed: checked, shown to do the work itself, timed, rechecked."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ...core import Ceilings, Config, KernelProfile, Language, Rejection, SecondWorkload, Status
+from ..candidate.client import CandidateClient
+from ..candidate.verified import CheckPlan, Failure, VerifiedConfig, rejected
+from ..compilation.pool import CompileResult
+from ..correctness.alternate_shapes import alternate_sizes
+from ..guards.own_kernels import own_names, proof_violation, python_violation
+from ..guards.torch_share import Operator, torch_violation
+from ..reference.client import ReferenceClient
+from ..settings import Settings
+from ..workers.channel import Message
+
+RECHECKED_CHUNKS = 6
+RECHECK_ONE_IN = 4
+"""Chunks of timed calls whose last output is looked at, beside the very last: the first of them, and by chance one in
+so many. What now and then does nothing, or begins to, would pass a single look."""
+CHUNKS_PER_SEED = 8
+"""On a CPU, where drawing inputs takes long, so many chunks of samples share a seed."""
+IMPOSSIBLE_SHARE = 0.5
+"""A time below this share of what moving the bytes takes is none that the device can reach."""
+CPU_CACHE_BYTES = 512e6
+"""More than the caches of any processor hold."""
+
+
+class Verification:
+    """Questions to one candidate on its bench, and to the judge about its answers. Any of them may raise `Failure`.
+
+    `draw` gives seeds; `stages` grows with the seconds that each part took.
+    """
+
+    def __init__(
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        settings: Settings,
+        device: str,
+        draw: Callable[[], int],
+        quick: bool = False,
+    ) -> None:
+        self.reference_client = reference_client
+        self.client = client
+        self.stages: dict[str, float] = {}
+        self._settings = settings
+        self._on_cpu = device == "cpu"
+        self._draw = draw
+        self._quick = quick
+
+    def plan(self) -> CheckPlan:
+        """What to check: in a search little, since finalists are checked again."""
+        if self._quick:
+            assert self._settings.search is not None
+            return CheckPlan(tuple(self._draw() for _ in range(self._settings.search.trials)), thorough=False)
+        seeds = tuple(self._draw() for _ in range(self._settings.trials))
+        return CheckPlan(seeds, self.reference_client.distributions)
+
+    def check(
+        self, config: Config, plan: CheckPlan, compiled: CompileResult | None = None, keep: bool = False
+    ) -> VerifiedConfig:
+        """Compile and compare."""
+        with self.stage("check"):
+            ahead_s = compiled.seconds if compiled else None
+            return self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
+
+    def prove(self, checked: VerifiedConfig) -> None:
+        """That the candidate launches kernels of its own, and leaves little of the work to torch."""
+        if self._quick:
+            return
+        with self.stage("guards"):
+            found = self.client.operators(checked)
+            reference = [Operator.model_validate(one) for one in self.reference_client.counted["details"]]
+            allow = self._settings.allow_torch
+            broken = torch_violation(found.operators, reference, allow)
+            broken = broken or proof_violation(None, found.launches, allow)
+            if found.own_ms is not None and self.client.kernel.language is Language.TILELANG:
+                broken = broken or python_violation(found.call_ms, found.own_ms, allow)
+            if broken is not None:
+                raise rejected(broken)
+
+    def timers(self, several: Sequence[VerifiedConfig]) -> list[Callable[[int], Message]]:
+        """What times the candidates."""
+        empty_ms = 0.0 if self._on_cpu else self.reference_client.empty_ms
+        graph = self._settings.graph
+        timers = [self.client.timer(checked, self.timing_seeds(), graph, empty_ms) for checked in several]
+        return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
+
+    def _rechecked(self, timer: Callable[[int], Message], checked: VerifiedConfig) -> Callable[[int], Message]:
+        """The timer, with a look at what its last call returned after some chunks of samples."""
+        chunks = itertools.count()
+
+        def take(samples: int) -> Message:
+            message = timer(samples)
+            if next(chunks) < RECHECKED_CHUNKS or self._draw() % RECHECK_ONE_IN == 0:
+                try:
+                    self.recheck(checked)
+                except Failure as failure:
+                    failure.config = checked.config
+                    raise
+            return message
+
+        return take
+
+    def recheck(self, checked: VerifiedConfig) -> None:
+        """That timed calls did the work too."""
+        with self.stage("recheck"):
+            self.client.recheck(self.reference_client, checked)
+
+    def profile(self, checked: VerifiedConfig) -> KernelProfile | None:
+        """What ran on the device, and that it was the candidate's own kernel; None in a search."""
+        if self._quick:
+            return None
+        with self.stage("profile"):
+            source = self.client.kernel.bind(checked.config).source
+            found = self.client.profile(checked, sorted(own_names(source))).profile
+            if not self._on_cpu:
+                broken = proof_violation(found, {}, self._settings.allow_torch)
+                if broken is not None:
+                    raise rejected(broken)
+            return found
+
+    def try_other_sizes(self, checked: VerifiedConfig) -> SecondWorkload | None:
+        """The kernel at other sizes; its failure there is a remark and no verdict."""
+        sizes = (
+            alternate_sizes(self.reference_client.problem)
+            if self._settings.second_workload and not self._quick
+            else None
+        )
+        if sizes is None:
+            return None
+        with self.stage("second workload"):
+            try:
+                self.client.check_at(self.reference_client, checked.config, sizes, checked.correctness.seeds[0])
+            except Failure as failure:
+                return SecondWorkload(sizes=sizes, status=failure.status, message=_first_line(failure.message))
+            return SecondWorkload(sizes=sizes, status=Status.OK)
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what passes inside as a part of the evaluation."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+
+    def timing_seeds(self) -> Iterator[int]:
+        """Of the inputs of timed calls, one for each chunk."""
+        for number in itertools.count():
+            if number % (CHUNKS_PER_SEED if self._on_cpu else 1) == 0:
+                seed = self._draw()
+            yield seed
+
+
+def impossible(latency_ms: float, bytes_moved: float, ceilings: Ceilings) -> Rejection | None:
+    """The rule 'impossible-time': bytes that no cache holds must move, and take longer at the best rate there is."""
+    floor_ms = bytes_moved / ceilings.copy_gb_s / 1e6
+    if latency_ms >= IMPOSSIBLE_SHARE * floor_ms:
+        return None
+    return Rejection(
+        rule="impossible-time",
+        where=f"{latency_ms:.4f} ms a call",
+        why=f"reading the inputs and writing the outputs once takes {floor_ms:.4f} ms at the best rate that was "
+        "measured on this device; work is left out, or the clock is deceived",
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""

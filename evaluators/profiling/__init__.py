@@ -1,0 +1,1 @@
+"""What a device and a kernel do: peaks, operation counts, occupancy, profilers."""

@@ -1,0 +1,39 @@
+"""What events read beyond the kernels between them, measured once per device with the profiler as the judge.
+
+A start event is over before the kernel behind it is launched, and an end event waits until the kernel's writes are
+done: some microseconds, the same for every call. They are taken off every sample, of the candidate and of the
+reference alike.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from ..timing.clock import Clock, always
+from .torch_profiler import ON_DEVICE, traced
+
+
+def event_overhead_ms(clock: Clock, samples: int = 200) -> float:
+    """The clock's time of a kernel that adds one number, less the profiler's time of that kernel; on a GPU.
+
+    The profiler leaves traces in the process (CUPTI stays loaded): measure nothing else in it afterwards.
+    """
+    import torch
+
+    one = torch.zeros(1, device=clock.device)
+    tiny = always(lambda: one.add_(1.0))
+    seen = statistics.median(clock.sample(tiny, samples).times_ms)
+    ran = statistics.median(kernel_times_ms(lambda: clock.sample(tiny, samples), clock))
+    return max(0.0, seen - ran)
+
+
+def kernel_times_ms(run: Callable[[], object], clock: Clock) -> list[float]:
+    """The time of each kernel and copy that `run` had the device do, in the order in which they began, by torch's
+    profiler; the clock's flushes of the cache are left out."""
+    device, flush = clock.device, clock.flush_kernel or ""
+    traced(lambda: None, device)  # the first window of a process only opens CUPTI
+    trace = traced(run, device)
+    events = [event for event in trace.get("traceEvents", []) if event.get("cat") in ON_DEVICE and "dur" in event]
+    own = [event for event in events if flush not in event["name"]]
+    return [event["dur"] / 1e3 for event in sorted(own, key=lambda event: float(event["ts"]))]

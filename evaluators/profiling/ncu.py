@@ -1,0 +1,146 @@
+"""Counters of Nsight Compute for one call of a kernel, in a process of its own, where `ncu` is installed and allowed.
+
+Counting replays each launch many times, so it takes seconds and is never part of an evaluation.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...core import Kernel, Problem
+from ...core.secrets import without_secrets
+from ..workers.client import import_path
+from ..workers.problem_file import problem_options
+
+_TIME = "gpu__time_duration.sum"
+_BYTES = "dram__bytes.sum"
+METRICS = {
+    "dram_throughput_pct": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm_throughput_pct": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "achieved_occupancy_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "l1_hit_pct": "l1tex__t_sector_hit_rate.pct",
+    "l2_hit_pct": "lts__t_sector_hit_rate.pct",
+    "tensor_pipe_pct": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+}
+"""Names here, and Nsight Compute's own."""
+DRAM_MB = "dram_mb"
+"""1e6 bytes that went to or from device memory, over all launches counted."""
+STALLS = (
+    "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
+    "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping",
+    "tex_throttle", "wait",
+)  # fmt: skip
+"""Why a warp cannot go on, as the Profiling Guide names it; a GPU knows some of them only."""
+_STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+SHOWN_STALLS = 3
+TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The counters, or why there are none."""
+
+    counters: dict[str, float] = field(default_factory=dict)
+    """For `core.KernelProfile.counters`: `METRICS`, 'dram_mb', and the three largest 'stall_<reason>_pct', each the
+    share of all stalls."""
+    remark: str = ""
+    """One line when there are no counters."""
+
+
+def count(
+    problem: Problem, kernel: Kernel, device: str, own: Collection[str] = (), timeout_s: float = TIMEOUT_S
+) -> Counted:
+    """Run the kernel, as its source stands, under ncu; never raises for what ncu or the kernel does.
+
+    `own` are the names of the candidate's kernels, as the profiler gave them; by default all that run are counted.
+    """
+    tool = shutil.which("ncu")
+    if tool is None:
+        return Counted(remark="no counters: Nsight Compute's ncu is not on the PATH")
+    with tempfile.TemporaryDirectory(prefix="kernelwright-ncu-") as name:
+        folder = Path(name)
+        source, log, request = folder / "kernel.py", folder / "ncu.csv", folder / "request.json"
+        source.write_text(kernel.source)
+        options = problem_options(problem, folder)
+        request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
+        command = [*ncu_command(tool, log), sys.executable, "-P", "-m", f"{__package__}.ncu_target", str(request)]
+        caches = {f"{name}_CACHE_DIR": str(folder / name.lower()) for name in ("TRITON", "TILELANG")}
+        environment = {**without_secrets(os.environ), **import_path(), **caches, "TMPDIR": name}
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                timeout=timeout_s, env=environment,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Counted(remark=f"no counters: ncu did not finish within {timeout_s:g} s")
+        except OSError as error:
+            return Counted(remark=f"no counters: ncu cannot be started: {error}")
+        told = log.read_text(errors="replace") if log.exists() else ""
+    counters = read_csv(told, own)
+    if counters:
+        return Counted(counters)
+    return Counted(remark=f"no counters: {_reason(told, done.stdout + done.stderr)}")
+
+
+def ncu_command(tool: str, log: Path) -> list[str]:
+    """ncu and its options; the program to run follows."""
+    metrics = [_TIME, _BYTES, *METRICS.values(), *(_STALL.format(reason) for reason in STALLS)]
+    return [
+        tool, "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function",
+        # At the base clock, which is the default, shares of the peak are not those of the timing.
+        "--clock-control", "none",
+        "--profile-from-start", "off", "--metrics", ",".join(metrics), "--log-file", str(log),
+    ]  # fmt: skip
+
+
+def read_csv(text: str, own: Collection[str] = ()) -> dict[str, float]:
+    """The counters in what `ncu --csv --page raw` printed: means weighted by time; bytes are summed.
+
+    A row of names, a row of units, a row per launch; other lines, which begin with ==, stand before. Metrics that the
+    GPU does not have ('n/a') are left out. Empty when nothing was counted, or nothing of `own`.
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = [row for row in csv.DictReader(lines) if row.get("ID")]  # the row of units has no ID
+    rows = [row for row in rows if not own or row.get("Kernel Name") in own]
+    weights = [_number(row, _TIME) or 0.0 for row in rows]
+    if sum(weights) <= 0:
+        weights = [1.0] * len(rows)
+
+    def mean(metric: str) -> float | None:
+        values = [_number(row, metric) for row in rows]
+        pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+        total = sum(weight for _, weight in pairs)
+        return sum(value * weight for value, weight in pairs) / total if total > 0 else None
+
+    found = {name: value for name, metric in METRICS.items() if (value := mean(metric)) is not None}
+    moved = [value for row in rows if (value := _number(row, _BYTES)) is not None]
+    if moved:
+        found[DRAM_MB] = sum(moved) / 1e6
+    stalls = {reason: value for reason in STALLS if (value := mean(_STALL.format(reason)))}
+    for reason in sorted(stalls, key=lambda reason: -stalls[reason])[:SHOWN_STALLS]:
+        found[f"stall_{reason}_pct"] = 100 * stalls[reason] / sum(stalls.values())
+    return found
+
+
+def _number(row: Mapping[str, str | None], metric: str) -> float | None:
+    try:
+        return float((row.get(metric) or "").replace(",", ""))
+    except ValueError:
+        return None
+
+
+def _reason(told: str, printed: str) -> str:
+    if "ERR_NVGPUCTRPERM" in told + printed:
+        return "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): ask the administrator of the machine"
+    errors = [line for line in told.splitlines() if line.startswith("==ERROR==")]
+    last = [*(line.removeprefix("==ERROR==").strip() for line in errors[:1]), *printed.strip().splitlines()[-1:]]
+    return last[0] if last else "ncu saw no launch of the kernel"

@@ -1,0 +1,44 @@
+"""What ncu runs: a problem and a kernel loaded, called until all is compiled, then once more to be counted.
+
+It runs as `python -m kernelwright.evaluators.profiling.ncu_target REQUEST`, a JSON file with the paths of
+problem and kernel, the problem's sizes, the device and a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..workers.modules import ProblemModule, load
+
+WARM_UPS = 2
+
+
+def main(request: dict[str, Any]) -> None:
+    """Call the kernel; the last call is between CUDA's marks of what a profiler is to look at."""
+    import torch
+
+    device = request["device"]
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
+        torch.cuda.set_device(torch.device(device if ":" in device else f"{device}:0"))
+    problem = ProblemModule(Path(request["problem"]), request["sizes"], device)
+    torch.manual_seed(request["seed"])
+    model = load("kernelwright_candidate", Path(request["kernel"])).ModelNew(*problem.init_inputs()).to(device)
+    inputs = problem.inputs(request["seed"])
+    with torch.no_grad():
+        for _ in range(WARM_UPS):
+            model(*inputs)
+        if on_gpu:
+            torch.cuda.synchronize()
+            torch.cuda.profiler.start()
+        model(*inputs)
+        if on_gpu:
+            torch.cuda.synchronize()
+            torch.cuda.profiler.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

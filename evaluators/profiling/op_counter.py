@@ -1,0 +1,244 @@
+"""Counting what a call does: its operators, their operations, and bytes that must or do move."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import thread as pools
+from typing import Any, cast
+
+from ..workers.channel import Message
+from ..workers.modules import outputs_of
+from .operator_kinds import FREE, LAYOUT, LEAVING, LEAVING_KIND, classify
+
+
+def count(model: Any, inputs: Sequence[Any]) -> Message:
+    """Run the model once and count what its operators do.
+
+    Matrix products and convolutions are counted by torch's own formulas (2 per multiply-add), every
+    other operator as one operation per element that it reads or writes, whichever is more. Beside the totals,
+    'details' has the operators as `grouped` gives them.
+    """
+    result, seen = observe(lambda: model(*inputs))
+    ran = [operator for operator in seen if not operator["is_view"]]
+    once = [*inputs, *model.parameters(), *model.buffers(), *outputs_of(result)]
+    product = None
+    for operator in ran:
+        product = _larger(product, operator["product"])
+    return {
+        "flops": float(sum(operator["flops"] for operator in ran)),
+        "matrix_flops": float(sum(operator["matrix_flops"] for operator in ran)),
+        "eager_bytes": float(sum(operator["bytes"] for operator in ran)),
+        "min_bytes": float(sum(_bytes(tensor) for tensor in _tensors(once))),
+        "operators": [operator["name"] for operator in ran],
+        "product": product,
+        "details": grouped(seen),
+    }
+
+
+def grouped(seen: Sequence[Message]) -> list[Message]:
+    """Observed operators by name and element size, as the fields of `guards.torch_share.Operator`; views left out."""
+    groups: dict[tuple[str, int], Message] = {}
+    for one in seen:
+        if one["is_view"]:
+            continue
+        key = (one["name"], one["element_bytes"])
+        names = ("name", "kind", "family", "element_bytes")
+        group = groups.setdefault(key, {name: one[name] for name in names} | {"calls": 0, "largest_bytes": 0.0})
+        group["calls"] += 1
+        for total in ("flops", "matrix_flops", "bytes"):
+            group[total] = group.get(total, 0.0) + float(one[total])
+        group["largest_bytes"] = max(group["largest_bytes"], float(one["bytes"]))
+    return list(groups.values())
+
+
+def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
+    """What a call returns, and every torch operator that it dispatched, in pool threads too.
+
+    An entry has name, is_view, kind, family (see `operator_kinds`), bytes, flops, matrix_flops, element_bytes and
+    product. Data that leaves torch (`Tensor.numpy`, `tolist`) is an entry of the kind 'leaving'. The copies with which
+    Triton's interpreter begins and ends a launch are none.
+    """
+    seen: list[Message] = []
+    interpreted = threading.local()
+    observing = functools.partial(_observing, seen, interpreted)
+    with _in_threads(observing), _interpreter_marked(interpreted), observing():
+        result = call()
+    return result, seen
+
+
+@contextlib.contextmanager
+def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[None]:
+    """Both of torch's modes, which hold for one thread."""
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def ours(kind: str) -> bool:
+        return not (getattr(interpreted, "depth", 0) and kind in (FREE, LAYOUT, LEAVING_KIND))
+
+    class Operators(TorchDispatchMode):  # type: ignore[misc]  # torch is not type-checked
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # torch would import its compiler, a second, to keep it from this class
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            result = func(*args, **kwargs)
+            one = _describe(func, args, kwargs, result)
+            if one is not None and ours(one["kind"]):
+                seen.append(one)
+            return result
+
+    class Leaving(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = getattr(func, "__name__", "")
+            # On a GPU TileLang itself hands tensors over so, and the profiler shows whose kernels run.
+            leaves = name in LEAVING or (name == "__dlpack__" and args[0].device.type == "cpu")
+            if leaves and ours(LEAVING_KIND):
+                seen.append(_left(name, args[0]))
+            return func(*args, **(kwargs or {}))
+
+    with Operators(), Leaving():
+        yield
+
+
+def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any) -> Message | None:
+    """One operator; None when it wrote no tensor."""
+    from torch.utils.flop_counter import flop_registry
+
+    read, written = _tensors([*args, *kwargs.values()]), _tensors(result)
+    if not written:
+        return None
+    name = func.overloadpacket.__name__
+    kind, family = classify(name, func.namespace, {tag.name for tag in func.tags}, func.is_view)
+    formula = flop_registry.get(func.overloadpacket)
+    matrix_flops = float(formula(*args, **kwargs, out_val=result)) if formula else _product_flops(name, args)
+    elements = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))
+    return {
+        "name": name,
+        "is_view": bool(func.is_view),
+        "kind": kind,
+        "family": family,
+        # A square reads its tensor once, although it is given twice.
+        "bytes": float(sum(_bytes(tensor) for tensor in [*_different(read), *written])),
+        "flops": matrix_flops or elements,
+        "matrix_flops": matrix_flops,
+        "element_bytes": max((tensor.element_size() for tensor in read), default=written[0].element_size()),
+        "product": _product(name, args),
+    }
+
+
+def _left(name: str, tensor: Any) -> Message:
+    return {
+        "name": name,
+        "is_view": False,
+        "kind": LEAVING_KIND,
+        "family": LEAVING_KIND,
+        "bytes": float(_bytes(tensor)),
+        "flops": 0.0,
+        "matrix_flops": 0.0,
+        "element_bytes": tensor.element_size(),
+        "product": None,
+    }
+
+
+@contextlib.contextmanager
+def _in_threads(observing: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+    """Threads that a pool has, and those that are started meanwhile, observe too."""
+    module: Any = pools
+    item, thread, pool_thread = module._WorkItem, cast(Any, threading.Thread), module._worker
+    really_run, really_begin = item.run, thread._bootstrap_inner
+
+    def run(self: Any, *args: Any) -> None:
+        with observing():
+            really_run(self, *args)
+
+    def begin(self: Any) -> None:
+        # A pool's thread goes on after the call; it observes work by work.
+        pooled = getattr(self, "_target", None) is pool_thread
+        with contextlib.nullcontext() if pooled else observing():
+            really_begin(self)
+
+    item.run, thread._bootstrap_inner = run, begin
+    try:
+        yield
+    finally:
+        item.run, thread._bootstrap_inner = really_run, really_begin
+
+
+@contextlib.contextmanager
+def _interpreter_marked(interpreted: threading.local) -> Iterator[None]:
+    """While Triton's interpreter runs a launch, `interpreted.depth` is above zero."""
+    try:
+        from triton.runtime.interpreter import GridExecutor
+    except ImportError:
+        yield
+        return
+    really = GridExecutor.__call__
+
+    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        interpreted.depth = getattr(interpreted, "depth", 0) + 1
+        try:
+            return really(self, *args, **kwargs)
+        finally:
+            interpreted.depth -= 1
+
+    GridExecutor.__call__ = launch
+    try:
+        yield
+    finally:
+        GridExecutor.__call__ = really
+
+
+def _tensors(value: object) -> list[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return []
+
+
+def _different(tensors: Sequence[Any]) -> list[Any]:
+    return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+def _product(operator: str, args: Sequence[Any]) -> Message | None:
+    """The extents of a matrix product; None for another operator."""
+    if operator not in ("mm", "bmm", "addmm", "baddbmm"):
+        return None
+    left, right = args[-2:] if operator in ("mm", "bmm") else args[1:3]
+    m, k = left.shape[-2:]
+    batch = left.shape[0] if left.dim() == 3 else 1
+    operand = {"element_bytes": left.element_size(), "dtype": str(left.dtype).removeprefix("torch.")}
+    return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, **operand}
+
+
+def _product_flops(operator: str, args: Sequence[Any]) -> float:
+    """2 per multiply-add of products that torch has no formula for; 0 for what is none."""
+    multiply_adds = 0
+    if operator in ("mv", "addmv", "dot", "vdot"):
+        multiply_adds = args[1 if operator == "addmv" else 0].numel()
+    elif "scaled_dot_product" in operator:
+        query, key, value = args[:3]
+        multiply_adds = math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+    return 2.0 * multiply_adds
+
+
+def _larger(one: Message | None, other: Message | None) -> Message | None:
+    def work(product: Message | None) -> int:
+        return math.prod(product[name] for name in ("batch", "m", "n", "k")) if product else 0
+
+    return other if work(other) > work(one) else one
+
+
+def _bytes(tensor: Any) -> int:
+    """Of its elements; an expanded tensor has no more than its storage."""
+    size: int = tensor.numel() * tensor.element_size()
+    with contextlib.suppress(RuntimeError):  # a sparse one has no storage of its own
+        size = min(size, tensor.untyped_storage().nbytes())
+    return size

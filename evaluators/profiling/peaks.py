@@ -1,0 +1,54 @@
+"""What a device can do at best: measured once and remembered, never taken from a datasheet."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..timing.clock import Call, Clock, always
+from ..workers.channel import Message
+
+_COPY_MIB = {"cpu": 64, "cuda": 1024}
+_NARROW = {"half_gflop_s": "float16", "bfloat16_gflop_s": "bfloat16"}
+_MATRIX = {"cpu": 1024, "cuda": 8192}
+
+
+def measure(device: str, repeats: int = 20) -> Message:
+    """Copy bandwidth (bytes read plus written) and matrix rates, the best of `repeats` calls.
+
+    On a GPU, fp32 products may also run on the tensor cores, as three TF32 products whose sum is as exact (Ootomo and
+    Yokota, Recovering single precision accuracy from Tensor Cores, 2022): a third of that rate is a ceiling too.
+    """
+    import torch
+
+    kind = device.split(":")[0]
+    clock = Clock(device)
+
+    def fastest(call: Call) -> float:
+        clock.sample(always(call), 3)
+        return min(clock.sample(always(call), repeats).times_ms)
+
+    source = torch.randn(_COPY_MIB[kind] << 18, device=device)
+    sink = torch.empty_like(source)
+    copy_ms = fastest(lambda: sink.copy_(source))
+    n = _MATRIX[kind]
+    left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
+    matrix_ms = fastest(lambda: left @ right)
+    narrow: dict[str, float | None] = dict.fromkeys(_NARROW)
+    if kind == "cuda":
+        cores = torch.cuda.get_device_properties(device).multi_processor_count
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            matrix_ms = min(matrix_ms, 3 * fastest(lambda: left @ right))
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = False
+        for name, dtype in _NARROW.items():
+            one, other = (operand.to(getattr(torch, dtype)) for operand in (left, right))
+            narrow[name] = 2 * n**3 / fastest(partial(torch.mm, one, other)) / 1e6
+    else:
+        cores = torch.get_num_threads()
+    return {
+        "copy_gb_s": 2 * source.numel() * source.element_size() / copy_ms / 1e6,
+        "matrix_gflop_s": 2 * n**3 / matrix_ms / 1e6,
+        **narrow,
+        "cores": cores,
+    }

@@ -1,0 +1,142 @@
+"""What runs in one call of a model, as torch's profiler sees it: kernels of a GPU, or operators on a CPU.
+
+It belongs after the timing: CUPTI, through which kernels are seen, stays loaded in the process from then on. The first
+window of a process opens CUPTI and serves for nothing else; what the second one sees is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..workers.channel import Message
+from .binary_stats import CompiledKernel, compiled_kernels, find_kernel
+from .occupancy import occupancy
+
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of the trace's events that take time on a GPU."""
+OWN_CODE = "own code"
+"""On a CPU: the time that passes outside torch's operators."""
+
+
+def profile_call(
+    call: Callable[[], object],
+    device: str,
+    own: Callable[[str], bool] | None = None,
+    before: Callable[[], object] | None = None,
+) -> Message:
+    """The fields of `core.KernelProfile` for one call.
+
+    `own` tells by its name whether a kernel is the candidate's; by default what Triton or TileLang compiled in this
+    process is. `before` runs ahead of the call and is not looked at: flush the L2 cache there to see the times that
+    were measured. Kernels on all streams count.
+    """
+    if device.startswith("cuda"):
+        return _profile_gpu(call, device, own, before)
+    return _profile_cpu(call, before)
+
+
+def _profile_gpu(
+    call: Callable[[], object], device: str, own: Callable[[str], bool] | None, before: Callable[[], object] | None
+) -> Message:
+    import torch
+
+    trace: Message = {}
+    for _ in range(2):
+        if before is not None:
+            before()
+        torch.cuda.synchronize(device)
+        trace = traced(call, device)
+    major, minor = torch.cuda.get_device_capability(device)
+    compiled = compiled_kernels()
+    names = {kernel.name for kernel in compiled}
+    return read_trace(trace, compiled, own or names.__contains__, 10 * major + minor)
+
+
+def traced(call: Callable[[], object], device: str) -> Message:
+    """Chrome's trace of what the GPU did."""
+    import torch
+
+    # Not torch.profiler.profile, which imports torch's inductor first: that takes a second.
+    profiler = torch.autograd.profiler.profile(use_device="cuda", use_cpu=False, use_kineto=True)
+    with profiler:
+        call()
+        torch.cuda.synchronize(device)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace: Message = json.loads(path.read_text(errors="replace"))
+        return trace
+
+
+def read_trace(
+    trace: Message, compiled: Sequence[CompiledKernel], own: Callable[[str], bool], capability: int
+) -> Message:
+    """The fields of `core.KernelProfile` from Chrome's trace of one call."""
+    events = [event for event in trace.get("traceEvents", []) if event.get("cat") in ON_DEVICE and "dur" in event]
+    launched: dict[tuple[Any, ...], list[Any]] = {}
+    for event in events:
+        given = event.get("args", {})
+        launch = (given.get("registers per thread"), given.get("shared memory"), _product(given.get("block")))
+        launched.setdefault((event["name"], _product(given.get("grid")), *launch), []).append(event)
+    kernels = [_kernel(key, group, compiled, own, capability) for key, group in launched.items()]
+    return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
+
+
+def _kernel(
+    key: tuple[Any, ...],
+    events: Sequence[Message],
+    compiled: Sequence[CompiledKernel],
+    own: Callable[[str], bool],
+    capability: int,
+) -> Message:
+    name, blocks, registers, shared, threads = key
+    known = find_kernel(compiled, name, registers)
+    found: Message = {
+        "name": name,
+        "launches": len(events),
+        "time_ms": sum(event["dur"] for event in events) / 1000,
+        "own": own(name),
+        "registers": registers,
+        "spills": known.spills if known else None,
+        "shared_bytes": shared,
+        "threads": threads,
+        "blocks": blocks,
+    }
+    kept = occupancy(capability, threads, registers, shared or 0) if threads and registers else None
+    if kept is not None:
+        found |= {"occupancy": kept.share, "limited_by": kept.limited_by, "resident_blocks": kept.blocks}
+    return found
+
+
+def _product(extents: Sequence[int] | None) -> int | None:
+    if not extents:
+        return None
+    product = 1
+    for extent in extents:
+        product *= int(extent)
+    return product
+
+
+def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None) -> Message:
+    """Torch's operators, each with the time inside itself alone, and the rest as the candidate's own."""
+    import torch
+
+    if before is not None:
+        before()
+    profiler = torch.autograd.profiler.profile(use_cpu=True, use_kineto=True)
+    with profiler:
+        start = time.perf_counter()
+        call()
+        total_ms = (time.perf_counter() - start) * 1000
+    operators = [
+        {"name": event.key, "launches": event.count, "time_ms": event.self_cpu_time_total / 1000, "own": False}
+        for event in profiler.key_averages()
+    ]
+    rest_ms = max(0.0, total_ms - sum(operator["time_ms"] for operator in operators))
+    kernels = [*operators, {"name": OWN_CODE, "launches": 1, "time_ms": rest_ms, "own": True}]
+    return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}

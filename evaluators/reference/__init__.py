@@ -1,0 +1,1 @@
+"""The process that runs the reference, and its client."""

@@ -1,0 +1,89 @@
+"""The profile of a problem on a device: counted work, measured ceilings, known limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...core import Ceilings, DeviceLimits, MatrixProduct, Profile
+from ..profiling.measurement_cache import MeasurementCache
+from ..timing.contention import LoadMeter, tolerated_cores
+from ..timing.telemetry import driver_version
+from .client import ReferenceClient
+
+
+def profile(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Profile:
+    """Ask the judge to count and to measure. `ours` are the processes whose load is no disturbance.
+
+    Ceilings are measured once per device and torch version, and remembered in `memory`.
+    """
+    counted = reference_client.call("count")
+    properties = reference_client.call("properties")["properties"]
+    product = counted["product"]
+    return Profile(
+        flops=counted["flops"],
+        matrix_flops=counted["matrix_flops"],
+        min_bytes=counted["min_bytes"],
+        eager_bytes=counted["eager_bytes"],
+        operators=tuple(counted["operators"]),
+        product=MatrixProduct(**product) if product else None,
+        ceilings=ceilings(reference_client, device, memory, ours),
+        limits=_limits(properties) if properties else None,
+        device=reference_client.environment["device"],
+    )
+
+
+def _limits(properties: dict[str, Any]) -> DeviceLimits:
+    return DeviceLimits(
+        capability=10 * properties["major"] + properties["minor"],
+        multiprocessors=properties["multi_processor_count"],
+        shared_bytes=properties.get("shared_memory_per_block_optin", properties["shared_memory_per_block"]),
+        registers=properties["regs_per_multiprocessor"],
+        threads=properties["max_threads_per_multi_processor"],
+    )
+
+
+def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
+    """What the device was measured to do at best, now or, on such a device with this torch, before."""
+    environment = reference_client.environment
+    key = f"{environment['device']}, torch {environment['torch']}, {', '.join(Ceilings.model_fields)}"
+    known = MeasurementCache(memory / "ceilings.json" if memory else None)
+    if (before := known.get(key)) is not None:
+        return Ceilings(**before)
+    meter = LoadMeter()
+    meter.start(ours)
+    answer = reference_client.call("ceilings")
+    found = Ceilings(**{name: answer[name] for name in Ceilings.model_fields})
+    if device != "cpu" or (meter.other_cores() or 0.0) < tolerated_cores():
+        known.put(key, found.model_dump())
+    return found
+
+
+def event_overhead_ms(
+    new_reference_client: Callable[[], ReferenceClient],
+    reference_client: ReferenceClient,
+    memory: Path | None,
+    graph: bool,
+) -> float:
+    """What is taken off every sample on a GPU (see `overhead`), measured now or, on such a device, before.
+
+    `new_reference_client` starts one that does nothing else: the profiler leaves its traces in the process.
+    """
+    driver = driver_version()
+    if "uuid" not in reference_client.environment or driver is None:
+        return 0.0
+    key = ", ".join(
+        (reference_client.environment["device"], f"torch {reference_client.environment['torch']}", f"driver {driver}")
+    )
+    key += ", graph" if graph else ""
+    known = MeasurementCache(memory / "overheads.json" if memory else None)
+    if isinstance(before := known.get(key), float):
+        return before
+    measuring = new_reference_client()
+    try:
+        found = float(measuring.call("overhead", graph=graph)["overhead_ms"])
+    finally:
+        measuring.close()
+    known.put(key, found)
+    return found

@@ -1,0 +1,304 @@
+"""The worker that runs the reference: weights, expected outputs, the comparison, the baseline's time.
+
+It executes the problem's file and nothing of the candidate's. Each handler of `ReferenceWorker` answers the
+request of its name; a failure of the reference is answered by its text.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...core import Status
+from ..correctness.compare import Allowed, compare
+from ..correctness.fp64 import Fp64Comparison
+from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
+from ..correctness.reference_checks import require_reference
+from ..correctness.side_effects import SideEffects
+from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
+from ..profiling import op_counter, peaks
+from ..profiling.event_overhead import event_overhead_ms
+from ..profiling.gpu_properties import describe_gpu
+from ..timing.clock import Clock
+from ..timing.timed_calls import TimedCalls
+from ..workers.channel import Channel, Message
+from ..workers.modules import ProblemModule, outputs_of
+from ..workers.request_loop import Handler, describe, serve_requests
+from ..workers.tensor_ipc import Outputs, UnreadableTensor
+from .baselines import Baselines
+
+_REQUESTS = (
+    "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_compiled", "overhead",
+    "empty", "count", "ceilings", "properties",
+)  # fmt: skip
+
+
+def serve(channel: Channel, options: Message) -> None:
+    """Answer requests until the channel closes."""
+    use_full_precision()
+    judges = ReferenceHandlers(options)
+    handlers: dict[str, Handler] = {name: judges.handler(name) for name in _REQUESTS}
+    handlers["resize"] = judges.resize
+    serve_requests(channel, handlers, lambda error: {"error": describe(error)})
+
+
+class ReferenceHandlers:
+    """One problem at the sizes that were asked for last; what is known of others is kept."""
+
+    def __init__(self, options: Message) -> None:
+        self._options = options
+        self._known: dict[str, ReferenceWorker] = {}
+        self.resize(options["sizes"])
+
+    def resize(self, sizes: Message) -> Message:
+        """From now on answer for the problem at these sizes."""
+        key = json.dumps(sizes, sort_keys=True)
+        if key not in self._known:
+            self._known[key] = ReferenceWorker({**self._options, "sizes": sizes})
+        self._now = self._known[key]
+        return {}
+
+    def handler(self, name: str) -> Handler:
+        """Answers a request at the sizes of the moment."""
+        return lambda **request: getattr(self._now, name)(**request)
+
+
+class ReferenceWorker:
+    """One problem at one workload on one device."""
+
+    def __init__(self, options: Message) -> None:
+        self.options = options
+        self.device: str = options["device"]
+        self.tolerances: Mapping[str, float] = options["tolerances"]
+        self._problem: ProblemModule | None = None
+        self._exactness = Fp64Comparison()
+        self._model: Any = None
+        self._weights: int | None = None
+        self._captured: int | None = None
+        self._inputs: list[Any] = []
+        self._drawn: tuple[int, str | None] | None = None
+        self._held: list[Any] = []
+        self._baselines: Baselines | None = None
+        self._changes_inputs = False
+
+    @property
+    def problem(self) -> ProblemModule:
+        if self._problem is None:
+            self._problem = ProblemModule(Path(self.options["problem"]), self.options["sizes"], self.device)
+        return self._problem
+
+    @cached_property
+    def timed(self) -> TimedCalls:
+        return TimedCalls(self.device, self.problem)
+
+    def open(self) -> Message:
+        """Run the reference twice; says what machine this is, and what the reference does to its inputs."""
+        import torch
+
+        self._prepare(0)
+        effects = SideEffects(self._inputs)
+        outputs = outputs_of(self._model(*self._inputs))
+        found = effects.of(outputs)
+        self._changes_inputs = bool(found["changed"])
+        self._drawn = None
+        self._prepare(0)
+        torch.manual_seed(1)  # drawing inputs sets the seed, and dropout would draw the same once more
+        require_reference(outputs, outputs_of(self._model(*self._inputs)))
+        self._drawn = None
+        return {"environment": environment(self.device), **found}
+
+    def _prepare(self, seed: int, distribution: str | None = None) -> None:
+        if self._weights != seed:
+            self._model, self._weights = vary_constants(self.problem.model(seed), seed), seed
+        if self._drawn != (seed, distribution) or self._changes_inputs:
+            self._inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
+
+    def state(self, seed: int, path: str) -> Message:
+        """Write the weights drawn from the seed, unless there are none."""
+        import torch
+
+        self._prepare(seed)
+        if state := self._model.state_dict():
+            torch.save(state, path)
+        return {}
+
+    def check(
+        self,
+        seed: int,
+        path: str,
+        outputs: list[Message],
+        distribution: str | None = None,
+        precise: bool = False,
+        hold: bool = False,
+    ) -> Message:
+        """Compare what the candidate returned for this seed with the reference.
+
+        `precise` compares with fp64 too, and says which outputs that need no kernel would have passed; `hold` keeps
+        a copy for `same`.
+        """
+        self._prepare(seed, distribution)
+        inputs = self._inputs
+        exact = self._exactness.of(self._model, inputs, distribution) if precise or distribution else None
+        expected = outputs_of(self._model(*inputs))
+        allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
+        verdict = compare(expected, outputs, Path(path), allowed)
+        actual = verdict.pop("actual", [])
+        if hold:
+            self._held = [tensor.clone() for tensor in actual]
+        if (
+            actual
+            and verdict["status"] != Status.OK
+            and (trivial := TrivialOutput.of(actual, expected, inputs)) is not None
+        ):
+            verdict["message"] = f"returned {trivial}: {verdict['message']}"
+        if verdict["status"] == Status.OK and precise:
+            verdict |= self._exactness.compare(exact, expected, actual)
+            verdict["trivial_outputs"] = passing_trivial_outputs(expected, inputs, allowed)
+            trivial = TrivialOutput.of(actual, expected, inputs)
+            verdict["trivial_output"] = str(trivial) if trivial else None
+        return verdict
+
+    def same(self, path: str, outputs: list[Message]) -> Message:
+        """Whether outputs have the very bits of those that were held."""
+        import torch
+
+        reader = Outputs(Path(path))
+        try:
+            again = [reader.next(got, held) for got, held in zip(outputs, self._held, strict=True)]
+        except (UnreadableTensor, ValueError):
+            return {"same": False}
+        return {"same": all(torch.equal(_bits(a), _bits(b)) for a, b in zip(again, self._held, strict=True))}
+
+    def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
+        """Compare what a timed call returned: its weights, the seed of its inputs, and the how-manieth call it was."""
+        if self._weights != weights:
+            self._prepare(weights)
+        inputs = Feed(self.problem).at(seed, calls)
+        expected = outputs_of(self._model(*inputs))
+        allowed = Allowed(self.tolerances, self._exactness.rounding(None))
+        verdict = compare(expected, outputs, Path(path), allowed)
+        verdict.pop("actual", None)
+        return verdict
+
+    def distributions(self) -> Message:
+        """The distributions of inputs with which the reference itself copes: finite, and near fp64."""
+        fit = []
+        for name in DISTRIBUTIONS:
+            self._prepare(0, name)
+            if not any(getattr(value, "is_floating_point", bool)() for value in self._inputs):
+                break
+            if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
+                fit.append(name)
+        self._drawn = None
+        return {"distributions": fit}
+
+    def time(self, samples: int, seed: int, graph: bool) -> Message:
+        """Time the reference on inputs drawn from the seed."""
+        self._clear()
+        if self._captured != self._weights:  # a graph holds the addresses of the weights that it was captured with
+            self.timed.clock.forget()
+            self._captured = self._weights
+        return self.timed.time(0, self._model, seed, samples, graph)
+
+    def compile(self, name: str, cache: str | None) -> Message:
+        """Compile the reference in another way; the answer's `error` says why it could not be."""
+        if self._baselines is None:
+            self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None)
+        assert self._weights is not None
+        self._prepare(self._weights)
+        return self._baselines.compile(name, self._model, self._inputs)
+
+    def time_compiled(self, name: str, samples: int, seed: int, graph: bool) -> Message:
+        """Time what was compiled under this name."""
+        assert self._baselines is not None
+        self.timed.clock.graph = graph
+        return self._baselines.time(name, self.timed.feed(seed).next, samples)
+
+    def overhead(self, graph: bool) -> Message:
+        """What events read beyond the kernel between them; this process is good for nothing else afterwards."""
+        return {"overhead_ms": event_overhead_ms(Clock(self.device, graph))}
+
+    def _clear(self) -> None:
+        """Give back the memory of checking, as the candidate's worker does."""
+        if self._held or self._drawn is not None:
+            self._held, self._inputs, self._drawn = [], [], None
+            if self.device.startswith("cuda"):
+                import torch
+
+                torch.cuda.empty_cache()
+
+    def empty(self) -> Message:
+        """What a call that does nothing takes beyond what its events say."""
+        return {"empty_ms": self.timed.clock.empty_ms()}
+
+    def count(self) -> Message:
+        """Count the reference's operations and bytes."""
+        self._prepare(0)
+        return op_counter.count(self._model, self._inputs)
+
+    def peaks(self) -> Message:
+        """Measure what the device can do."""
+        return peaks.measure(self.device)
+
+    def properties(self) -> Message:
+        """What torch says of the GPU; nothing of a CPU."""
+        return {"properties": describe_gpu(self.device) if self.device.startswith("cuda") else None}
+
+
+def _bits(tensor: Any) -> Any:
+    """The bytes, so that NaN equals itself and zeros have a sign."""
+    import torch
+
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def use_full_precision() -> None:
+    """Have the reference compute fp32 in fp32: torch lets cuDNN use TF32 for convolutions unless told not to.
+
+    Tolerances are those of fp32, so the expected values and the time to beat must be too.
+    """
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def environment(device: str) -> dict[str, str]:
+    """Device, versions and threads, as texts for the record."""
+    import torch
+
+    found = {
+        "device": device_name(device),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": str(torch.get_num_threads()),
+    }
+    from importlib.metadata import PackageNotFoundError, version
+
+    for package in ("tilelang", "triton"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    if device.startswith("cuda"):
+        found["cuda"] = torch.version.cuda or ""
+        found["tf32"] = "off"
+        found["uuid"] = str(torch.cuda.get_device_properties(device).uuid)
+    return found
+
+
+def device_name(device: str) -> str:
+    """'NVIDIA H200', or the processor's name and how many of its cores are here."""
+    import torch
+
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    cores = torch.get_num_threads()
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            return f"{line.split(':', 1)[1].strip()}, {cores} cores"
+    return f"{platform.machine()}, {cores} cores"

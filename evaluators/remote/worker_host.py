@@ -1,0 +1,95 @@
+"""The other end: a local evaluator, warm for as long as payloads come."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from ... import __version__
+from ...core import Config, KernelwrightError
+from ..local import LocalEvaluator
+from ..settings import Settings
+from .payload import Answer, Payload, What, failure
+
+KEPT = 2
+"""Evaluators with different settings that a station keeps: one for a search, one for full evaluations."""
+
+
+class WorkerHost:
+    """Answers payloads on one device of this machine.
+
+    Evaluators and their processes are kept between payloads. `memory` is the folder for what is measured once per
+    device.
+    """
+
+    def __init__(self, device: str, memory: Path | None = None) -> None:
+        self.device = device
+        self._memory = memory or _memory()
+        self._evaluators: dict[Settings, LocalEvaluator] = {}
+
+    def run(self, payload: Payload) -> list[Answer]:
+        """One answer per config, or the profile; a user's mistake is the last answer."""
+        answers: list[Answer] = []
+        try:
+            answers.extend(self._answers(payload))
+        except KernelwrightError as error:
+            answers.append(failure(error))
+        return answers
+
+    def warm(self, settings: Settings) -> dict[str, str]:
+        """Import what evaluations need; the versions that must be the same on both ends."""
+        self._evaluator(settings).processes.server.wait_ready()
+        return versions()
+
+    def close(self) -> None:
+        """End all processes and remove their folders."""
+        while self._evaluators:
+            self._evaluators.popitem()[1].close()
+
+    def _answers(self, payload: Payload) -> Iterator[Answer]:
+        problem = payload.problem.problem()
+        evaluator = self._evaluator(payload.settings)
+        if payload.what is What.PROFILE:
+            yield {"profile": evaluator.profile(problem).model_dump(mode="json")}
+            return
+        assert payload.kernel is not None
+        kernel = payload.kernel.kernel()
+        configs = [Config(config) for config in payload.configs]
+        if payload.what is What.COMPARE:
+            evaluations: Any = evaluator.compare(problem, kernel, configs)
+        else:
+            evaluations = evaluator.evaluate(problem, kernel, configs, payload.known)
+        for evaluation in evaluations:
+            yield {"evaluation": evaluation.model_dump(mode="json", exclude_none=True)}
+
+    def _evaluator(self, settings: Settings) -> LocalEvaluator:
+        if settings not in self._evaluators:
+            if len(self._evaluators) == KEPT:
+                self._evaluators.pop(next(iter(self._evaluators))).close()
+            self._evaluators[settings] = LocalEvaluator(self.device, settings, self._memory)
+        return self._evaluators[settings]
+
+
+def run_payload(payload: Payload, device: str, memory: Path | None = None) -> list[Answer]:
+    """`WorkerHost.run` for one payload: everything is started for it and ended with it."""
+    with contextlib.closing(WorkerHost(device, memory)) as station:
+        return station.run(payload)
+
+
+def versions() -> dict[str, str]:
+    """Of this kernelwright, which must be the same on both ends: its version, and a digest of what evaluates."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in ("core", "evaluators") for path in (root / folder).rglob("*.py")):
+        digest.update(path.read_bytes())
+    return {"version": __version__, "source": digest.hexdigest()[:12]}
+
+
+def _memory() -> Path:
+    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))

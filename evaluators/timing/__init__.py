@@ -1,0 +1,1 @@
+"""Time calls: clocks, the L2 flush, interleaved samples, contention."""

@@ -1,0 +1,79 @@
+"""What a clock needs of a GPU: the cache emptied, events around a call, a call captured as a graph.
+
+Every function that is used while a candidate is timed is torch's C function itself, bound before the candidate's
+code is loaded: replacing one in a module of torch changes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .l2_flush import L2
+
+_WARM_UP_CALLS = 3
+"""Calls before a capture: libraries take their workspaces and choose their algorithms in the first ones."""
+
+
+class CaptureError(RuntimeError):
+    """A call that a CUDA graph cannot hold."""
+
+
+class CudaEvents:
+    """Events on the default stream of one GPU."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._cuda = torch.cuda
+        cache = L2(device)
+        self.reset_persisting = cache.reset_persisting
+        self.flush = cache.flush
+        self.flush_kernel = cache.kernel
+        self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        base = torch._C._CudaEventBase
+        self._record: Any = base.record
+        self._elapsed: Any = base.elapsed_time
+        self._replay: Any = torch._C._CUDAGraph.replay
+        self.wait: Callable[[], object] = torch._C._cuda_synchronize
+        """Returns when the whole device is idle, other streams included."""
+        self._stream = torch.cuda.current_stream(device)
+
+    def start(self) -> None:
+        """The time begins when the GPU comes to this point."""
+        self._record(self._begin, self._stream)
+
+    def stop(self) -> None:
+        """The time ends when the GPU comes to this point."""
+        self._record(self._end, self._stream)
+
+    def elapsed_ms(self) -> float:
+        """Between the two, after `wait`."""
+        return float(self._elapsed(self._begin, self._end))
+
+    def capture(self, call: Callable[[], object]) -> Callable[[], object]:
+        """The call as a graph: what is returned replays it, and returns the outputs, which are always the same tensors.
+
+        Raises `CaptureError` where the call does what a graph cannot hold.
+        """
+        cuda, replay = self._cuda, self._replay
+        self.wait()
+        graph, side = cuda.CUDAGraph(), cuda.Stream()
+        with cuda.stream(side):
+            for _ in range(_WARM_UP_CALLS):
+                call()
+        self.wait()
+        try:
+            with cuda.graph(graph, stream=side):
+                outputs = call()
+        except RuntimeError as error:
+            raise CaptureError(
+                "a CUDA graph cannot hold this call (it waits for the device, or copies from the processor): "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+
+        def replayed() -> object:
+            replay(graph)
+            return outputs
+
+        return replayed

@@ -1,0 +1,140 @@
+"""Timing kernels in turn until all medians are known well enough."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...core import Measurement
+from ..settings import Sampling
+from ..workers.channel import Message
+
+MIN_SAMPLES = 6
+"""Fewer samples bound no median with 95 % confidence, however slow the kernel is."""
+MIN_CHUNKS = 8
+"""Of the most samples that are taken, each kernel's share comes in so many turns at least."""
+PRUNE_AFTER = 3
+"""Samples after which a kernel is pruned."""
+MIN_SAMPLE_MS = 1e-3
+"""No kernel is done sooner: what a sample is at least when the events' own time is taken off it."""
+Timer = Callable[[int], Message]
+"""Takes that many samples; answers samples_ms, method, and perhaps cores and host_ms (see `clock.Samples`)."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was measured of one kernel."""
+
+    measurement: Measurement
+    cores: float
+    """Cores that it kept busy; 0.0 where nobody counted."""
+    pruned: bool = False
+    """Whether it was given up after a glance."""
+    events_ms: tuple[float, ...] = ()
+    host_ms: tuple[float, ...] = ()
+    """The samples before anything was taken off, and the wall time of the same calls: for `clock.hidden_work`."""
+
+
+def interleave(
+    timers: Sequence[Timer],
+    sampling: Sampling,
+    prune_above_ms: float = math.inf,
+    overhead_ms: float = 0.0,
+    watch: Callable[[], object] = lambda: None,
+) -> list[Timing]:
+    """Samples of all in alternating chunks.
+
+    Taking turns lets all see the same drift of clocks and of the machine's other load: however fast the kernels
+    are, there are half of `MIN_CHUNKS` at least. The order within a round changes every round. A kernel timed
+    alone whose first samples are slower than `prune_above_ms` is not timed any further. `overhead_ms` is taken off
+    every sample (see `overhead`). `watch` is called after each chunk, when nothing is timed.
+    """
+    start = time.perf_counter()
+    everyone = [_Series(timer, sampling, overhead_ms) for timer in timers]
+    if len(everyone) == 1 and everyone[0].slower_than(prune_above_ms):
+        return [everyone[0].timing(pruned=True)]
+    order = list(everyone)
+    least = MIN_CHUNKS // 2 if len(everyone) > 1 else 1
+    for turn in itertools.count(1):
+        for series in order:
+            series.extend()
+            watch()
+        order.reverse()
+        enough = turn >= least and all(series.precise for series in order)
+        late = time.perf_counter() - start >= sampling.seconds * max(1, len(everyone) / 2)
+        if enough or (late and all(len(series.samples) >= MIN_SAMPLES for series in order)):
+            break
+    return [series.timing() for series in everyone]
+
+
+class _Series:
+    """The growing samples of one kernel."""
+
+    def __init__(self, timer: Timer, sampling: Sampling, overhead_ms: float) -> None:
+        self.timer = timer
+        self.sampling = sampling
+        self.overhead_ms = overhead_ms
+        self.samples: list[float] = []
+        self.events: list[float] = []
+        self.host: list[float] = []
+        self.cores: list[float] = []
+        warm = timer(1)
+        if _wall_ms(warm)[0] < sampling.chunk_s * 1e3:
+            warm = timer(2)
+        self.warmup = 1 + len(warm["samples_ms"])
+        self.method: str = warm["method"]
+        self.estimate_ms = self._own(min(warm["samples_ms"]))
+        self.wall_ms = min(_wall_ms(warm))
+
+    def slower_than(self, limit_ms: float) -> bool:
+        """Whether a glance says that the kernel takes longer; what was seen is kept."""
+        if self.estimate_ms <= limit_ms:
+            return False
+        self._take(PRUNE_AFTER)
+        return statistics.median(self.samples) > limit_ms
+
+    def extend(self) -> None:
+        room = self.sampling.max_samples - len(self.samples)
+        count = int(self.sampling.chunk_s * 1e3 / max(self.wall_ms, 1e-3))
+        if room > 0:
+            self._take(max(1, min(count, room, self.sampling.max_samples // MIN_CHUNKS)))
+
+    def _take(self, count: int) -> None:
+        message = self.timer(count)
+        self.events += message["samples_ms"]
+        self.host += message.get("host_ms", [])
+        self.samples += [self._own(sample) for sample in message["samples_ms"]]
+        if "cores" in message:
+            self.cores.append(message["cores"])
+
+    def _own(self, sample_ms: float) -> float:
+        """The call's share of a sample."""
+        if not self.overhead_ms:
+            return max(sample_ms, 1e-6)
+        return max(sample_ms - self.overhead_ms, MIN_SAMPLE_MS)
+
+    @property
+    def precise(self) -> bool:
+        if len(self.samples) < self.sampling.min_samples:
+            return False
+        return (
+            len(self.samples) >= self.sampling.max_samples or self._measurement().precision <= self.sampling.precision
+        )
+
+    def _measurement(self) -> Measurement:
+        method = f"{self.method}, less {self.overhead_ms * 1e3:.1f} us" if self.overhead_ms else self.method
+        return Measurement(samples_ms=tuple(self.samples), method=method, warmup=self.warmup)
+
+    def timing(self, pruned: bool = False) -> Timing:
+        cores = statistics.median(self.cores) if self.cores else 0.0
+        return Timing(self._measurement(), cores, pruned, tuple(self.events), tuple(self.host))
+
+
+def _wall_ms(message: Message) -> list[float]:
+    """How long each call kept us waiting, as far as that is known."""
+    found: list[float] = message.get("host_ms") or message["samples_ms"]
+    return found

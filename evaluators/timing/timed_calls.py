@@ -1,0 +1,61 @@
+"""Timing a model on inputs that change with every call. The same code times the candidate and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..correctness.inputs import Feed
+from ..workers.channel import Message
+from ..workers.modules import ProblemModule
+from .clock import Clock
+
+
+class TimedCalls:
+    """A clock, what feeds the calls that it times, and what the last of these returned.
+
+    Made before a candidate's code is loaded.
+    """
+
+    def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
+        self.clock = Clock(device)
+        self.call_returned = call_returned
+        self._feed = Feed(problem)
+        self.last: Any = None
+
+    def feed(self, seed: int) -> Feed:
+        """Inputs drawn from the seed, the next call's first."""
+        self._feed.restart(seed)
+        return self._feed
+
+    def time(self, name: int, model: Any, seed: int, samples: int, graph: bool) -> Message:
+        """Times of single calls of the model of this name, on inputs drawn from the seed.
+
+        `calls` in the answer is how many inputs have been drawn from the seed so far.
+        """
+        self.last = None
+        self.clock.graph = graph
+        feed = self.feed(seed)
+
+        def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
+            self.call_returned()  # the last one, a moment ago
+            number, inputs = feed.next()
+            return (name, number), _bind(model, inputs)
+
+        taken = self.clock.sample(next_call, samples)
+        self.call_returned()
+        self.last = taken.last
+        return {**taken.message(self.clock.method), "calls": feed.calls}
+
+    def forget(self, problem: ProblemModule) -> None:
+        """Drop what was captured and drawn; from now on time another problem, or other models."""
+        self.last = None
+        self.clock.forget()
+        self._feed = Feed(problem)
+
+
+def _bind(model: Any, inputs: Sequence[Any]) -> Callable[[], object]:
+    def call() -> object:
+        return model(*inputs)
+
+    return call

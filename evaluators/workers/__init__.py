@@ -1,0 +1,1 @@
+"""Processes that evaluate: the fork server, its clients, and what passes between them."""

@@ -1,0 +1,304 @@
+"""This side of the warm server: start it, ask it for workers, talk to them, end them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from ...core import DeviceError
+from ...core.secrets import without_secrets
+from .channel import Channel, ChannelClosed, ChannelTimeout, Message
+from .fork_server import REQUEST_BYTES
+
+LOG = "log"
+LOG_BYTES = 4096
+ENDED = "the evaluation server ended (out of memory?); run again with --resume"
+
+
+class WorkerDied(Exception):
+    """A worker ended without an answer, or was ended for one; `code` is its exit code, negative for a signal."""
+
+    def __init__(self, code: int | None, text: str | None = None) -> None:
+        super().__init__(text or describe_exit(code))
+        self.code = code
+
+
+class WorkerTimeout(Exception):
+    """A worker did not answer in time and was killed."""
+
+
+def describe_exit(code: int | None) -> str:
+    """'killed by SIGSEGV', 'exited with code 3'."""
+    if code is None:
+        return "was killed"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+        return f"killed by signal {-code}"
+    return f"exited with code {code}"
+
+
+_Asked = queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
+
+
+class _Starter:
+    """Starts processes from one thread, which lives as long as this process.
+
+    A server asks to be killed when its parent ends, and to Linux that is the thread that started it, not the process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._asked: _Asked = queue.SimpleQueue()
+
+    def start(self, command: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """What `command` returns, or raises, in that thread."""
+        started: Future[subprocess.Popen[bytes]] = Future()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():  # a fork of this process does not have it
+                self._asked = queue.SimpleQueue()
+                self._thread = threading.Thread(target=_serve, args=(self._asked,), name="starter", daemon=True)
+                self._thread.start()
+            self._asked.put((command, started))
+        return started.result()
+
+
+_STARTER = _Starter()
+"""One for all servers: its thread is begun with the first and never ends."""
+
+
+def _serve(asked: _Asked) -> None:
+    while True:
+        command, started = asked.get()
+        try:
+            started.set_result(command())
+        except BaseException as error:  # raised again where the process is asked for
+            started.set_exception(error)
+        del command, started  # what was asked for must not be kept until something else is
+
+
+class ForkServer:
+    """A process with `modules` imported, from which workers are forked in milliseconds."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str], inside: Sequence[str] = ()) -> None:
+        """`inside` is a command that starts the one which follows it in a sandbox."""
+        self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
+
+        def command() -> subprocess.Popen[bytes]:
+            with theirs:
+                return subprocess.Popen(
+                    # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
+                    [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", str(theirs.fileno()), *modules],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._errors,
+                    # What a kernel could print would end up in logs, journals and prompts.
+                    env={**without_secrets(os.environ), **import_path(), **environment},
+                    # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
+                    start_new_session=True,
+                )
+
+        self._process = _STARTER.start(command)
+        self._ended = False
+        self._ready: Message | None = None
+        self._pid = self._process.pid
+
+    @property
+    def pid(self) -> int:
+        """The process from which workers are forked."""
+        self.wait_ready()  # before that it is not known which one is, behind a sandbox
+        return self._pid
+
+    @property
+    def alive(self) -> bool:
+        return not self._ended and self._process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Block until the imports are done; raises `DeviceError` when the server did not start."""
+        with self._lock:
+            if self._ready is None:
+                data, pid = self._receive()
+                if not data:
+                    self._errors.seek(0)
+                    last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
+                    raise DeviceError(f"the evaluation server did not start: {''.join(last) or 'no reason given'}")
+                self._ready = json.loads(data)
+                # What was started may be the sandbox, of which the server is a child.
+                self._pid = pid or self._pid
+
+    def require(self, module: str) -> None:
+        """Raise `DeviceError` unless the server could import the module."""
+        self.wait_ready()
+        missing = (self._ready or {})["missing"]
+        if module in missing:
+            raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
+
+    def load(self, module: str) -> None:
+        """Import one more module in the server, for the workers to come; does nothing when it is there."""
+        self.wait_ready()
+        self._request({"op": "import", "module": module}, [])
+
+    def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
+        """A new worker of a role (a module of this package) that lives in `folder`.
+
+        What it is given to read lies in `inbox`, by default the same folder, and so does its log. Options are the
+        role's, `confine.enter`'s: memory_gib, file_gib, cache (a folder), nice, rules; and visible, the one GPU that
+        the worker is to see.
+        """
+        self.wait_ready()
+        channel, theirs = Channel.pair()
+        inbox = inbox or folder
+        with theirs, (inbox / LOG).open("ab") as log:
+            request = {"op": "fork", "role": role, "folder": str(folder), **options}
+            answer, pid = self._request(request, [theirs.fileno(), log.fileno()])
+        return Worker(self, answer["pid"], pid or answer["pid"], channel, folder, inbox)
+
+    def end(self, number: int, grace_s: float) -> int | None:
+        """End a worker, by its number in the server, and everything it started.
+
+        Returns its exit code, or None when it was killed.
+        """
+        with contextlib.suppress(DeviceError):
+            status: int | None = self._request({"op": "end", "pid": number, "grace_s": grace_s}, [])[0]["status"]
+            return status
+        return None
+
+    def _request(self, request: Message, fds: list[int]) -> tuple[Message, int | None]:
+        with self._lock:
+            if self._ended:
+                raise DeviceError(ENDED)
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+                data, pid = self._receive()
+                answer: Message = json.loads(data)
+            except (OSError, ValueError):
+                self._ended = True  # the sandbox around it may take a moment longer
+                raise DeviceError(ENDED) from None
+            except BaseException:
+                self._ended = True  # Ctrl-C: the answer to this would be taken for the next one's
+                raise
+            return answer, pid
+
+    def _receive(self) -> tuple[bytes, int | None]:
+        """A message, and the process that it speaks of, by the number that it has here."""
+        data, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES, 1)
+        try:
+            return data, _number_of(fds[0]) if fds else None
+        finally:
+            for descriptor in fds:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """End the server and all its workers."""
+        self._socket.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+class Worker:
+    """A forked process that answers one request at a time."""
+
+    def __init__(self, server: ForkServer, number: int, pid: int, channel: Channel, folder: Path, inbox: Path) -> None:
+        self._server = server
+        self._number = number
+        self.pid = pid
+        self._channel = channel
+        self.folder = folder
+        """Its own, to write in. What it wrote there may be a link to elsewhere: `sandbox.handed.read_handed`."""
+        self.inbox = inbox
+        """What it is given, and cannot write to."""
+        self._ended = False
+
+    def call(self, seconds: float, **request: Any) -> Message:
+        """Send a request and wait for its answer.
+
+        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either. Raises `DeviceError` when its server
+        ended before, which is not the worker's fault.
+        """
+        if not self._server.alive:
+            raise DeviceError(ENDED)
+        nonce = secrets.token_hex(8)
+        try:
+            self._channel.send({**request, "nonce": nonce})
+            answer = self._channel.receive(seconds)
+        except ChannelTimeout:
+            self.end(grace_s=0.0)
+            raise WorkerTimeout from None
+        except ChannelClosed:
+            code = self.end(grace_s=1.0)
+            if not self._server.alive:  # it took its workers with it, whatever they were doing
+                raise DeviceError(ENDED) from None
+            raise WorkerDied(code) from None
+        if answer.pop("nonce", None) != nonce:
+            # Somebody wrote into the channel before there was a question.
+            self.end()
+            raise WorkerDied(None, "sent no proper answer")
+        return answer
+
+    def end(self, grace_s: float = 0.0) -> int | None:
+        """End the process and its whole group."""
+        if self._ended:
+            return None
+        self._ended = True
+        code = self._server.end(self._number, grace_s)
+        self._channel.close()
+        return code
+
+    def discard(self) -> None:
+        """End the process and remove its folders."""
+        self.end()
+        for folder in (self.folder, self.inbox):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked: workers end with their server."""
+        return not self._ended and self._server.alive
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed."""
+        with contextlib.suppress(OSError), (self.inbox / LOG).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - LOG_BYTES))
+            return file.read().decode(errors="replace").strip()
+        return ""
+
+
+def _number_of(process: int) -> int | None:
+    """The process of a pidfd, by the number that it has in this process's namespace."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/self/fdinfo/{process}").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "Pid" and int(value) > 0:
+                return int(value)
+    return None
+
+
+def import_path() -> dict[str, str]:
+    """PYTHONPATH with the working folder, which a sandbox leaves, if it is from there that this package came."""
+    if Path.cwd() != Path(__file__).parents[3]:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])}

@@ -1,0 +1,171 @@
+"""The warm server: a process with the heavy libraries imported, which forks the workers.
+
+It runs as `python -m kernelwright.evaluators.workers.fork_server FD MODULE...`. Requests come as JSON over the
+socket FD, one at a time:
+
+    {"op": "fork", "role": ..., "folder": ..., ...} with a channel and a log   -> {"pid": n}
+    {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
+    {"op": "import", "module": ...}                                            -> {}
+
+Both ends may live in different PID namespaces. `n` is a number in the server's; with it, and with the first message,
+goes a descriptor of the process (a pidfd), by which the other end learns its own number for it.
+
+The server itself never computes: a thread pool that was used before a fork would hang after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import confinement
+from .channel import Channel
+
+ROLES = ("reference.worker", "candidate.worker", "compilation.worker")
+"""Modules of `evaluators` whose `serve` a worker runs."""
+REQUEST_BYTES = 1 << 20
+SWEEPS = 100
+"""Generations of orphans that are looked for; what forks without end must not keep the server from answering."""
+
+
+def main(fd: int, modules: list[str]) -> None:
+    """Import the modules, report ready, then serve until the other end closes."""
+    confinement.die_with_parent()
+    confinement.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    server = socket.socket(fileno=fd)
+    missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
+    for role in ROLES:  # each worker would read them again: nothing here writes bytecode
+        importlib.import_module(f"..{role}", __package__)
+    _answer(server, {"ready": True, "missing": missing}, os.getpid())
+    live: set[int] = set()
+    while True:
+        data, fds, _, _ = socket.recv_fds(server, REQUEST_BYTES, 2)
+        if not data:
+            break
+        request = json.loads(data)
+        if request["op"] == "fork":
+            pid = _fork(server, request, *fds)
+            live.add(pid)
+            for descriptor in fds:
+                os.close(descriptor)
+            _answer(server, {"pid": pid}, pid)
+        elif request["op"] == "import":
+            _import(request["module"])
+            _answer(server, {})
+        else:
+            status = _end(request["pid"], request["grace_s"])
+            live.discard(request["pid"])
+            _sweep(live)
+            _answer(server, {"status": status})
+    for pid in live:
+        _end(pid, 0.0)
+    _sweep(set())
+
+
+def _import(name: str) -> Exception | None:
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # a broken library must not take the server down; workers report it
+        return error
+    return None
+
+
+def _answer(server: socket.socket, answer: dict[str, Any], pid: int | None = None) -> None:
+    data, process = json.dumps(answer).encode(), None
+    with contextlib.suppress(OSError):  # an old kernel, or a worker that is gone already
+        process = None if pid is None else os.pidfd_open(pid)
+    socket.send_fds(server, [data], [] if process is None else [process])
+    if process is not None:
+        os.close(process)
+
+
+def _fork(server: socket.socket, request: dict[str, Any], channel: int, log: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        server.close()
+        if request.get("visible") is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = request["visible"]
+        confinement.die_with_parent()
+        confinement.enter(
+            Path(request["folder"]),
+            log,
+            request.get("memory_gib"),
+            request.get("file_gib"),
+            cache=Path(request["cache"]) if request.get("cache") else None,
+            nice=request.get("nice", 0),
+            rules=request.get("rules"),
+        )
+        role = importlib.import_module(f"..{request['role']}", __package__)
+        role.serve(Channel(channel), request)
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _end(pid: int, grace_s: float) -> int | None:
+    """Wait up to `grace_s` for a worker to end by itself, then kill its group.
+
+    Returns the exit code, negative for a signal, or None when it had to be killed.
+    """
+    deadline = time.monotonic() + grace_s
+    code: int | None = None
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            break
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    if code is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # when it died before it had a group of its own
+        os.waitpid(pid, 0)
+    return code
+
+
+def _sweep(live: set[int]) -> None:
+    """Kill and reap orphans that left their group: they are children of this process now."""
+    # The children of an orphan become this process's only when it has ended: a generation in each round.
+    for _ in range(SWEEPS):
+        orphans = [pid for pid in _children() if pid not in live]
+        if not orphans:
+            break
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+    return found
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
+    os._exit(0)  # taking the libraries down in order takes half a second, and saves nothing

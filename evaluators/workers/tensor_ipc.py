@@ -1,0 +1,137 @@
+"""Handing a candidate's outputs to the judge: through a file, or on a GPU by sharing the memory itself.
+
+Sharing saves two copies over the bus. The judge only reads what it is given; a handle that cannot be opened is
+the candidate's failure, not the judge's.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..sandbox.untrusted_files import read_untrusted_file
+from .channel import Message
+
+_BYTES = (1, 4, 6)
+"""The parts of torch's CUDA handle that are bytes: memory, reference count, event."""
+_COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
+"""The file of the reference count, which is opened under the name that is given."""
+
+
+class UnreadableTensor(Exception):
+    """The outputs are not there, or not whole."""
+
+
+def describe(output: Any) -> Message:
+    """Type, shape, dtype, device, and whether each element has memory; shape is None for what is no plain tensor."""
+    import torch
+
+    if type(output) not in (torch.Tensor, torch.nn.Parameter):
+        return {"type": type(output).__name__, "shape": None}
+    if vars(output):  # one of them may stand for a method, and compute when the result is read
+        return {"type": "a tensor with attributes of its own", "shape": None}
+    return {
+        "type": type(output).__name__,
+        "shape": list(output.shape),
+        "dtype": str(output.dtype).removeprefix("torch."),
+        "device": output.device.type,
+        "stored": _is_stored(output),
+    }
+
+
+def _is_stored(output: Any) -> bool:
+    """Whether no two elements share memory, as in a tensor that was expanded, and all of it exists."""
+    import torch
+
+    if output.layout != torch.strided or output.is_conj() or output.is_neg():
+        return False
+    needed = 1
+    for extent, stride in sorted(zip(output.shape, output.stride(), strict=True), key=lambda pair: pair[1]):
+        if extent > 1 and stride < needed:
+            return False
+        needed = max(needed, extent * stride)
+    return bool(output.untyped_storage().nbytes() >= output.numel() * output.element_size())
+
+
+def publish_outputs(outputs: Sequence[Any], path: Path, shared: bool) -> tuple[list[Message], list[Any]]:
+    """Descriptions of the outputs, and the tensors that must live until the judge has read them.
+
+    Where memory cannot be shared (not every system has what CUDA needs for it), they go through the file.
+    """
+    if shared:
+        with contextlib.suppress(RuntimeError):
+            return share(outputs)
+    return write(outputs, path), []
+
+
+def write(outputs: Sequence[Any], path: Path) -> list[Message]:
+    """Write the tensors one after the other as raw bytes; returns their descriptions."""
+    import torch
+
+    described = [describe(output) for output in outputs]
+    with path.open("wb") as file:
+        for output, description in zip(outputs, described, strict=True):
+            if description.get("stored"):
+                output.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tofile(file)
+    return described
+
+
+def share(outputs: Sequence[Any]) -> tuple[list[Message], list[Any]]:
+    """Handles of CUDA tensors; returns descriptions, and the tensors that must live until the judge has read them."""
+    described, kept = [describe(output) for output in outputs], []
+    for output, description in zip(outputs, described, strict=True):
+        if description["shape"] is None:
+            continue
+        tensor = output.detach().contiguous()
+        kept.append(tensor)
+        handle = list(tensor.untyped_storage()._share_cuda_())
+        for part in _BYTES:
+            handle[part] = base64.b64encode(handle[part]).decode()
+        description["handle"] = handle
+        description["offset"] = tensor.storage_offset()
+    return described, kept
+
+
+class Outputs:
+    """What a candidate handed over, read back one tensor after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def next(self, description: Message, wanted: Any) -> Any:
+        """The output that `description` speaks of, as a tensor like `wanted`. Raises `UnreadableTensor`."""
+        import torch
+
+        if description.get("handle"):
+            return _open(description, wanted)
+        size = wanted.numel() * wanted.element_size()
+        try:
+            data = read_untrusted_file(self._path, size, self._offset)
+        except OSError as error:
+            raise UnreadableTensor(f"the outputs were not written whole: {error.strerror}") from None
+        self._offset += size
+        raw = torch.frombuffer(data, dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
+        return raw.view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
+
+
+def _open(description: Message, wanted: Any) -> Any:
+    import torch
+
+    handle = list(description["handle"])
+    try:
+        for part in _BYTES:
+            handle[part] = base64.b64decode(handle[part])
+        if not _COUNTER.fullmatch(handle[4]):
+            raise ValueError("a name that is not torch's")
+        handle[0] = wanted.device.index or 0
+        storage = torch.UntypedStorage._new_shared_cuda(*handle)
+        tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)
+        strides = torch.empty(wanted.shape, device="meta").stride()
+        return tensor.set_(storage, description["offset"], wanted.shape, strides)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise UnreadableTensor(f"the outputs' memory could not be opened: {error}") from None

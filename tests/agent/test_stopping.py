@@ -1,0 +1,59 @@
+"""When turns are enough."""
+
+from __future__ import annotations
+
+import pytest
+from kernelwright.agent.analysis import analyse
+from kernelwright.agent.stopping import StoppingCriteria, at_floor
+from kernelwright.agent.turn import Candidate, Turn
+from kernelwright.core import Config
+
+from ..fakes import PROFILE, evaluation, kernel
+
+BEFORE = Candidate(kernel(20.0), evaluation(kernel(20.0), Config(), 20.0))
+ANALYSIS = analyse(PROFILE, BEFORE.kernel, BEFORE.evaluation)
+
+
+def turns(*rounds: list[float]) -> list[Turn]:
+    return [
+        Turn(number, lane, ANALYSIS, BEFORE, (), None, gain > 1, gain)
+        for number, gains in enumerate(rounds, start=1)
+        for lane, gain in enumerate(gains)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "goal", "says"),
+    [
+        ([], StoppingCriteria(), None),
+        ([], StoppingCriteria(max_iterations=0), "0 iterations done"),
+        ([[1.5]] * 4, StoppingCriteria(), None),
+        ([[1.5]] * 5, StoppingCriteria(), "5 iterations done"),
+        ([[1.5, 1.0]] * 4, StoppingCriteria(), None),
+        ([[1.0]] * 2, StoppingCriteria(), None),
+        ([[1.0]] * 3, StoppingCriteria(), "3 turns in a row improved by less than 5%"),
+        ([[1.04]] * 3, StoppingCriteria(), "3 turns in a row improved by less than 5%"),
+        ([[1.05]] * 3, StoppingCriteria(), None),
+        ([[1.04]] * 3, StoppingCriteria(min_improvement=0.03), None),
+        ([[1.0], [1.0], [1.5], [1.0], [1.0]], StoppingCriteria(max_iterations=9), None),
+        ([[1.5], [1.0], [1.0], [1.0]], StoppingCriteria(), "3 turns in a row improved by less than 5%"),
+        ([[1.0, 1.0, 1.0]], StoppingCriteria(), None),
+        ([[1.0, 1.2], [1.0, 1.0], [1.0, 1.0]], StoppingCriteria(), None),
+        ([[1.0, 1.0]] * 3, StoppingCriteria(), "3 turns in a row improved by less than 5%"),
+    ],
+)
+def test_rounds_decide(rounds: list[list[float]], goal: StoppingCriteria, says: str | None) -> None:
+    assert goal.done(turns(*rounds)) == says
+
+
+@pytest.mark.parametrize(
+    ("latency", "expected"), [(0.12, False), (0.105, True), (0.1, True), (0.096, True), (0.09, False)]
+)
+def test_the_floor_is_reached_within_five_per_cent_and_not_where_it_is_undercut(latency: float, expected: bool) -> None:
+    found = evaluation(kernel(latency), Config(), latency)
+    assert PROFILE.floor_ms == pytest.approx(0.1)
+    assert at_floor(PROFILE, found) is expected
+
+
+def test_a_failure_is_at_no_floor() -> None:
+    assert not at_floor(PROFILE, evaluation(kernel("timeout"), Config(), "timeout"))

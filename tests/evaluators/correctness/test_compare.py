@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernelwright.core import Status
+from kernelwright.evaluators.correctness import compare as comparison
+from kernelwright.evaluators.correctness.compare import (
+    Allowed,
+    close_everywhere,
+    compare,
+    compare_tensor,
+    relative_error,
+    root_mean_square,
+)
+from kernelwright.evaluators.workers.tensor_ipc import write
+
+numbers = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
+TOLERANCES = {"float32": 1e-4, "float16": 1e-2}
+
+
+@settings(deadline=None)
+@given(numbers, st.integers(1, 7))
+def test_agrees_with_allclose_whatever_the_chunk(values: list[float], chunk: int) -> None:
+    expected = torch.tensor(values, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(chunk)
+    actual = expected + torch.randn(len(values), generator=generator, dtype=torch.float64) * 1e-4
+    before, comparison.CHUNK = comparison.CHUNK, chunk
+    try:
+        verdict = compare_tensor(expected, actual, 1e-4, 1e-4)
+    finally:
+        comparison.CHUNK = before
+    same = torch.allclose(actual, expected, atol=1e-4, rtol=1e-4)
+    assert (verdict["status"] == Status.OK) == same == close_everywhere(expected, actual, 1e-4, 1e-4)
+    assert verdict["max_abs_error"] == pytest.approx(float((actual - expected).abs().max()))
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf"), -float("inf")])
+def test_nan_and_infinity_only_where_expected(special: float) -> None:
+    plain, odd = torch.ones(3), torch.tensor([1.0, special, 1.0])
+    assert compare_tensor(odd, odd, 1e-4, 1e-4)["status"] == Status.OK
+    assert compare_tensor(plain, odd, 1e-4, 1e-4)["status"] == Status.WRONG_VALUE
+    assert compare_tensor(odd, plain, 1e-4, 1e-4)["status"] == Status.WRONG_VALUE
+
+
+def test_names_the_first_wrong_element() -> None:
+    expected = torch.zeros(2, 3, 4)
+    actual = expected.clone()
+    actual[1, 2, 3] = 5
+    verdict = compare_tensor(expected, actual, 1e-4, 1e-4)
+    assert "1 of 24 elements" in verdict["message"]
+    assert "(1, 2, 3): 5 against 0" in verdict["message"]
+
+
+def test_integers_must_be_equal() -> None:
+    assert compare_tensor(torch.tensor([1, 2]), torch.tensor([1, 2]), 0.0, 0.0)["status"] == Status.OK
+    assert compare_tensor(torch.tensor([1, 2]), torch.tensor([1, 3]), 0.0, 0.0)["status"] == Status.WRONG_VALUE
+
+
+def test_scalars_and_empty_tensors() -> None:
+    assert compare_tensor(torch.tensor(1.0), torch.tensor(1.0), 1e-4, 1e-4)["status"] == Status.OK
+    assert compare_tensor(torch.tensor(1.0), torch.tensor(2.0), 1e-4, 1e-4)["status"] == Status.WRONG_VALUE
+    assert compare_tensor(torch.empty(0, 3), torch.empty(0, 3), 1e-4, 1e-4)["status"] == Status.OK
+
+
+def test_what_is_small_as_a_whole_is_not_met_by_zeros() -> None:
+    small = 1e-5 * torch.randn(1000)
+    assert not close_everywhere(small, 0.0, *Allowed(TOLERANCES).of(small))
+    relative, absolute = Allowed(TOLERANCES).of(torch.full((9,), 64.0))
+    assert (relative, absolute) == (1e-4, 1e-4), "large results are held to the tolerance as it is"
+    assert Allowed(TOLERANCES, unbounded=True).of(torch.full((9,), 64.0))[1] == pytest.approx(64e-4)
+
+
+def test_torchs_own_error_is_allowed_for() -> None:
+    one = torch.ones(9)
+    assert Allowed(TOLERANCES, rounding=1e-3).of(one)[1] == pytest.approx(1e-4 + 8e-3)
+    assert Allowed(TOLERANCES, rounding=1e-3).of(torch.ones(9, dtype=torch.int32)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_root_mean_square_at_any_magnitude(scale: float) -> None:
+    values = torch.tensor([3.0, 4.0]) * scale
+    assert root_mean_square(values) == pytest.approx(scale * 12.5**0.5, rel=1e-6)
+    assert root_mean_square(torch.cat([values, torch.tensor([float("nan")])])) == pytest.approx(scale * 12.5**0.5)
+
+
+def test_relative_error_is_over_the_whole_result() -> None:
+    exact = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    rms, largest = relative_error(exact, torch.tensor([3.0, 4.5]))
+    assert rms == pytest.approx(0.1)
+    assert largest == pytest.approx(0.5 / 12.5**0.5)
+
+
+KINDS = [
+    (torch.zeros(3, 4), Status.WRONG_SHAPE, "shape"),
+    (torch.zeros(4, 3, dtype=torch.float64), Status.WRONG_DTYPE, "dtype float64"),
+    (torch.zeros(1, 3).expand(4, 3), Status.WRONG_SHAPE, "memory of its own"),
+    (torch.zeros(4, 3).to_sparse(), Status.WRONG_SHAPE, "memory of its own"),
+    (torch.zeros(4, 3).numpy(), Status.WRONG_SHAPE, "not a tensor"),
+    (torch.zeros(4, 3).as_subclass(type("Lazy", (torch.Tensor,), {})), Status.WRONG_SHAPE, "returned Lazy"),
+]
+
+
+@pytest.mark.parametrize(("output", "status", "says"), KINDS, ids=[kind[2] + str(i) for i, kind in enumerate(KINDS)])
+def test_what_is_no_such_tensor(output: object, status: Status, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "outputs"
+    described = write([torch.zeros(0)], path)
+    described = [{**described[0], **_described(output)}]
+    verdict = compare([torch.zeros(4, 3)], described, path, Allowed(TOLERANCES))
+    assert verdict["status"] == status
+    assert says in verdict["message"]
+
+
+def _described(output: object) -> dict[str, object]:
+    from kernelwright.evaluators.workers.tensor_ipc import describe
+
+    return describe(output)
+
+
+@pytest.mark.parametrize("view", [torch.zeros(3, 4).t(), torch.zeros(5, 4)[1:], torch.zeros(4, 6)[:, ::2]])
+def test_views_with_memory_for_each_element_are_results(view: torch.Tensor) -> None:
+    assert _described(view)["stored"] is True

@@ -1,0 +1,101 @@
+"""References with which nothing can be compared are told at once, and exactness is looked at output by output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from kernelwright.core import Config, Kernel, Problem, ProblemError, Status
+from kernelwright.evaluators.correctness.compare import Allowed, compare, compare_tensor
+from kernelwright.evaluators.correctness.fp64 import Fp64Comparison
+from kernelwright.evaluators.correctness.reference_checks import UnusableReference, require_reference
+from kernelwright.evaluators.correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.workers.tensor_ipc import describe, write
+from torch import nn
+
+TOLERANCES = {"float32": 1e-4, "complex64": 1e-4}
+ONES = torch.ones(4)
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "says"),
+    [
+        ([{"out": 1}], [{"out": 1}], "returns dict"),
+        ([torch.rand(9)], [torch.rand(9)], "dropout"),
+        ([torch.full((3,), torch.nan)], [torch.full((3,), torch.nan)], "NaN or infinity everywhere"),
+        ([torch.ones(3)], [torch.ones(4)], "other shapes"),
+    ],
+)
+def test_a_reference_that_fits_nothing(first: list[Any], again: list[Any], says: str) -> None:
+    with pytest.raises(UnusableReference, match=says):
+        require_reference(first, again)
+
+
+def test_dropout_is_told(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+    """Though what it draws would come again with the inputs' seed."""
+    random = scale_problem.source.replace("return x * self.weight", "return nn.functional.dropout(x * self.weight)")
+    with pytest.raises(ProblemError, match="dropout"):
+        list(evaluator.evaluate(replace(scale_problem, source=random), scale_kernel, [Config()]))
+
+
+def test_references_that_fit() -> None:
+    require_reference([ONES, torch.arange(3)], [ONES + 1e-6, torch.arange(3)])
+
+
+def test_an_output_with_attributes_of_its_own_is_none() -> None:
+    lazy = torch.ones(3)
+    lazy.detach = lambda: torch.zeros(3)  # type: ignore[method-assign]
+    assert describe(lazy)["shape"] is None
+
+
+def test_the_imaginary_part_counts(tmp_path: Any) -> None:
+    wanted = torch.complex(ONES, ONES)
+    path = tmp_path / "outputs"
+    for got, status in ((wanted.clone(), Status.OK), (wanted.conj().resolve_conj(), Status.WRONG_VALUE)):
+        assert compare([wanted], write([got], path), path, Allowed(TOLERANCES))["status"] == status
+
+
+def test_large_whole_numbers_differ_by_one() -> None:
+    big = torch.tensor([2**60 + 1, 5])
+    assert compare_tensor(big, big.clone(), 0.0, 0.0)["status"] == Status.OK
+    wrong = compare_tensor(big, big + torch.tensor([6, 0]), 0.0, 0.0)
+    assert wrong["status"] == Status.WRONG_VALUE and "1 of 2 elements differ; the first at (0,)" in wrong["message"]
+
+
+class Twice(nn.Module):
+    """Beside the number an index, as a maximum returns."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.mul_(3.0) / 7.0, x.argmax()
+
+
+def test_fp64_beside_indices_and_with_a_reference_that_writes_to_its_input() -> None:
+    double = torch.randn(9, dtype=torch.float64)
+    before = double.clone()
+    assert Fp64Comparison().of(Twice(), [double], None) is not None
+    assert torch.equal(double, before), "the inputs are still needed"
+    exactness, x = Fp64Comparison(), torch.randn(1000)
+    exact = exactness.of(Twice(), [x.clone()], None)
+    assert exact is not None and exact[0].dtype == torch.float64
+    expected = Twice()(x.clone())
+    assert "status" not in exactness.compare(exact, expected, expected)
+    half = ((x.half() * 3).float() / 7, expected[1])
+    assert exactness.compare(exact, expected, half)["status"] == Status.WRONG_VALUE
+    assert exactness.copes(Twice(), [x.clone()], "large", TOLERANCES)
+
+
+def test_nulls_are_what_they_are() -> None:
+    small, x = 1e-7 * torch.randn(100), torch.randn(100)
+    assert passing_trivial_outputs([x], [x], Allowed(TOLERANCES)) == ["input 0"]
+    assert passing_trivial_outputs([small], [x], Allowed(TOLERANCES)) == []
+    assert passing_trivial_outputs([5 + 1e-6 * x], [x], Allowed(TOLERANCES)) == ["mean"]
+    assert passing_trivial_outputs([torch.tensor([torch.inf, 1.0])], [], Allowed(TOLERANCES)) == []
+    assert passing_trivial_outputs([torch.complex(0 * x, x)], [], Allowed(TOLERANCES)) == []
+    assert str(TrivialOutput.of([torch.complex(x, x)], [torch.complex(x, 2 * x)], [torch.complex(x, x)])) == "input 0"
+    assert str(TrivialOutput.of([torch.zeros(100)], [x], [x])) == "zeros"
+    assert str(TrivialOutput.of([torch.full((100,), 2.0)], [x], [x])) == "2 everywhere"
+    assert str(TrivialOutput.of([x.clone()], [2 * x], [x])) == "input 0"
+    assert TrivialOutput.of([2 * x], [x], [x]) is None and TrivialOutput.of([ONES], [ONES], []) is None

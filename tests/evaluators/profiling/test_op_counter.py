@@ -1,0 +1,60 @@
+"""What is counted of the reference, and what is known of the device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from kernelwright.core import DeviceLimits
+from kernelwright.evaluators.pipeline.processes import _visible_gpu
+from kernelwright.evaluators.profiling.op_counter import count
+from kernelwright.evaluators.reference.roofline import _limits
+from torch import nn
+
+
+class Products(nn.Module):
+    """Three products, the largest in the middle."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        small = a[:2] @ b
+        large = torch.addmm(bias, a, b)
+        return torch.bmm(c, c.transpose(1, 2)).sum() + small.sum() + large
+
+
+def test_the_largest_product_is_the_problems() -> None:
+    inputs = [torch.zeros(16, 8), torch.zeros(8, 32), torch.zeros(32), torch.zeros(3, 4, 5, dtype=torch.float64)]
+    found = count(Products(), inputs)
+    assert found["product"] == {"m": 16, "n": 32, "k": 8, "batch": 1, "element_bytes": 4, "dtype": "float32"}
+    assert found["matrix_flops"] == 2 * (2 * 32 * 8 + 16 * 32 * 8 + 3 * 4 * 4 * 5)
+    batched = count(Products(), [torch.zeros(4, 1), torch.zeros(1, 4), torch.zeros(4), inputs[3]])
+    assert batched["product"] == {"m": 4, "n": 4, "k": 5, "batch": 3, "element_bytes": 8, "dtype": "float64"}
+
+
+def test_limits_are_what_the_driver_says() -> None:
+    properties = {
+        "name": "A GPU",
+        "major": 8,
+        "minor": 6,
+        "multi_processor_count": 82,
+        "shared_memory_per_block": 49152,
+        "shared_memory_per_block_optin": 101376,
+        "regs_per_multiprocessor": 65536,
+        "max_threads_per_multi_processor": 1536,
+    }
+    expected = DeviceLimits(capability=86, multiprocessors=82, shared_bytes=101376, registers=65536, threads=1536)
+    assert _limits(properties) == expected
+    del properties["shared_memory_per_block_optin"]
+    assert _limits(properties).shared_bytes == 49152
+
+
+@pytest.mark.parametrize(
+    ("visible", "number", "name"),
+    [(None, 1, "1"), ("", 0, "0"), ("3,5", 1, "5"), ("GPU-a, GPU-b", 0, "GPU-a"), ("3", 2, "2")],
+)
+def test_a_gpu_is_counted_among_those_that_are_visible(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, number: int, name: str
+) -> None:
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert _visible_gpu(number) == name

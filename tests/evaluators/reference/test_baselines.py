@@ -1,0 +1,114 @@
+"""Baselines: compiled for real, timed in turn with eager, remembered."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from pathlib import Path
+
+import pytest
+from kernelwright.core import Measurement, Problem
+from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
+from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache, Baselines, baseline_key
+from kernelwright.evaluators.settings import Sampling
+from kernelwright.evaluators.timing.clock import Clock, always
+from kernelwright.evaluators.timing.sampling import interleave
+
+ENVIRONMENT = {"device": "NVIDIA H200", "torch": "2.11", "triton": "3.6", "uuid": "1234", "python": "3.12"}
+PROBLEM = Problem(
+    id="level1/1_19",
+    name="19_ReLU",
+    source="N = 4\n\n\nclass Model: ...\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n",
+)
+
+
+def measurement(*samples_ms: float) -> Measurement:
+    return Measurement(samples_ms=samples_ms, method="CUDA events, L2 flushed", warmup=3)
+
+
+def test_a_ratio_to_eager_is_remembered(tmp_path: Path) -> None:
+    baseline = Baseline.between(measurement(*[0.5] * 8), measurement(*[1.0] * 8), ENVIRONMENT)
+    assert (baseline.ratio, baseline.low, baseline.high) == (0.5, 0.5, 0.5)
+    BaselineCache(tmp_path / "new").put("key", baseline)
+    BaselineCache(tmp_path / "new").put("other", Baseline.between(measurement(2.0), measurement(1.0), ENVIRONMENT))
+    known = BaselineCache(tmp_path / "new").get("key")
+    assert known == baseline
+    now = known.beside(measurement(1.0, 1.2, 1.4))
+    assert now.samples_ms == pytest.approx((0.5, 0.6, 0.7))
+    assert now.method == "0.5 times eager [0.5, 0.5], as measured before"
+
+
+def test_what_cannot_be_read_is_measured_again(tmp_path: Path) -> None:
+    memory = BaselineCache(tmp_path)
+    path = tmp_path / "baselines.json"
+    for content in ("{", "[]", json.dumps({"key": {"ratio": -1}}), json.dumps({"key": 3})):
+        path.write_text(content)
+        assert memory.get("key") is None
+    memory.put("key", Baseline.between(measurement(1.0), measurement(1.0), ENVIRONMENT))
+    assert memory.get("key") is not None and memory.get("other") is None
+    assert BaselineCache(None).get("key") is None
+    BaselineCache(None).put("key", Baseline.between(measurement(1.0), measurement(1.0), ENVIRONMENT))
+
+
+def test_a_memory_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    remembered = MeasurementCache(tmp_path / "file" / "below.json")
+    remembered.put("key", 1)
+    assert remembered.get("key") is None
+
+
+def test_keys_tell_apart_what_a_ratio_depends_on() -> None:
+    keys = [
+        baseline_key("compile", PROBLEM, ENVIRONMENT, "580"),
+        baseline_key("max-autotune", PROBLEM, ENVIRONMENT, "580"),
+        baseline_key("compile", PROBLEM.at("N=8"), ENVIRONMENT, "580"),
+        baseline_key("compile", PROBLEM, {**ENVIRONMENT, "device": "NVIDIA H100"}, "580"),
+        baseline_key("compile", PROBLEM, {**ENVIRONMENT, "torch": "2.12"}, "580"),
+        baseline_key("compile", PROBLEM, ENVIRONMENT, "590"),
+        baseline_key("compile", PROBLEM, ENVIRONMENT, "580", graph=True),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert baseline_key("compile", PROBLEM, {**ENVIRONMENT, "uuid": "5678"}, "580") == keys[0]
+
+
+def test_torch_compiles_and_is_timed_in_turn_with_eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product alone: inductor has no C++ to generate for it, which would take most of the time."""
+    import torch
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # both are put back afterwards
+    monkeypatch.setenv("TRITON_CACHE_DIR", "")
+    clock = Clock("cpu")
+    model, calls = torch.nn.Linear(64, 64), itertools.count()
+    buffers = [torch.randn(32, 64) for _ in range(2)]
+    drawn: list[int] = []
+
+    def next_inputs() -> tuple[int, list[torch.Tensor]]:
+        drawn.append(next(calls) % 2)
+        return drawn[-1], [buffers[drawn[-1]].uniform_()]
+
+    class Refused(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no such thing")
+
+    with torch.no_grad():
+        baselines = Baselines(clock, tmp_path / "inductor")
+        answer = baselines.compile("compile", model, [buffers[0]])
+        assert answer["error"] is None and answer["seconds"] > 0.05
+        assert baselines.compile("compile", model, [buffers[0]])["seconds"] == 0.0
+        assert "no such thing" in baselines.compile("max-autotune", Refused(), [buffers[0]])["error"]
+
+        def eager(samples: int) -> dict[str, object]:
+            return clock.sample(always(lambda: model(buffers[0])), samples).message(clock.method)
+
+        def compiled(samples: int) -> dict[str, object]:
+            return baselines.time("compile", next_inputs, samples)
+
+        frames = torch._dynamo.utils.counters["frames"].copy()
+        one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
+        assert torch._dynamo.utils.counters["frames"] == frames  # nothing was compiled while it was timed
+    assert len(drawn) == len(other.measurement.samples_ms) + other.measurement.warmup
+    assert drawn[:4] == [0, 1, 0, 1]
+    assert one.measurement.median_ms > 0
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
+    assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"

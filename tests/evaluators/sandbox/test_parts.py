@@ -1,0 +1,120 @@
+"""Choosing a sandbox, what it hides, and reading what foreign code left: the parts that need no server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from kernelwright.core import DeviceError
+from kernelwright.evaluators.sandbox import bubblewrap, containment, landlock
+from kernelwright.evaluators.sandbox.containment import contain
+from kernelwright.evaluators.sandbox.places import Places
+from kernelwright.evaluators.sandbox.untrusted_files import read_untrusted_file
+from kernelwright.evaluators.settings import Sandbox
+
+from .test_sandbox import BWRAP, CHECKOUT, LANDLOCK
+
+
+class TestChoice:
+    """Which sandbox is used where not all of them work."""
+
+    @pytest.fixture
+    def without_bwrap(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    @pytest.fixture
+    def without_landlock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(landlock, "abi", lambda: 0)
+
+    @pytest.mark.usefixtures("without_bwrap")
+    def test_what_is_missing_is_said(self) -> None:
+        with pytest.raises(DeviceError, match=r"--sandbox bwrap: .*apt install bubblewrap"):
+            contain(Sandbox.BWRAP, "cpu")
+
+    def test_what_does_not_work_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        fake = tmp_path / "bwrap"
+        fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+        fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        bubblewrap._trial.cache_clear()
+        with pytest.raises(DeviceError, match=r"No permissions to create new namespace.*user namespaces"):
+            contain(Sandbox.BWRAP, "cpu")
+        bubblewrap._trial.cache_clear()
+
+    @pytest.mark.usefixtures("without_landlock")
+    def test_landlock_must_be_there_when_it_is_asked_for(self) -> None:
+        with pytest.raises(DeviceError, match="--sandbox landlock: this kernel has no Landlock"):
+            contain(Sandbox.LANDLOCK, "cpu")
+
+    @pytest.mark.usefixtures("without_bwrap")
+    @LANDLOCK
+    def test_without_bubblewrap_it_is_landlock(self, caplog: pytest.LogCaptureFixture) -> None:
+        assert contain(Sandbox.AUTO, "cpu").used is Sandbox.LANDLOCK
+        assert not caplog.records
+
+    @BWRAP
+    def test_bubblewrap_comes_first(self) -> None:
+        assert contain(Sandbox.AUTO, "cpu").used is Sandbox.BWRAP
+
+    @pytest.mark.usefixtures("without_bwrap", "without_landlock")
+    def test_without_both_there_is_one_warning(self, caplog: pytest.LogCaptureFixture) -> None:
+        containment._warn.cache_clear()
+        for _ in range(2):
+            found = contain(Sandbox.AUTO, "cpu")
+            assert found.used is Sandbox.NONE and found.rules([], []) is None and found.command([], []) == []
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "apt install bubblewrap" in caplog.text
+
+
+class TestPlaces:
+    """Which files are hidden, shown again, hidden again."""
+
+    def test_the_deepest_place_decides(self, tmp_path: Path) -> None:
+        root = tmp_path.resolve()
+        for name in ("home/env/lib", "home/env/checkout/core", "home/.ssh"):
+            (root / name).mkdir(parents=True)
+        (root / "link").symlink_to(root / "home")
+        places = Places(
+            (root / "home", root / "home/env/checkout"), (root / "home/env", root / "home/env/checkout/core")
+        )
+        readable = {str(path.relative_to(root)) for path in places.readable() if root in path.parents}
+        assert readable == {"home/env/lib", "home/env/checkout/core"}
+
+    def test_home_and_working_folder_are_hidden_and_the_interpreter_is_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "work").mkdir()
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.chdir(tmp_path / "work")
+        places = Places.of_this_process()
+        assert {tmp_path.resolve() / "home", tmp_path.resolve() / "work", CHECKOUT} <= set(places.hidden)
+        readable = places.readable()
+        for path in (os.__file__, containment.__file__, shutil.which("sh")):
+            assert path and any(one in Path(path).resolve().parents for one in readable)
+
+    def test_the_root_and_the_system_are_never_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for home in ("/", "/usr", "/usr/lib"):
+            monkeypatch.setenv("HOME", home)
+            assert Path(home) not in Places.of_this_process().hidden
+
+
+class TestHanded:
+    """Reading what foreign code left."""
+
+    def test_a_plain_file_is_read_from_where_one_says(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        assert read_untrusted_file(tmp_path / "file", 4, 3) == b"3456"
+        with pytest.raises(OSError, match="2 bytes are missing"):
+            read_untrusted_file(tmp_path / "file", 4, 8)
+
+    def test_what_leads_elsewhere_or_nowhere_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        (tmp_path / "link").symlink_to(tmp_path / "file")
+        os.mkfifo(tmp_path / "pipe")
+        for path in (tmp_path / "link", tmp_path / "pipe", tmp_path, tmp_path / "none", Path("/dev/zero")):
+            with pytest.raises(OSError, match=r"not a plain file|links|No such file|directory"):
+                read_untrusted_file(path, 4)

@@ -1,0 +1,293 @@
+"""What foreign code cannot do in each sandbox, tried by foreign code; and what it still can."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import signal
+import socket
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.core import Config, Kernel, Problem, Status
+from kernelwright.evaluators.compilation.pool import CompileResult
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.sandbox import bubblewrap, containment, landlock
+from kernelwright.evaluators.sandbox.places import Places
+from kernelwright.evaluators.settings import Sandbox
+
+from ...conftest import FAST, SCALE_KERNEL
+
+NO_BWRAP = bubblewrap.obstacle(Places.of_this_process())
+NO_LANDLOCK = None if landlock.abi() >= landlock.CONFINES_SIGNALS else "an old kernel's Landlock"
+BWRAP = pytest.mark.skipif(NO_BWRAP is not None, reason=str(NO_BWRAP))
+LANDLOCK = pytest.mark.skipif(NO_LANDLOCK is not None, reason=str(NO_LANDLOCK))
+BWRAP_ALONE = "bwrap without Landlock"
+CHECKOUT = Path(containment.__file__).resolve().parents[2]
+
+SAYS = "RuntimeError: returned "
+
+Compile = Callable[[str], CompileResult]
+Foreign = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with secrets in it."""
+    home = tmp_path_factory.mktemp("home")
+    for name in (".ssh/id_ed25519", ".netrc", ".config/service/key"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("secret")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.setenv("SERVICE_API_KEY", "not for kernels")
+        # As importing torch may leave it; inside it cannot be made.
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
+        yield home
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("landlock", marks=LANDLOCK),
+        pytest.param("bwrap", marks=BWRAP),
+        pytest.param(BWRAP_ALONE, marks=BWRAP),
+    ],
+)
+def evaluator(request: pytest.FixtureRequest, home: Path) -> Iterator[LocalEvaluator]:
+    """One in each sandbox that there is."""
+    settings = dataclasses.replace(FAST, sandbox=Sandbox(request.param.split()[0]))
+    with LocalEvaluator(settings=settings) as evaluator:
+        if request.param == BWRAP_ALONE:
+            processes = evaluator.processes
+            processes.containment = dataclasses.replace(processes.containment, confines_workers=False)
+        yield evaluator
+
+
+@pytest.fixture
+def processes(evaluator: LocalEvaluator) -> Processes:
+    return evaluator.processes
+
+
+@pytest.fixture(scope="module")
+def compiled(evaluator: LocalEvaluator, scale_problem: Problem) -> Iterator[Compile]:
+    """What comes of a text that a compiler in the sandbox is given; it executes it."""
+    processes = evaluator.processes
+    with processes.compilers(scale_problem, processes.cache(Kernel.parse(SCALE_KERNEL)), 1) as pool:
+        yield lambda source: pool.submit(source).result(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def foreign(compiled: Compile) -> Foreign:
+    """What a function's body returns that is executed in the sandbox, its names given."""
+
+    def foreign(body: str, **names: object) -> Any:
+        given = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+        code = f"import os, socket\n{given}\ndef tried():\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
+        told = compiled(code + "raise RuntimeError(f'returned {tried()}')\n").message
+        assert told.startswith(SAYS), told
+        return ast.literal_eval(told.removeprefix(SAYS).splitlines()[0])
+
+    return foreign
+
+
+WRITE = """
+    done = []
+    for path in paths:
+        try:
+            with open(path, "a") as file:
+                file.write("changed")
+            done.append(path)
+        except OSError:
+            pass
+    return done
+"""
+READ = WRITE.replace('"a"', '"rb"').replace('file.write("changed")', "file.read(1)")
+
+
+def test_it_writes_nowhere_but_in_its_own_folder(
+    foreign: Foreign, processes: Processes, home: Path, tmp_path: Path, scale_problem: Problem
+) -> None:
+    neighbour = processes.candidate(scale_problem)()
+    victim, kernel = tmp_path / "victim", neighbour.inbox / "kernel_1.py"
+    for path in (victim, kernel):
+        path.write_text("as it was")
+    problems = list((processes.folder / "problems").iterdir())
+    folders = [home, Path.cwd(), Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), tmp_path, CHECKOUT / "evaluators"]
+    new = [folder / f"kernelwright-{os.getpid()}" for folder in folders]
+    forbidden = [victim, kernel, neighbour.inbox / "log", *problems, *new]
+    if processes.containment.confines_workers:
+        forbidden.append(neighbour.folder / "new")
+    before = {path: path.read_bytes() for path in forbidden if path.exists()}
+    allowed = ["own", "tmp/own", os.devnull]
+    assert problems
+    written = foreign(WRITE, paths=[*map(str, forbidden), *allowed])
+    private = ["/dev/shm"] if not processes.containment.confines_workers else []
+    assert [path for path in written if str(Path(path).parent) not in private] == allowed
+    assert {path: path.read_bytes() for path in forbidden if path.exists()} == before
+    neighbour.discard()
+
+
+def test_it_reads_no_secrets(foreign: Foreign, processes: Processes, home: Path, scale_problem: Problem) -> None:
+    reference_client = processes.reference_client(scale_problem)
+    secrets = [str(path) for path in home.rglob("*") if path.is_file()]
+    secrets += [str(CHECKOUT / "pyproject.toml"), *map(str, (processes.folder / "reference").rglob("log"))]
+    secrets += [
+        f"/proc/{pid}/{name}" for pid in (os.getpid(), reference_client.pid) for name in ("environ", "cmdline", "mem")
+    ]
+    allowed = ["/etc/passwd", "/proc/self/status", os.__file__, containment.__file__]
+    assert len(secrets) > 8 and all(os.access(path, os.R_OK) for path in secrets)
+    assert foreign(READ, paths=secrets + allowed) == allowed
+
+
+def test_it_is_told_no_keys(foreign: Foreign) -> None:
+    seen = "str(dict(os.environ)) + open('/proc/self/environ').read()"
+    assert foreign(f"return ['PATH' in {seen}, 'not for kernels' in {seen}]") == [True, False]
+
+
+CONNECT = """
+    reached = []
+    for family, kind, address in addresses:
+        try:
+            with socket.socket(getattr(socket, family), getattr(socket, kind)) as one:
+                one.settimeout(2)
+                one.connect(tuple(address) if isinstance(address, list) else address)
+                one.send(b"anybody there?")
+            reached.append(address)
+        except OSError:
+            pass
+    return reached
+"""
+
+
+def test_it_has_no_network(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX) as service,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        udp.bind(("127.0.0.1", 0))
+        service.bind("service")
+        abstract.bind(f"\0kernelwright-{os.getpid()}")
+        for one in (service, abstract):
+            one.listen()
+        addresses = [
+            ("AF_INET", "SOCK_STREAM", list(tcp.getsockname())),
+            ("AF_UNIX", "SOCK_STREAM", str(tmp_path / "service")),
+            ("AF_UNIX", "SOCK_STREAM", abstract.getsockname().decode()),
+        ]
+        assert foreign(CONNECT, addresses=addresses) == []
+        foreign(CONNECT, addresses=[("AF_INET", "SOCK_DGRAM", list(udp.getsockname()))])
+        udp.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            udp.recv(1)
+
+
+def test_it_signals_no_other_process(foreign: Foreign, processes: Processes, scale_problem: Problem) -> None:
+    reference_client, server = processes.reference_client(scale_problem), processes.server
+    body = """
+        hit = []
+        for pid, number in pids:
+            try:
+                os.kill(pid, number)
+                hit.append(pid)
+            except OSError:
+                pass
+        return hit
+    """
+    pids = [(reference_client.pid, 9), (server.pid, 9), (os.getpid(), 0), *((pid, 9) for pid in processes.server_pids)]
+    assert foreign(body, pids=pids) == []
+    reference_client.call("properties")
+    assert processes.server is server
+
+
+def test_it_cannot_kill_the_server_that_started_it(
+    foreign: Foreign, processes: Processes, scale_problem: Problem
+) -> None:
+    start = processes.candidate(scale_problem)
+    foreign("try: os.kill(os.getppid(), 9)\nexcept OSError: pass")
+    time.sleep(0.1)
+    worker = start()  # it raises when its server is gone
+    assert worker.alive
+    worker.discard()
+
+
+def test_compilers_work_inside(compiled: Compile, processes: Processes) -> None:
+    result = compiled(SCALE_KERNEL)
+    assert result.ok, result.message
+    assert list(processes.cache(Kernel.parse(SCALE_KERNEL)).rglob("kernel_lib.so"))
+
+
+def test_a_daemon_ends_with_its_worker(processes: Processes, scale_problem: Problem) -> None:
+    argument = f"1000.{os.getpid()}"
+    source = f"import subprocess\nsubprocess.Popen(['sleep', {argument!r}], start_new_session=True)\n"
+    with processes.compilers(scale_problem, processes.new_folder("cache"), 1) as pool:
+        pool.submit(source).result(timeout=60)
+        _wait_until(lambda: bool(_running(argument)))
+    assert not _running(argument)
+
+
+def test_a_worker_is_known_by_its_number_outside(processes: Processes, scale_problem: Problem) -> None:
+    worker = processes.candidate(scale_problem)()
+    assert _parent(worker.pid) in processes.server_pids
+    worker.discard()
+    assert not Path(f"/proc/{worker.pid}").exists()
+    assert not worker.folder.exists() and not worker.inbox.exists()
+
+
+def test_an_evaluation_is_the_same_in_all(
+    evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel
+) -> None:
+    (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    assert found.status is Status.OK, found.message
+    assert found.speedup is not None
+    servers = 2 if evaluator.processes.sandbox_used == "bwrap" else 1
+    assert len(evaluator.processes.server_pids) == servers
+    assert evaluator.processes.sandbox_used == evaluator.settings.sandbox.value
+
+
+@BWRAP
+def test_a_server_that_was_killed_is_started_again(scale_problem: Problem) -> None:
+    processes = Processes("cpu", FAST.limits, Sandbox.BWRAP)
+    before = processes.server_pids
+    worker, reference_client = processes.candidate(scale_problem)(), processes.reference_client(scale_problem)
+    parent = _parent(worker.pid)
+    os.kill(parent, signal.SIGKILL)
+    _wait_until(lambda: not worker.alive)
+    assert reference_client.alive
+    again = processes.candidate(scale_problem)()
+    assert again.alive and parent in before and _parent(again.pid) != parent
+    after = processes.server_pids
+    processes.close()
+    assert not [pid for pid in (*before, *after, again.pid) if Path(f"/proc/{pid}").exists()]
+    assert not processes.folder.exists()
+
+
+def _wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _running(argument: str) -> list[Path]:
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if argument.encode() in _bytes(path)]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,110 @@
+"""Sampling and contention, with clocks that the test holds."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from kernelwright.evaluators.settings import Sampling
+from kernelwright.evaluators.timing.contention import LoadMeter, tolerated_cores
+from kernelwright.evaluators.timing.sampling import interleave
+from kernelwright.evaluators.workers.channel import Message
+
+
+class Clockwork:
+    """A timer whose calls take `base_ms`, give or take `noise`."""
+
+    def __init__(self, name: str, calls: list[str], base_ms: float, noise: float, seed: int) -> None:
+        self.name, self.calls, self.base_ms, self.noise = name, calls, base_ms, noise
+        self.rng = random.Random(seed)
+
+    def __call__(self, samples: int) -> Message:
+        self.calls.append(self.name)
+        times = [self.base_ms * (1 + self.noise * self.rng.random()) for _ in range(samples)]
+        return {"samples_ms": times, "cores": 1.5, "method": "clockwork"}
+
+
+def test_sides_take_turns_and_swap_the_first_place() -> None:
+    calls: list[str] = []
+    sampling = Sampling(precision=1e-6, seconds=0.05, max_samples=40, chunk_s=0.01)
+    one, two = interleave([Clockwork("a", calls, 1.0, 0.5, 1), Clockwork("b", calls, 2.0, 0.5, 2)], sampling)
+    assert calls[:4] == ["a", "a", "b", "b"]  # each warms up
+    assert calls[4:10] == ["a", "b", "b", "a", "a", "b"]
+    assert one.measurement.median_ms < two.measurement.median_ms
+    assert one.measurement.warmup == 3
+    assert one.cores == 1.5
+
+
+def test_fast_kernels_take_turns_too() -> None:
+    """However many calls fit into a chunk, and however precise the first chunk is."""
+    for noise in (0.5, 1e-6):
+        calls: list[str] = []
+        interleave([Clockwork("a", calls, 0.01, noise, 1), Clockwork("b", calls, 0.02, noise, 2)], Sampling())
+        assert calls[4:12] == ["a", "b", "b", "a", "a", "b", "b", "a"]
+
+
+def test_stops_when_both_medians_are_precise() -> None:
+    calls: list[str] = []
+    sampling = Sampling(precision=0.01, seconds=60, min_samples=20)
+    start = time.monotonic()
+    one, two = interleave([Clockwork("a", calls, 5.0, 0.001, 1), Clockwork("b", calls, 5.0, 0.001, 2)], sampling)
+    assert time.monotonic() - start < 5
+    assert one.measurement.precision <= 0.01
+    assert two.measurement.precision <= 0.01
+    assert len(one.measurement.samples_ms) >= 20
+
+
+def test_a_slow_kernel_is_pruned_after_a_few_samples() -> None:
+    calls: list[str] = []
+    sampling = Sampling(precision=1e-6, seconds=0.05, max_samples=40, chunk_s=0.01)
+    (slow,) = interleave([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, prune_above_ms=4.0)
+    assert slow.pruned and len(slow.measurement.samples_ms) == 3
+    (right,) = interleave([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, prune_above_ms=8.0)
+    assert not right.pruned and len(right.measurement.samples_ms) == 40
+
+
+def test_load_of_others_is_seen_and_ours_is_not() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        meter = LoadMeter()
+        meter.start([])
+        time.sleep(0.6)
+        foreign = meter.other_cores()
+        meter.start([process.pid])
+        time.sleep(0.6)
+        ours = meter.other_cores()
+    finally:
+        process.kill()
+        process.wait()
+    assert foreign is not None
+    assert ours is not None
+    assert foreign > 0.5
+    assert ours < foreign - 0.4
+    assert tolerated_cores() >= 0.15
+
+
+def test_what_events_add_is_taken_off_every_sample() -> None:
+    timers = [Clockwork("a", [], 0.014, 0.0, 1), Clockwork("b", [], 0.0041, 0.0, 2)]
+    one, two = interleave(timers, Sampling(), overhead_ms=0.004)
+    assert one.measurement.median_ms == pytest.approx(0.010)
+    assert two.measurement.median_ms == pytest.approx(0.001)  # no kernel takes less
+    assert one.events_ms[0] == 0.014
+    assert one.measurement.method == "clockwork, less 4.0 us"
+
+
+def test_chunks_are_as_long_as_they_keep_us_waiting() -> None:
+    """A flush and new inputs take longer than a small kernel."""
+    asked: list[int] = []
+
+    def timer(samples: int) -> Message:
+        asked.append(samples)
+        return {"samples_ms": [0.01] * samples, "host_ms": [5.0] * samples, "method": "clockwork"}
+
+    seen: list[int] = []
+    (timing,) = interleave([timer], Sampling(chunk_s=0.05), watch=lambda: seen.append(len(asked)))
+    assert set(asked[2:]) == {10}
+    assert seen == list(range(3, len(asked) + 1))  # after every chunk
+    assert timing.host_ms == (5.0,) * len(timing.measurement.samples_ms)

@@ -1,0 +1,103 @@
+"""One measurement at a time on a device, whichever process asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from kernelwright.evaluators.workers import device_lock
+from kernelwright.evaluators.workers.device_lock import DeviceLock
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from kernelwright.evaluators import device_lock
+from kernelwright.evaluators.workers.device_lock import DeviceLock
+with DeviceLock("GPU-1/2", Path(sys.argv[1])).held():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def says_held(process: subprocess.Popen[str]) -> threading.Event:
+    held = threading.Event()
+    assert process.stdout is not None
+    threading.Thread(target=lambda out=process.stdout: out.readline() == "held\n" and held.set(), daemon=True).start()
+    return held
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_processes_exclude_each_other(tmp_path: Path, killed: bool) -> None:
+    with holder(tmp_path) as first, holder(tmp_path) as second:
+        events = [(first, says_held(first)), (second, says_held(second))]
+        deadline = time.monotonic() + 30
+        while not any(event.is_set() for _, event in events) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (one, _), (other, waits) = sorted(events, key=lambda pair: not pair[1].is_set())
+        assert not waits.wait(0.5)
+        assert one.stdin is not None and other.stdin is not None
+        one.kill() if killed else one.stdin.close()
+        assert waits.wait(10)
+        other.stdin.close()
+        assert other.wait(10) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["GPU-1-2.lock"]
+
+
+def test_the_lock_is_let_go_of_after_an_error(tmp_path: Path) -> None:
+    lock = DeviceLock("cpu", tmp_path / "locks")
+    with pytest.raises(ValueError, match="measured badly"), lock.held():
+        raise ValueError("measured badly")
+    with lock.held():
+        assert lock.path.stat().st_mode & 0o777 == 0o666
+        assert lock.path.parent.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_other_devices_do_not_wait(tmp_path: Path) -> None:
+    with DeviceLock("GPU-1", tmp_path).held(), DeviceLock("GPU-2", tmp_path).held():
+        assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_long_wait_says_for_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(device_lock, "TOLD_AFTER_S", 0.1)
+    with holder(tmp_path) as first:
+        assert says_held(first).wait(30)
+        assert first.stdin is not None
+        threading.Timer(0.5, first.stdin.close).start()
+        with DeviceLock("GPU-1/2", tmp_path).held():
+            pass
+    assert f"process {first.pid} is measuring on it" in caplog.text
+
+
+def test_locking_leaves_what_other_threads_write_alone(tmp_path: Path) -> None:
+    """The umask is the whole process's."""
+    lock, before = DeviceLock("cpu", tmp_path / "locks"), os.umask(0o27)
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            with lock.held():
+                pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for number in range(300):
+            path = tmp_path / str(number)
+            path.touch()
+            assert path.stat().st_mode & 0o777 == 0o640
+    finally:
+        done.set()
+        thread.join()
+        os.umask(before)

@@ -1,0 +1,149 @@
+"""A server, and its workers, live as long as this process wants them, whichever thread started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, Status
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.workers.client import ForkServer
+
+from ...conftest import FAST
+
+Result = TypeVar("Result")
+
+GRACE_S = 1.0
+"""How long a server that is to die with a thread would be given to do so."""
+
+
+def in_a_thread(task: Callable[[], Result]) -> Result:
+    """What `task` returns, from a thread that is gone from Linux as well when it has."""
+    found: list[Result] = []
+    ids: list[int] = []
+
+    def run() -> None:
+        ids.append(threading.get_native_id())
+        found.append(task())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/self/task/{ids[0]}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found[0]
+
+
+def test_a_server_outlives_the_thread_that_started_it(scale_problem: Problem, scale_kernel: Kernel) -> None:
+    with LocalEvaluator(settings=FAST) as fresh:
+
+        def lane() -> tuple[Evaluation, int, int]:
+            (found,) = fresh.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
+            return found, fresh.processes.server.pid, fresh.processes.reference_client(scale_problem).pid
+
+        first, server, reference_client = in_a_thread(lane)
+        bench = fresh._bench
+        assert bench is not None
+        kept = bench.worker.pid
+        time.sleep(GRACE_S)
+        assert fresh.processes.server.alive and bench.alive
+        for _ in range(2):
+            found, *pids = in_a_thread(lane)
+            assert (found.status, pids) == (Status.OK, [server, reference_client]), found.message
+            assert fresh._bench is bench and bench.worker.pid == kept
+        (found,) = fresh.evaluate(scale_problem, scale_kernel, [Config()])
+        assert (first.status, found.status) == (Status.OK, Status.OK)
+        assert fresh.processes.server.pid == server
+    assert not Path(f"/proc/{server}").exists()
+
+
+def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Problem, scale_kernel: Kernel) -> None:
+    config = Config({"BLOCK": 8})
+    with LocalEvaluator(settings=FAST) as fresh:
+        (before,) = fresh.evaluate(scale_problem, scale_kernel, [config])
+        servers, bench, reference_client = (
+            fresh.processes.server_pids,
+            fresh._bench,
+            fresh.processes.reference_client(scale_problem),
+        )
+        assert bench is not None
+        evaluations = fresh.evaluate(scale_problem, scale_kernel, [config] * 2)
+        assert next(evaluations).status is Status.OK
+        assert fresh._bench is bench
+        worker = bench.worker
+        _kill(servers, lambda: bench.alive or worker.alive or reference_client.alive)
+        with pytest.raises(DeviceError, match="run again with --resume"):
+            reference_client.call("properties")
+        # Between two configs of one call, and from call to call.
+        assert next(evaluations).status is Status.OK
+        replaced = fresh.processes.server_pids
+        assert not set(replaced) & set(servers)
+        reference_client = fresh.processes.reference_client(scale_problem)
+        _kill(replaced, lambda: reference_client.alive)
+        (after,) = fresh.evaluate(scale_problem, scale_kernel, [config])
+        assert (before.status, after.status) == (Status.OK, Status.OK)
+        assert not set(fresh.processes.server_pids) & set(replaced)
+
+
+def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_module_that_is_loaded_later_is_there_for_all_workers(tmp_path: Path) -> None:
+    (tmp_path / "later.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write('once ')")
+    server = ForkServer(["json"], {"PYTHONPATH": str(tmp_path)})
+    try:
+        for _ in range(2):
+            server.load("later")
+    finally:
+        server.close()
+    assert (tmp_path / "imported").read_text() == "once "
+
+
+def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer would be taken for that to the next."""
+    server = ForkServer(["json"], {})
+    try:
+        server.load("math")
+        receive = server._receive
+
+        def interrupted() -> None:
+            receive()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(server, "_receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.load("cmath")
+        monkeypatch.undo()
+        assert not server.alive
+        with pytest.raises(DeviceError, match="--resume"):
+            server.load("cmath")
+        assert server.end(1, 0.0) is None
+    finally:
+        pid = server.pid
+        server.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_files_of_the_working_folder_are_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel may be called like a library."""
+    (tmp_path / "wave.py").write_text("raise ValueError('taken for a module')")
+    monkeypatch.chdir(tmp_path)
+    server = ForkServer(["wave"], {})
+    try:
+        server.require("wave")
+    finally:
+        server.close()
