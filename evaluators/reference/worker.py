@@ -240,7 +240,7 @@ class ReferenceWorker:
         self._prepare(0)
         return op_counter.count(self._model, self._inputs)
 
-    def peaks(self) -> Message:
+    def ceilings(self) -> Message:
         """Measure what the device can do."""
         return peaks.measure(self.device)
 

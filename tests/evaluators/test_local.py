@@ -271,7 +271,7 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
                 patch.setattr(gpu, step, interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-            assert gpu._bench is None and work(gpu) == []
+            assert gpu._client is None and work(gpu) == []
 
 
 def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: Problem) -> None:
