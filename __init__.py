@@ -1,3 +1,56 @@
-"""kernelwright makes GPU and CPU kernels faster and proves it."""
+"""kernelwright: makes kernels faster and proves it. Importing it imports nothing else; names load when first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api.functions import (
+        batch,
+        evaluate,
+        evaluate_folder,
+        list_slow,
+        load_history,
+        optimize,
+        profile,
+        retrieve,
+    )
+    from .api.observers import Observer, RunObserver, SearchObserver
+    from .core.errors import KernelwrightError
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    **dict.fromkeys(
+        ("batch", "evaluate", "evaluate_folder", "list_slow", "load_history", "optimize", "profile", "retrieve"),
+        "api.functions",
+    ),
+    **dict.fromkeys(("Observer", "RunObserver", "SearchObserver"), "api.observers"),
+    "KernelwrightError": "core.errors",
+}
+__all__ = [
+    "KernelwrightError",
+    "Observer",
+    "RunObserver",
+    "SearchObserver",
+    "batch",
+    "evaluate",
+    "evaluate_folder",
+    "list_slow",
+    "load_history",
+    "optimize",
+    "profile",
+    "retrieve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

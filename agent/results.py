@@ -30,7 +30,7 @@ class Results:
                 probe.write(b"\0" * 4096)
         except OSError as error:
             raise ResultsError(
-                f"cannot write results folder {root}: {error.strerror}; choose another one with --results"
+                f"cannot write results folder {root}: {error.strerror}; choose another one with `results`"
             ) from None
 
     def journal_path(self, problem: Problem, backend: str) -> Path:
@@ -69,4 +69,4 @@ class Results:
         return self._write(path, conversation_text(read_journal(transcript))) if transcript.exists() else None
 
     def _write(self, path: Path, text: str) -> Path:
-        return write_whole(path, text, "choose another folder with --results and --resume")
+        return write_whole(path, text, "choose another folder with `results` and `resume`")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from kernelwright.cli.wiring import device_label
+from kernelwright.api.devices import device_label
 
 LIBRARIES = ("numpy", "scipy", "xgboost")
 """What the tuners compute with."""

@@ -15,8 +15,10 @@ import statistics
 import time
 from pathlib import Path
 
-from kernelwright.cli import wiring
-from kernelwright.cli.request import Request
+from kernelwright.api.devices import choose_device
+from kernelwright.api.evaluators import local_evaluator
+from kernelwright.api.jobs import find_job
+from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Config, Evaluation
 
 
@@ -41,12 +43,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args()
-    request = Request(device=options.device, backend=options.backend)
-    device = wiring.choose_device(request)
+    request = ProblemOptions(device=options.device, backend=options.backend)
+    device = choose_device(request)
     rows = []
-    with wiring.evaluator(device) as evaluator:
+    with local_evaluator(device) as evaluator:
         for name in options.kernels:
-            job = wiring.job(request, name, device)
+            job = find_job(request, name, device)
             environment = evaluator.environment(job.problem)
             evaluations, overheads = [], []
             for _ in range(options.repeats):

@@ -25,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kernelwright.cli.wiring import device_label
+from kernelwright.api.devices import device_label
 from kernelwright.core import Language, Query, Target, WorkedExample
 from kernelwright.corpus import load_examples
 from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder

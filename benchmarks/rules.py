@@ -14,8 +14,10 @@ from pathlib import Path
 
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES
-from kernelwright.cli import wiring
-from kernelwright.cli.request import Request
+from kernelwright.api.devices import CPU
+from kernelwright.api.evaluators import local_evaluator, machine
+from kernelwright.api.jobs import find_job
+from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Config
 from kernelwright.corpus import list_kernels
 
@@ -27,12 +29,12 @@ def main() -> None:
     options = parser.parse_args()
     names = options.kernels or [file.problem for file in list_kernels("tilelang_cpu")]
     rows = []
-    with wiring.evaluator(wiring.CPU) as evaluator:
+    with local_evaluator(CPU) as evaluator:
         for name in names:
-            job = wiring.job(Request(device=wiring.CPU), name, wiring.CPU)
+            job = find_job(ProblemOptions(device=CPU), name, CPU)
             (start,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
             for rule in RULES:
-                rewritten = rule.apply(job.kernel, wiring.machine(wiring.CPU))
+                rewritten = rule.apply(job.kernel, machine(CPU))
                 if rewritten is None or start.latency_ms is None:
                     continue
                 configs = list(rewritten.space) if rewritten.space else [Config()]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelwright.cli.wiring import memory_folder
+from kernelwright.api.devices import memory_folder
 from kernelwright.core import Config, Evaluation, Kernel, Problem
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from environment import tuners_environment
-from kernelwright.cli.request import Request
-from kernelwright.cli.wiring import Job, choose_device, job, search_evaluator
+from kernelwright.api.devices import choose_device
+from kernelwright.api.evaluators import search_evaluator
+from kernelwright.api.jobs import Job, find_job
+from kernelwright.api.options.groups import ProblemOptions
 from kernelwright.core import Budget, Config, Evaluation, Journal
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.discovery import space_of
@@ -44,11 +46,13 @@ class Times:
     def finals(self, *_: object) -> None: ...
 
 
-def search(request: Request, tuner_name: str, trials: int | None, seed: int) -> tuple[Found, dict[str, Any]]:
+def search(
+    request: ProblemOptions, kernel: str, tuner_name: str, trials: int | None, seed: int
+) -> tuple[Found, dict[str, Any]]:
     """One search from a cold start; what it found, and its figures."""
     assert request.kernel is not None
     device = choose_device(request)
-    task = job(request, request.kernel, device)
+    task = find_job(request, kernel, device)
     start = time.perf_counter()
     adaptive = catalogue.adaptive(tuner_name)
     with (
@@ -100,8 +104,8 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    request = Request(kernel=options.kernel, problem=options.problem, workload=options.workload, device=options.device)
-    found, whole = search(request, "grid", None, 0)
+    request = ProblemOptions(problem=options.problem, workload=options.workload, device=options.device)
+    found, whole = search(request, options.kernel, "grid", None, 0)
     print_figures(whole)
     if options.csv:
         write_csv(options.csv, found.evaluations)
@@ -109,7 +113,7 @@ def main() -> None:
     best = min(ms for ms in times.values() if ms is not None)
     runs = []
     for seed in range(options.seeds):
-        _, metrics = search(request, catalogue.DEFAULT, options.trials, seed)
+        _, metrics = search(request, options.kernel, catalogue.DEFAULT, options.trials, seed)
         winner = metrics["winner"] and times.get(Config(metrics["winner"]))
         metrics["share_of_exhaustive_best"] = best / winner if winner else None
         print_figures(metrics)
@@ -122,7 +126,7 @@ def main() -> None:
             flush=True,
         )
     if options.json:
-        task = job(request, options.kernel, choose_device(request))
+        task = find_job(request, options.kernel, choose_device(request))
         options.json.write_text(
             json.dumps({**described(task), "exhaustive": whole, "portfolio": runs}, indent=1) + "\n"
         )

@@ -18,7 +18,10 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
         with _terminated_as_interrupted():
             return work()
     except KernelwrightError as error:
-        typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {error}", err=True)
+        from .parameters import as_flags, option_names
+
+        shown = as_flags(str(error), option_names())
+        typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {shown}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
         typer.echo(f"\n{interrupted}", err=True)

@@ -3,50 +3,70 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..api.observers import Observer
 from ..core import Evaluation, Value
-from . import wiring
 from .console import console
-from .request import Request
 
 if TYPE_CHECKING:
-    from .optimize import Finished
+    from ..api.list_slow import Listing
+    from ..api.optimize import OptimizeResult
+    from ..api.verdicts import ProtocolVerdicts
 
 
-class Screen:
-    """Where text goes: with --json standard output is for the object alone, so text goes to standard error."""
+@dataclass(frozen=True)
+class Display:
+    """How much a command shows, and where: with `json` standard output is for the object alone."""
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.console = console(stderr=request.json or request.list_slow)
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    to_stderr: bool = False
+    """Whether text goes to standard error for another reason, such as a list on standard output."""
+
+
+class Screen(Observer):
+    """Where text goes. Other observers of commands derive from it."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.console = console(stderr=display.json or display.to_stderr)
         self.errors = console(stderr=True)
 
     @property
     def live(self) -> bool:
-        return self.console.is_terminal and not self.request.quiet
+        """Whether there is a terminal to draw on."""
+        return self.console.is_terminal and not self.display.quiet
 
     def print(self, *parts: Any) -> None:
+        """Print texts with markup, or tables."""
         self.console.print(*parts)
 
     def note(self, text: str) -> None:
-        if not self.request.quiet:
+        """A remark."""
+        if not self.display.quiet:
             self.console.print(escape(text))
 
     def replying(self, lane: str, characters: int) -> None:
         """How much a model has written so far, on one line that is written over."""
+        if not self.live:
+            return
         self.console.print(f"[dim]  ({lane}) the model has written {characters} characters[/]", end="\r")
 
     def warn(self, text: str) -> None:
+        """A warning, on standard error."""
         self.errors.print(f"[yellow]warning:[/] {escape(text)}")
 
     def heading(self, text: str) -> None:
-        if not self.request.quiet:
+        """A heading between kernels of a batch."""
+        if not self.display.quiet:
             self.console.rule(escape(text)) if self.live else self.console.print(escape(text))
 
     @contextlib.contextmanager
@@ -81,49 +101,52 @@ class Screen:
 
             yield advance
 
-    def slow_table(self, rows: list[dict[str, Any]], measured: int, threshold: float) -> None:
+    def slow_table(self, listing: Listing, threshold: float) -> None:
         """Kernels below the threshold, on a terminal."""
-        table = Table(title=f"{len(rows)} of {measured} kernels below {threshold:g}x", title_justify="left")
+        title = f"{len(listing.slow)} of {listing.measured} kernels below {threshold:g}x"
+        table = Table(title=title, title_justify="left")
         for column in ("kernel", "speedup", "", "latency ms", "reference ms", "problem"):
             table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
         colors = {"SLOW": "red", "MODERATE": "yellow", "GOOD": "green"}
-        for row in rows:
-            category = f"[{colors[row['category']]}]{row['category']}[/]"
-            metrics = (f"{row['latency_ms']:.3f}", f"{row['reference_ms']:.3f}")
-            table.add_row(row["kernel"], f"{row['speedup']:.3f}x", category, *metrics, escape(row["problem"]))
+        for row in listing.slow:
+            category = f"[{colors[row.category]}]{row.category}[/]"
+            mark = "" if row.contention is None else " (disturbed)"
+            times = (f"{row.latency_ms:.3f}", f"{row.reference_ms:.3f}")
+            table.add_row(row.kernel, f"{row.speedup:.3f}x{mark}", category, *times, escape(row.problem))
         console().print(table)
 
-    def batch_table(self, summaries: list[dict[str, Any]]) -> None:
+    def batch_table(self, summaries: Sequence[Mapping[str, Any]]) -> None:
         """One row per kernel of a batch."""
+        if self.display.quiet:
+            return
         table = Table(title="batch", title_justify="left")
         for column in ("kernel", "start ms", "best ms", "faster", "against reference", "target", "result"):
             table.add_column(column, justify="right" if "ms" in column or column == "faster" else "left")
         for summary in summaries:
             table.add_row(summary["problem"], *_batch_row(summary))
-        if not self.request.quiet:
-            self.console.print(table)
+        self.console.print(table)
 
-    def finished(self, finished: Finished) -> None:
+    def finished(self, result: OptimizeResult) -> None:
         """The result of a run."""
-        outcome = finished.outcome
+        outcome = result.outcome
         if not outcome.verified or outcome.best.speedup is None or outcome.start.latency_ms is None:
-            self.errors.print(f"[red]failed:[/] {escape(finished.job.problem.id)}: {escape(outcome.stopped)}")
-            if outcome.best.log and self.request.verbose:
+            self.errors.print(f"[red]failed:[/] {escape(result.job.problem.id)}: {escape(outcome.stopped)}")
+            if outcome.best.log and self.display.verbose:
                 self.errors.print(escape(outcome.best.log))
             return
         latency = outcome.best.latency_ms or 0.0
-        reached = outcome.reached(finished.target)
+        reached = outcome.reached(result.target)
         mark = "[green]reached[/]" if reached else "[yellow]not reached[/]"
         self.console.print(
-            f"[bold]{escape(finished.job.problem.id)}[/]: "
+            f"[bold]{escape(result.job.problem.id)}[/]: "
             f"{outcome.start.latency_ms:.3f} ms -> [bold]{latency:.3f} ms[/], "
             f"{outcome.start.latency_ms / latency:.2f} times as fast as the start; "
             f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference"
         )
-        self.console.print(f"target {finished.target:g}x {mark}; stopped: {escape(outcome.stopped)}")
+        self.console.print(f"target {result.target:g}x {mark}; stopped: {escape(outcome.stopped)}")
         if outcome.best.contention is not None:
             self.warn(busy(outcome.best.contention))
-        for what, path in (("kernel", finished.kernel), ("history", finished.history)):
+        for what, path in (("kernel", result.kernel), ("history", result.history)):
             if path is not None:
                 self.console.print(f"{what}: {escape(str(path))}")
 
@@ -159,10 +182,10 @@ def describe_config(config: Mapping[str, Value]) -> str:
     return ", ".join(parts) or "as it stands"
 
 
-def describe_evaluation(job: wiring.Job, evaluation: Evaluation) -> str:
+def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> str:
     """One evaluation in a few words, with rich markup."""
     color = "green" if evaluation.ok else "red"
-    text = f"[bold]{escape(job.problem.id)}[/] ({job.problem.workload}): [{color}]{evaluation.status}[/]"
+    text = f"[bold]{escape(verdicts.problem)}[/] ({verdicts.workload}): [{color}]{evaluation.status}[/]"
     if evaluation.measurement and evaluation.reference and evaluation.speedup:
         text += (
             f", {evaluation.measurement.median_ms:.3g} ms against {evaluation.reference.median_ms:.3g} ms, "

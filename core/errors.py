@@ -18,9 +18,20 @@ exceptions: they are an `Evaluation`. Any other exception is a bug of ours.
 
 
 class KernelwrightError(Exception):
-    """A mistake that the user can mend; the message is one line and says how."""
+    """A mistake that the user can fix: what is wrong, and a hint what to do, together one line.
+
+    Options are named as Python names them, in backticks: `max_cost`. A command line shows its flags instead.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
 class ProblemError(KernelwrightError):

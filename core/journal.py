@@ -52,7 +52,7 @@ def _lock(file: BinaryIO | FileIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise JournalError(f"{path} is in use by another run; wait for it, or choose another --results") from None
+        raise JournalError(f"{path} is in use by another run; wait for it, or choose another `results`") from None
 
 
 def set_aside(*paths: Path) -> None:
@@ -85,7 +85,7 @@ class Journal:
             # Unbuffered: what a full disk refuses must not come back at the next write.
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
-            raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with --results") from None
+            raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with `results`") from None
         try:
             _lock(self._file, path)
         except JournalError:
@@ -107,8 +107,8 @@ class Journal:
         except OSError as error:
             self._file.truncate(end)
             raise ResultsError(
-                f"cannot write {self.path}: {error.strerror}; make room or choose another folder with --results, "
-                "then go on with --resume"
+                f"cannot write {self.path}: {error.strerror}; make room or choose another folder with `results`, "
+                "then go on with `resume`"
             ) from None
         self.records.append(record)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.cli.wiring import cuda_devices
+from kernelwright.api.devices import cuda_devices
 from kernelwright.core import Kernel, Problem, Rejection
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings

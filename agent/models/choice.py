@@ -1,4 +1,4 @@
-"""What `--model` means; without dspy, so that a typing mistake is told at once."""
+"""What `model` means; without dspy, so that a typing mistake is told at once."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def parse(text: str) -> ModelChoice:
     if colon and prefix in (Kind.REPLAY, Kind.FILES):
         if not rest:
             example = "replay:results/multiturn_logs/transcript.jsonl" if prefix == Kind.REPLAY else "files:chat"
-            raise ModelError(f"--model {text} names no path; write one, such as {example}")
+            raise ModelError(f"`model` {text} names no path; write one, such as {example}")
         choice = ModelChoice(Kind(prefix), text)
         if choice.kind is Kind.REPLAY and not choice.path.is_file():
-            raise ModelError(f"--model {text}: there is no file {choice.path}; give the transcript.jsonl of a run")
+            raise ModelError(f"`model` {text}: there is no file {choice.path}; give the transcript.jsonl of a run")
         if choice.kind is Kind.FILES and choice.path.exists() and not choice.path.is_dir():
-            raise ModelError(f"--model {text}: {choice.path} is no folder; give one for prompts and replies")
+            raise ModelError(f"`model` {text}: {choice.path} is no folder; give one for prompts and replies")
         return choice
     provider, slash, model = text.partition("/")
     if not (slash and provider and model):
         raise ModelError(
-            f"--model {text!r} is no model; write provider/name such as {DEFAULT}, replay:FILE, files:DIR, or rules"
+            f"`model` {text!r} is no model; write provider/name such as {DEFAULT}, replay:FILE, files:DIR, or rules"
         )
     return ModelChoice(Kind.NAMED, text)
 

@@ -27,16 +27,16 @@ def explained(error: Exception, model: str, redact: Callable[[str], str]) -> str
             return f"there is no model {model}; look up its name at the provider ({why})"
         case dspy.LMRateLimitError():
             pause = f"for the next {error.retry_after:.0f} s" if error.retry_after else "for now"
-            return f"{model} allows no more requests {pause}; wait, then go on with --resume ({why})"
+            return f"{model} allows no more requests {pause}; wait, then go on with `resume` ({why})"
         case _ if isinstance(error, dspy.LMTimeoutError) or "timed out" in why:
-            return f"{model} did not answer in time; go on with --resume, or use a faster model ({why})"
+            return f"{model} did not answer in time; go on with `resume`, or use a faster model ({why})"
         case dspy.ContextWindowExceededError():
             return f"the prompt is too long for {model} even without examples; use a model with more context ({why})"
         case dspy.LMTransportError() | dspy.LMServerError():
-            return f"the server of {model} failed; check --api-base and the network, then --resume ({why})"
+            return f"the server of {model} failed; check `api_base` and the network, then `resume` ({why})"
     if "Provider NOT provided" in why:
         provider, _, name = model.partition("/")
-        return f"there is no provider {provider}; for a server of your own write openai/{name} and --api-base URL"
+        return f"there is no provider {provider}; for a server of your own write openai/{name} and `api_base` URL"
     return f"{model} failed: {why}"
 
 

@@ -46,7 +46,7 @@ class Files(Source):
         reply = prompt.with_name(reply_name(prompt.name))
         text = _written(reply)
         if not text and not self._wait:
-            raise NoReply(f"{prompt} has no reply yet; write {reply.name} beside it, then run again with --resume")
+            raise NoReply(f"{prompt} has no reply yet; write {reply.name} beside it, then run again with `resume`")
         if not text:
             self._tell(f"waiting for {reply} (the answer to {prompt.name})")
         while not text:

@@ -47,13 +47,13 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         if not all(choice.is_model for choice in self.choices):
-            raise OptionError("the rules are no language model; name one for --analysis-model, or leave it out")
+            raise OptionError("the rules are no language model; name one for `analysis_model`, or leave it out")
         named = [choice for choice in self.choices if choice.kind is Kind.NAMED]
         if self.api_base and named and not any(choice.is_openai for choice in named):
             name = named[0].name.partition("/")[2]
             raise OptionError(
-                f"--api-base is for a server that speaks OpenAI's protocol, and {named[0].name} is not asked there; "
-                f"write openai/{name} for a model of that server, or leave --api-base out"
+                f"`api_base` is for a server that speaks OpenAI's protocol, and {named[0].name} is not asked there; "
+                f"write openai/{name} for a model of that server, or leave `api_base` out"
             )
 
     @property
@@ -127,7 +127,7 @@ class Models:
         except dspy.LMError as error:
             raise ModelError(explained(error, choice.name, self.redact)) from None
         if self.settings.budget.dollars is not None and not self.transcript.priced(lane):
-            raise OptionError(f"no price is known for {choice.name}, so --max-cost cannot be kept; use --max-tokens")
+            raise OptionError(f"no price is known for {choice.name}, so `max_cost` cannot be kept; use `max_tokens`")
 
     def _lm(self, choice: ModelChoice, purpose: str, lane: str) -> dspy.LM:
         source = self._source(choice, purpose, lane)
@@ -161,7 +161,7 @@ class Models:
         try:
             return dspy.LM(name, cache=False, num_retries=0, **options)
         except (dspy.LMError, ValueError) as error:
-            raise ModelError(f"--model {name} cannot be used: {self.redact(str(error))}") from None
+            raise ModelError(f"`model` {name} cannot be used: {self.redact(str(error))}") from None
 
     def _require_temperature(self, name: str) -> None:
         """Models that reason take no temperature but 1."""
@@ -173,7 +173,7 @@ class Models:
             dspy.LM(name, temperature=wanted or 0.5)
         except dspy.LMConfigurationError:
             raise OptionError(
-                f"--temperature {wanted:g}: {name} reasons, and takes no temperature but 1; leave it out"
+                f"`temperature` {wanted:g}: {name} reasons, and takes no temperature but 1; leave it out"
             ) from None
 
     def _exhausted(self) -> str | None:

@@ -11,7 +11,7 @@ from ...core import ModelError
 from ...core.files import write_whole
 from .exchange import Record
 
-ADVICE = "choose another folder for --model files:DIR"
+ADVICE = "choose another folder for `model` files:DIR"
 HEAD = """\
 <!-- Conversation {lane}. Answer it, or paste it into a chat window; save the answer beside this file as {reply}.
      The page holds all of the conversation: a chat that knows it needs only what follows its last answer. -->"""

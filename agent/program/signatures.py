@@ -104,7 +104,7 @@ class RepairKernel(dspy.Signature):
 
 
 class KernelProgram(dspy.Module):
-    """What GEPA improves and `--program` loads: the instructions of three predictors."""
+    """What GEPA improves and `program` loads: the instructions of three predictors."""
 
     def __init__(self, language: Language, target: Target, toolbox: Toolbox | None = None) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReA
 def save_program(program: KernelProgram, path: Path, **about: Any) -> Path:
     """Write the program's state and what is known about it as one JSON file."""
     content = {"kernelwright_program": 1, **about, "state": program.dump_state()}
-    return write_whole(path, json.dumps(content, indent=1, default=str) + "\n", "choose another --output")
+    return write_whole(path, json.dumps(content, indent=1, default=str) + "\n", "choose another `output`")
 
 
 def read_program(path: Path, language: Language, target: Target) -> dict[str, Any]:
@@ -150,12 +150,12 @@ def read_program(path: Path, language: Language, target: Target) -> dict[str, An
             _take_instructions(predictor["signature"], content["state"][name]["signature"], name)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"--program {path} cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
+            f"`program` {path} cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
             "give a file that 'kernelwright agent compile' wrote"
         ) from None
     if written_for != (language.value, target.value):
         raise ModelError(
-            f"--program {path} is for {written_for[0]} on {written_for[1]}, and this kernel is {language} on {target}; "
+            f"`program` {path} is for {written_for[0]} on {written_for[1]}, and this kernel is {language} on {target}; "
             "compile one for it"
         )
     return state

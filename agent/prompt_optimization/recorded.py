@@ -146,7 +146,7 @@ def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[Problem
             sizes = dict(ast.literal_eval(run["sizes"]))
             known = (name for name, declared in problem.workloads.items() if dict(declared) == sizes)
             return problem.resized(next(known, ",".join(f"{name}={value}" for name, value in sizes.items())), sizes)
-    raise JournalError(f"{path}: no problem {run['problem']} with the recorded reference; name its file with --problem")
+    raise JournalError(f"{path}: no problem {run['problem']} with the recorded reference; name its file with `problem`")
 
 
 def _searched(path: Path) -> list[Evaluation]:

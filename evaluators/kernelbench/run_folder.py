@@ -90,7 +90,7 @@ class RunFolder:
             raise OptionError(f"cannot read {self.path}: {error.strerror}") from None
         found = sorted(Sample(int(name[1]), int(name[2]), int(name[3])) for name in names if name)
         if not found:
-            raise OptionError(f"{self.path} holds no level_*_problem_*_sample_*_kernel.py; add one by --kernel REF")
+            raise OptionError(f"{self.path} holds no level_*_problem_*_sample_*_kernel.py; add one by `kernel` REF")
         self._require_one_level({sample.level for sample in found})
         return found
 
@@ -114,7 +114,7 @@ class RunFolder:
     def _require_one_level(self, levels: set[int]) -> None:
         if len(levels) > 1:
             raise OptionError(
-                f"--run-folder {self.path} would hold levels {', '.join(map(str, sorted(levels)))}; KernelBench files "
+                f"`run_folder` {self.path} would hold levels {', '.join(map(str, sorted(levels)))}; KernelBench files "
                 "results by the problem's number alone, so take one folder per level"
             )
 
@@ -176,7 +176,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another --run-folder") from None
+            raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another `run_folder`") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

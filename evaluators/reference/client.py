@@ -38,7 +38,7 @@ class ReferenceClient:
         except WorkerDied as died:
             raise ProblemError(
                 f"the reference of {self.problem.id} {died}; its last words: "
-                f"{self._worker.log.splitlines()[-1:] or 'none (out of memory? --workload sets smaller sizes)'}"
+                f"{self._worker.log.splitlines()[-1:] or 'none (out of memory? `workload` sets smaller sizes)'}"
             ) from None
         if not answer["ok"]:
             self.close()

@@ -133,7 +133,7 @@ class RemoteEvaluator:
             try:
                 return read(threads.submit(self._insist, payload, given_up).result())
             except (Lost, Overdue) as lost:
-                raise DeviceError(f"{payload.problem.id}: {lost}; run again with --resume") from None
+                raise DeviceError(f"{payload.problem.id}: {lost}; run again with `resume`") from None
             finally:
                 given_up.set()
 

@@ -1,4 +1,4 @@
-"""`--evaluator modal`: evaluations in containers with a GPU, on Modal."""
+"""`evaluator` modal: evaluations in containers with a GPU, on Modal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModalContainers:
         try:
             import modal  # noqa: F401
         except ImportError:
-            raise DeviceError("--evaluator modal needs Modal's client: pip install 'kernelwright[remote]'") from None
+            raise DeviceError("`evaluator` modal needs Modal's client: pip install 'kernelwright[remote]'") from None
         self.resources = resources
         self._time_limit_s = time_limit_s(settings)
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used l
         if isinstance(error, modal_errors.AuthError):
             raise DeviceError(f"Modal refuses the token: {_line(error)}; {LOGIN}") from None
         if isinstance(error, modal_errors.ConnectionError | modal_errors.ServiceError | modal_errors.ClientClosed):
-            raise DeviceError(f"the connection to Modal was lost: {_line(error)}; run again with --resume") from None
+            raise DeviceError(f"the connection to Modal was lost: {_line(error)}; run again with `resume`") from None
         if isinstance(error, modal_errors.Error):
             raise DeviceError(f"Modal: {_line(error)}") from None
 

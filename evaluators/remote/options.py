@@ -1,4 +1,4 @@
-"""Which machines evaluate: what `--evaluator`, `--gpu` and `--ray-address` mean. Help needs it: nothing heavy here."""
+"""Which machines evaluate: what `evaluator`, `gpu` and `ray_address` mean. Help needs it: nothing heavy here."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ CPU, CUDA, AUTO = "cpu", "cuda", "auto"
 GPUS = ("T4", "L4", "A10", "L40S", "A100", "A100-40GB", "A100-80GB", "RTX-PRO-6000", "H100", "H200", "B200", "B200+")
 """Modal's, as https://modal.com/docs/guide/gpu lists them."""
 DEFAULT_GPU = "H100"
+ALIASES = {"A10G": "A10"}
+"""Other names of the same GPU."""
 
 
 class Where(StrEnum):
-    """The values of `--evaluator`."""
+    """The values of `evaluator`."""
 
     LOCAL = "local"
     MODAL = "modal"
@@ -39,17 +41,18 @@ class RemoteOptions:
 
         if gpu is not None and where is not Where.MODAL:
             raise OptionError(
-                f"--gpu {gpu} is for --evaluator modal; --device cuda takes a GPU of this machine or of the Ray cluster"
+                f"`gpu` {gpu} is for `evaluator` modal; `device` cuda takes a GPU of this machine or of the Ray cluster"
             )
         if ray_address is not None and where is not Where.RAY:
-            raise OptionError("--ray-address is for --evaluator ray")
+            raise OptionError("`ray_address` is for `evaluator` ray")
         if where is Where.LOCAL:
             return None
         if where is Where.MODAL and device not in (AUTO, CUDA):
-            raise OptionError(f"--device {device} is of this machine; with --evaluator modal, --gpu names the GPU")
+            raise OptionError(f"`device` {device} is of this machine; with `evaluator` modal, `gpu` names the GPU")
         if device not in (AUTO, CUDA, CPU):
-            raise OptionError(f"--device {device}: with --evaluator ray it is cpu, cuda or auto")
+            raise OptionError(f"`device` {device}: with `evaluator` ray it is cpu, cuda or auto")
         chosen = (gpu or DEFAULT_GPU).upper().removesuffix("!")
+        chosen = ALIASES.get(chosen, chosen)
         if chosen not in GPUS:
-            raise OptionError(f"--gpu {gpu}: Modal has {', '.join(GPUS)}")
+            raise OptionError(f"`gpu` {gpu}: Modal has {', '.join(GPUS)}")
         return cls(where, chosen, ray_address, device)

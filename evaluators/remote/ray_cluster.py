@@ -74,7 +74,7 @@ class RayCluster:
         self._fill_slots()
         if not self._seats:
             self.close()
-            has = "GPU; use --device cpu, or add a node that has one" if self.device == "cuda" else "node with CPUs"
+            has = "GPU; use `device` cpu, or add a node that has one" if self.device == "cuda" else "node with CPUs"
             raise DeviceError(f"the Ray cluster has no {has}")
 
     def open(self) -> None:

@@ -20,7 +20,7 @@ def connect(address: str | None) -> Any:
     try:
         import ray
     except ImportError:
-        raise DeviceError("--evaluator ray needs Ray: pip install 'kernelwright[ray]'") from None
+        raise DeviceError("`evaluator` ray needs Ray: pip install 'kernelwright[ray]'") from None
     if ray.is_initialized():
         return lambda: None
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -34,11 +34,11 @@ def connect(address: str | None) -> Any:
     except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
         if wanted == "auto":
             raise DeviceError(
-                "no Ray cluster runs on this machine; start one with 'ray start --head', or name one with --ray-address"
+                "no Ray cluster runs on this machine; start one with 'ray start --head', or name one with `ray_address`"
             ) from None
         raise DeviceError(
             f"cannot join the Ray cluster at {wanted}: {first_line(error)}; 'ray start --head' prints its address, "
-            "which --ray-address takes"
+            "which `ray_address` takes"
         ) from None
     finally:
         if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""`--evaluator ray`: evaluations spread over the GPUs or the CPUs of a Ray cluster."""
+"""`evaluator` ray: evaluations spread over the GPUs or the CPUs of a Ray cluster."""
 
 from __future__ import annotations
 

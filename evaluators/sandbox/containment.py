@@ -19,7 +19,7 @@ from .places import Places
 _LOG = logging.getLogger(__name__)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _NO_LANDLOCK = "this kernel has no Landlock (Linux 5.13 and newer, unless it is switched off)"
-_HINT = "use --sandbox auto for what works here"
+_HINT = "use `sandbox` auto for what works here"
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ def contain(sandbox: Sandbox, device: str) -> Containment:
 def _choose(sandbox: Sandbox, places: Places, version: int) -> Sandbox:
     if sandbox in (Sandbox.NONE, Sandbox.LANDLOCK):
         if sandbox is Sandbox.LANDLOCK and not version:
-            raise DeviceError(f"--sandbox landlock: {_NO_LANDLOCK}; {_HINT}")
+            raise DeviceError(f"`sandbox` landlock: {_NO_LANDLOCK}; {_HINT}")
         return sandbox
     obstacle = bubblewrap.obstacle(places)
     if obstacle is None:
         return Sandbox.BWRAP
     if sandbox is Sandbox.BWRAP:
-        raise DeviceError(f"--sandbox bwrap: {obstacle}; {_HINT}")
+        raise DeviceError(f"`sandbox` bwrap: {obstacle}; {_HINT}")
     if not version:
         _warn(f"kernels run without a sandbox, with all that your user may do: {obstacle}, and {_NO_LANDLOCK}")
         return Sandbox.NONE

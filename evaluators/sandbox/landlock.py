@@ -93,7 +93,7 @@ def _call(number: int, *arguments: object) -> int:
 
 def _refused() -> DeviceError:
     reason = errno.errorcode.get(ctypes.get_errno(), "no reason given")
-    return DeviceError(f"the kernel refuses Landlock ({reason}); try --sandbox bwrap")
+    return DeviceError(f"the kernel refuses Landlock ({reason}); try `sandbox` bwrap")
 
 
 def _libc() -> ctypes.CDLL:

@@ -26,7 +26,7 @@ from .fork_server import REQUEST_BYTES
 
 LOG = "log"
 LOG_BYTES = 4096
-ENDED = "the evaluation server ended (out of memory?); run again with --resume"
+ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
 
 
 class WorkerDied(Exception):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli.comparison import ProtocolVerdicts, describe_fast_p
+from kernelwright.api.verdicts import ProtocolVerdicts
+from kernelwright.cli.comparison import describe_fast_p
 from kernelwright.cli.main import app
 from kernelwright.core import Config, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
@@ -102,7 +103,7 @@ def test_the_remark_says_who_refuses_and_why() -> None:
     mismatch = {"metadata": {"correctness_issue": "Output mismatch"}}
     assert "copies no weights" in judged(5.0, mismatch).remark
     assert judged("wrong_value", mismatch).remark == ""
-    assert [one.right for one in (judged(5.0, right), rejected, judged(5.0, mismatch))] == [True, False, False]
+    assert [one.correct for one in (judged(5.0, right), rejected, judged(5.0, mismatch))] == [True, False, False]
 
 
 def test_fast_p_in_one_line() -> None:

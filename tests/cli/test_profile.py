@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli import profile as command
-from kernelwright.cli import wiring
-from kernelwright.cli.request import Request
+from kernelwright.api import profile as profiling
+from kernelwright.api.jobs import find_job
+from kernelwright.api.options.evaluate import ProfileOptions
+from kernelwright.cli.profile import show_profile
+from kernelwright.cli.render import Display
 from kernelwright.core import Config, DeviceKernel, Evaluation, KernelProfile
 from kernelwright.evaluators.profiling.ncu import Counted
 
@@ -25,7 +27,10 @@ RAN = KernelProfile(
 )
 
 
-class Told:
+GIVEN = {"kernel": "1_999.py", "problem": "level1/999_Scale.py", "device": "cpu"}
+
+
+class Scripted:
     """An evaluator of one verdict."""
 
     def __init__(self, result: float | str) -> None:
@@ -37,23 +42,25 @@ class Told:
     def profile(self, problem: Any) -> Any:
         return PROFILE
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> Scripted:
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
 
 @pytest.fixture
-def request_of(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def profiled(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(kernel_file.parent)
-    monkeypatch.setattr(wiring, "evaluator", lambda device, trust: Told(0.5))
-    return lambda **options: Request(
-        kernel="1_999.py", problem="level1/999_Scale.py", device="cpu", quiet=True, **options
-    )
+    monkeypatch.setattr(profiling, "local_evaluator", lambda device, options: Scripted(0.5))
+
+    def profile(json: bool = False, ncu: bool = False) -> int:
+        return show_profile({**GIVEN, "ncu": ncu}, Display(json=json, quiet=True))
+
+    return profile
 
 
-def test_the_table_the_bottleneck_and_the_evidence(request_of: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.run_profile(request_of(), ncu=False) == 0
+def test_the_table_the_bottleneck_and_the_evidence(profiled: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert profiled() == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(line.split() for line in lines if line.strip().startswith("scale"))
     assert row == ["scale", "0.3000", "2", "32", "128", "255", "64"]
@@ -62,8 +69,8 @@ def test_the_table_the_bottleneck_and_the_evidence(request_of: Any, capsys: pyte
     assert "- 5.0 times its roofline floor of 0.100 ms" in lines
 
 
-def test_as_json(request_of: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command.run_profile(request_of(json=True), ncu=True) == 0
+def test_as_json(profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert profiled(json=True, ncu=True) == 0
     record = json.loads(capsys.readouterr().out)
     assert KernelProfile(**record["kernel_profile"]) == RAN
     assert record["bottleneck"]["cause"] == "instructions"
@@ -72,7 +79,7 @@ def test_as_json(request_of: Any, capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_counters_are_of_the_candidates_own_kernels(
-    request_of: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 
@@ -80,19 +87,18 @@ def test_counters_are_of_the_candidates_own_kernels(
         asked.append((device, own))
         return Counted({"dram_mb": 12.5})
 
-    request = request_of(json=True)
-    job = dataclasses.replace(wiring.job(request, "1_999.py", "cpu"), device="cuda:1")
-    monkeypatch.setattr(command, "count", count)
-    monkeypatch.setattr(wiring, "job", lambda *_: job)
-    assert command.run_profile(request, ncu=True) == 0
+    job = dataclasses.replace(find_job(ProfileOptions(**GIVEN), "1_999.py", "cpu"), device="cuda:1")
+    monkeypatch.setattr(profiling, "count", count)
+    monkeypatch.setattr(profiling, "find_job", lambda *_: job)
+    assert profiled(json=True, ncu=True) == 0
     assert asked == [("cuda:1", {"scale"})]
     assert json.loads(capsys.readouterr().out)["kernel_profile"]["counters"] == {"dram_mb": 12.5}
 
 
 def test_a_kernel_that_is_wrong_has_no_bottleneck(
-    request_of: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    profiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "evaluator", lambda device, trust: Told("wrong_value"))
-    assert command.run_profile(request_of(json=True), ncu=True) == 1
+    monkeypatch.setattr(profiling, "local_evaluator", lambda device, options: Scripted("wrong_value"))
+    assert profiled(json=True, ncu=True) == 1
     record = json.loads(capsys.readouterr().out)
     assert (record["status"], record["bottleneck"], record["remark"]) == ("wrong_value", None, "")

@@ -30,7 +30,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
         (("--kernel", "2_10", "--target-speedup", "-1"), "--target-speedup must be above 0"),
         (("--kernel", "2_10", "--target-speedup", "nan"), "--target-speedup must be above 0"),
         (("--kernel", "2_10", "--max-iterations", "0"), "--max-iterations must be above 0"),
-        (("--kernel", "2_10", "--min-improvement", "-0.1"), "--min-improvement is a share"),
+        (("--kernel", "2_10", "--min-improvement", "-0.1"), "it is a share such as 0.05"),
         (("--list-slow", "--threshold", "0"), "--threshold must be above 0"),
         (("--kernel", "2_10", "--quiet", "--verbose"), "exclude each other"),
         (("--kernel", "2_10", "--format", "csv"), "--format belongs to --list-slow"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.cli.wiring import cuda_devices
+from kernelwright.api.devices import cuda_devices
 from kernelwright.core import Config, Kernel, Problem, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator

@@ -1,4 +1,4 @@
-"""What a parameter search leaves: files, a summary, and the result in words."""
+"""What a parameter search leaves: files, and a summary."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
-from ..core import Config, Evaluation, SearchSpace, SpaceError
+from ..core import SearchSpace, SpaceError
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from ..tuners.discovery import FoundSpace
 from ..tuners.formats import write_csv, write_t4
 from ..tuners.search import Found
-from . import wiring
+from .jobs import Job
 from .optimize import metrics
-from .render import Screen, busy
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """A search that ended, and what it leaves."""
 
-    job: wiring.Job
+    job: Job
     tuner: str
     seed: int
     space: FoundSpace
@@ -49,9 +46,10 @@ class Tuned:
             text = with_evidence(source, self.job.problem, best, start if start and start.measurement else best)
             write_whole(self.kernel_path, text)
         if plot and timed:
-            from .plot import plot_convergence
+            from .plots import write_search_plot
 
-            plot_convergence(self.folder / "convergence.png", self.found, Path(self.job.reference).name, self.device)
+            title = f"{Path(self.job.reference).name} on {self.device}"
+            write_search_plot(self.folder / "convergence.png", self.found, title)
         write_whole(self.folder / "summary.json", json.dumps(self.summary(), indent=1) + "\n")
 
     @property
@@ -95,7 +93,7 @@ class Tuned:
         return self.folder / f"{short}_tuned{figure}.py"
 
     def summary(self) -> dict[str, Any]:
-        """The object that --json prints."""
+        """The result as plain data; times in milliseconds."""
         progress, best, start = self.found.progress, self.found.best, self.found.start
         leader = progress.best
         return {
@@ -137,47 +135,6 @@ class Tuned:
     def device(self) -> str:
         """The device's name, or what the user calls it where no evaluation tells."""
         return self.environment.get("device", self.job.device)
-
-    def show(self, screen: Screen) -> None:
-        """The result in words; a failure on standard error."""
-        found, best = self.found, self.found.best
-        journal = escape(str(self.folder / "journal.jsonl"))
-        if not found.progress.trials:
-            screen.errors.print(f"[red]failed:[/] nothing was tried: {found.stopped}; allow more")
-        elif best is None:
-            status, times = found.progress.statuses.most_common(1)[0]
-            first = next((e.message.splitlines()[0] for e in found.evaluations if e.status == status and e.message), "")
-            screen.errors.print(
-                f"[red]failed:[/] none of {found.progress.trials} configs is right: {times} times {status}, "
-                f"first: {escape(first)}; all are in {journal}; {self._advice}"
-            )
-        else:
-            self._show_best(screen, best)
-
-    @property
-    def _advice(self) -> str:
-        """What to do when no config is right."""
-        start = self.found.start
-        if start is not None and not start.ok:
-            return "the kernel as it stands fails too: mend it first"
-        return "widen --param: the kernel as it stands is right"
-
-    def _show_best(self, screen: Screen, best: Evaluation) -> None:
-        found = self.found
-        shown = Config({name: best.config[name] for name in self.pruned.names})
-        screen.console.print(f"best of {found.progress.trials} trials: [bold]{escape(str(shown))}[/]")
-        if not self.faster:
-            faster = ", [bold]not measurably faster than the kernel's own constants[/]"
-        else:
-            faster = f", [bold]{self.gain:.2f} times as fast[/] as the kernel's own constants" if self.gain else ""
-        screen.console.print(
-            f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference; stopped: {found.stopped}"
-        )
-        if self.contention is not None:
-            screen.warn(busy(self.contention))
-        for what, path in (("kernel", self.kernel_path), ("trials", self.folder)):
-            if path is not None:
-                screen.console.print(f"{what}: {escape(str(path))}")
 
 
 def count(space: SearchSpace) -> int | None:

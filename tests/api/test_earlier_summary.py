@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli.optimize import earlier_summary, identity
-from kernelwright.cli.wiring import Job
+from kernelwright.api.jobs import Job
+from kernelwright.api.optimize import earlier_summary, identity
 from kernelwright.core import Journal, Kernel, Problem
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM

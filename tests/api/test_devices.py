@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from kernelwright.cli import wiring
-from kernelwright.cli.request import Request
+from kernelwright.api import devices as choosing
+from kernelwright.api import evaluators as making
+from kernelwright.api.options.groups import DeviceOptions
 from kernelwright.core import DeviceError
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
@@ -19,7 +20,7 @@ GPU, GPUS = ["cuda:0"], ["cuda:0", "cuda:1"]
 @contextmanager
 def members(devices: list[str], compilers: int | None, adaptive: bool) -> Iterator[list[LocalEvaluator]]:
     """The evaluators of a search; none of them has started a process."""
-    with wiring.search_evaluator(devices, compilers, adaptive, 7.0) as evaluator:
+    with making.search_evaluator(devices, compilers, adaptive, 7.0) as evaluator:
         yield list(evaluator._evaluators) if isinstance(evaluator, MultiDeviceEvaluator) else [evaluator]
 
 
@@ -42,7 +43,7 @@ def test_a_given_number_is_taken_as_it_is(
     monkeypatch: pytest.MonkeyPatch, devices: list[str], compilers: int | None, adaptive: bool, expected: SearchSettings
 ) -> None:
     """The default is a share of the cores, half of it on a GPU where choices depend on results."""
-    monkeypatch.setattr(wiring, "cores", lambda: 16)
+    monkeypatch.setattr(making, "cores", lambda: 16)
     with members(devices, compilers, adaptive) as found:
         assert [member.device for member in found] == devices
         assert [member.settings.search for member in found] == [expected] * len(devices)
@@ -51,7 +52,7 @@ def test_a_given_number_is_taken_as_it_is(
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_there_is_always_a_compiler(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
-    monkeypatch.setattr(wiring, "cores", lambda: cores)
+    monkeypatch.setattr(making, "cores", lambda: cores)
     with members(["cuda:0", "cuda:1", "cuda:2"], None, True) as found:
         assert {member.settings.search for member in found} == {SearchSettings(1, 1)}
 
@@ -67,8 +68,8 @@ def test_there_is_always_a_compiler(monkeypatch: pytest.MonkeyPatch, cores: int)
     ],
 )
 def test_devices(monkeypatch: pytest.MonkeyPatch, wanted: str, present: int, devices: list[str]) -> None:
-    monkeypatch.setattr(wiring, "cuda_devices", lambda: present)
-    assert wiring.choose_devices(Request(device=wanted)) == devices
+    monkeypatch.setattr(choosing, "cuda_devices", lambda: present)
+    assert choosing.choose_devices(DeviceOptions(device=wanted)) == devices
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,6 @@ def test_devices(monkeypatch: pytest.MonkeyPatch, wanted: str, present: int, dev
     ],
 )
 def test_devices_that_cannot_be(monkeypatch: pytest.MonkeyPatch, wanted: str, says: str) -> None:
-    monkeypatch.setattr(wiring, "cuda_devices", lambda: 2)
+    monkeypatch.setattr(choosing, "cuda_devices", lambda: 2)
     with pytest.raises(DeviceError, match=says):
-        wiring.choose_devices(Request(device=wanted))
+        choosing.choose_devices(DeviceOptions(device=wanted))

@@ -1,4 +1,4 @@
-"""What `agent compile` keeps between runs: `results/compile/`, with exchanges and measurements."""
+"""What `compile_program` keeps between runs: `results/compile/`, with exchanges and measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..agent.observer import Observer
 from ..agent.workbench import Workbench
 from ..core import Journal, ResultsError, set_aside
-from . import wiring
+from .evaluators import Evaluators
 
 if TYPE_CHECKING:
     from ..agent.prompt_optimization.recorded import RecordedTurn
@@ -28,11 +28,12 @@ class CompileFolder:
 
     @property
     def transcript(self) -> Path:
+        """The exchanges with models."""
         return self.path / "transcript.jsonl"
 
     @contextlib.contextmanager
     def workbenches(
-        self, evaluators: wiring.Evaluators, observer: Observer
+        self, evaluators: Evaluators, observer: Observer
     ) -> Iterator[Callable[[RecordedTurn], Workbench]]:
         """Makes one workbench per problem and sizes, each with a journal of its own."""
         made: dict[str, Workbench] = {}
@@ -56,7 +57,7 @@ class CompileFolder:
         try:
             set_aside(self.transcript, *(path for path in present if path != self.transcript))
         except OSError as error:
-            raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another --results") from None
+            raise ResultsError(f"cannot write {self.path}: {error.strerror}", "choose another `results`") from None
 
 
 def require_writable(output: Path) -> None:
@@ -66,4 +67,4 @@ def require_writable(output: Path) -> None:
         with tempfile.TemporaryFile(dir=output.parent):
             pass
     except OSError as error:
-        raise ResultsError(f"cannot write {output}: {error.strerror}; choose another --output") from None
+        raise ResultsError(f"cannot write {output}: {error.strerror}", "choose another `output`") from None

@@ -1,0 +1,61 @@
+"""`batch`: many kernels, one after the other; a failure ends one of them, not the batch."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import KernelwrightError, Waiting
+from .devices import choose_device
+from .evaluators import joined
+from .observers import RunObserver
+from .optimize import OptimizeResult, Session, earlier_summary
+from .options.optimize import BatchOptions, RunOptions
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """The runs of a batch."""
+
+    summaries: tuple[dict[str, Any], ...]
+    """One per kernel, in order: `OptimizeResult.summary()`, or problem, verified and error."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether every kernel ended with a verified one."""
+        return all(summary["verified"] for summary in self.summaries)
+
+
+def run_batch(options: BatchOptions, observer: RunObserver) -> BatchResult:
+    """Optimize each kernel that is named."""
+    with joined(options) as remote:
+        device = choose_device(options, remote)
+        with Session(options, device, remote, observer) as session:
+            summaries = []
+            for number, reference in enumerate(options.kernels, start=1):
+                observer.kernel_started(number, len(options.kernels), reference)
+                summaries.append(_summary(session, reference, options, observer))
+    return BatchResult(tuple(summaries))
+
+
+def _summary(
+    session: Session, reference: str, options: RunOptions, observer: RunObserver
+) -> dict[str, Any]:
+    try:
+        job = session.job(reference)
+        path = session.results.journal_path(job.problem, job.backend)
+        done = earlier_summary(path, job, options.target_speedup) if options.resume else None
+        if done is not None:
+            observer.note(f"finished before: {reference}")
+            return done
+        result: OptimizeResult = session.optimize(job)
+        observer.run_ended(result)
+        return result.summary()
+    except Waiting:
+        raise
+    except Exception as error:  # even a bug of ours costs one kernel of a batch, not the rest
+        if not isinstance(error, KernelwrightError):
+            traceback.print_exc()
+        observer.warn(f"{reference}: {error}")
+        return {"problem": reference, "verified": False, "error": str(error)}

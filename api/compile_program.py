@@ -1,0 +1,203 @@
+"""`compile_program`: from recorded runs to a program with better instructions."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..agent.models.choice import DEFAULT, DEFAULT_KEY, Choice, choose, parse
+from ..core import Budget, ModelError, OptionError, Problem, ProblemError
+from ..corpus import find_problem
+from .compile_folder import CompileFolder, require_writable
+from .deadline import Deadline
+from .devices import choose_device, device_label
+from .evaluators import Evaluators
+from .examples import Examples
+from .jobs import Job
+from .observers import Observer, RunObserver
+from .options.program import CompileOptions
+from .proposers import RAG_K, quiet_libraries
+
+if TYPE_CHECKING:
+    from ..agent.models.models import Models
+    from ..agent.models.transcript import Transcript
+    from ..agent.prompt_optimization.gepa import OptimizedProgram, Split
+    from ..agent.prompt_optimization.recorded import RecordedTurn
+    from ..agent.prompt_optimization.rollout import Rollouts
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """Instructions that were tried, and the better ones if there are such."""
+
+    found: Mapping[str, Any]
+    """What the saved program holds too: language, target, device, models, seed, situations, scores, proposals and
+    evaluations."""
+    optimized: OptimizedProgram
+    output: Path
+    """Where the program is, if it is better."""
+    spent: Budget
+    """Tokens and dollars of all exchanges with models."""
+
+    @property
+    def improved(self) -> bool:
+        """Whether better instructions are saved."""
+        return self.optimized.improved
+
+    def summary(self) -> dict[str, Any]:
+        """The result as plain data, as `--json` prints it."""
+        return {
+            **self.found,
+            "stopped": self.optimized.stopped,
+            "tokens": self.spent.tokens,
+            "dollars": self.spent.dollars,
+            "program": str(self.output) if self.improved else None,
+        }
+
+
+def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
+    """Try the program on recorded problems, improve its instructions, and save them if they measure better."""
+    choice = choose(options.model, os.environ)
+    reflecting = parse(options.reflection_model) if options.reflection_model else choice
+    if not (choice.is_model and reflecting.is_model):
+        raise ModelError(
+            "instructions are for language models", f"set {DEFAULT_KEY}, or name one, such as `model` {DEFAULT}"
+        )
+    tell = observer.note
+    device = choose_device(options)
+    situations = chosen_situations(options, device, tell)
+    require_writable(options.output)
+    folder = CompileFolder(options.results, options.resume)
+
+    from ..agent.models.transcript import Transcript
+    from ..agent.program.signatures import save_program
+    from ..agent.prompt_optimization.gepa import PROPOSALS, compile_program, split
+    from ..agent.prompt_optimization.rollout import Rollouts
+
+    quiet_libraries()
+    silent = RunObserver()
+    with (
+        contextlib.closing(Transcript(folder.transcript)) as transcript,
+        Evaluators(device, 1) as evaluators,
+        folder.workbenches(evaluators, silent) as workbench,
+    ):
+        models, improving = _models(options, choice, reflecting, transcript, tell)
+        examples = Examples(options.results, tell)
+        rollouts = Rollouts(models, workbench, silent, examples, RAG_K, tell)
+        chosen = split(_begun(situations, rollouts, tell), options.seed)
+        evaluations = options.max_evaluations or chosen.evaluations(PROPOSALS[options.budget.value])
+        _announce(chosen, evaluations, tell)
+        with _without_bars():
+            optimized = compile_program(chosen, rollouts, improving, evaluations, options.seed, tell)
+        spent = transcript.spent
+    found = {
+        "language": situations[0].kind[0].value,
+        "target": situations[0].kind[1].value,
+        "device": device_label(device),
+        "model": choice.name,
+        "reflection_model": reflecting.name,
+        "seed": options.seed,
+        "training": [one.name for one in chosen.training],
+        "validation": [one.name for one in chosen.validation],
+        "scores": optimized.scores,
+        "proposals": optimized.proposals,
+        "evaluations": optimized.evaluations,
+    }
+    if optimized.improved:
+        save_program(optimized.program(situations[0].kind), options.output, **found)
+    return CompileResult(found, optimized, options.output, spent)
+
+
+def _models(
+    options: CompileOptions, choice: Choice, reflecting: Choice, transcript: Transcript, tell: Tell
+) -> tuple[Models, Models]:
+    """The model that follows the instructions, and the one that improves them; both have answered."""
+    from ..agent.models.models import Models, ModelSettings
+
+    # A server's address is for the models named openai/NAME, and wrong where there is none.
+    elsewhere = not any(model.is_openai for model in (choice, reflecting))
+    settings = ModelSettings(
+        choice,
+        api_base=options.api_base if choice.is_openai or elsewhere else None,
+        budget=Budget(tokens=options.max_tokens, dollars=options.max_cost),
+        wait=options.wait,
+    )
+    deadline = Deadline(options.time_limit)
+
+    def opened(settings: ModelSettings) -> Models:
+        models = Models(
+            settings, transcript, os.environ, tell=tell, late=deadline.late, remaining=deadline.remaining
+        )
+        models.check()
+        return models
+
+    following = opened(settings)
+    if reflecting == choice:
+        return following, following
+    api_base = options.api_base if reflecting.is_openai else None
+    return following, opened(replace(settings, rewriting=reflecting, api_base=api_base))
+
+
+def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[RecordedTurn]:
+    """What the journals hold for one language and target: those of the backend, or of most."""
+    from ..agent.prompt_optimization.recorded import journals_in, read_turn_contexts
+
+    given = [find_problem(str(path)).read() for path in options.problem]
+
+    def problems(name: str) -> Iterator[Problem]:
+        yield from given
+        with contextlib.suppress(ProblemError):
+            yield find_problem(name, options.dataset).read()
+
+    found = read_turn_contexts(journals_in(options.recorded), problems, device_label(device), tell)
+    counts = Counter(_backend(one) for one in found)
+    wanted = options.backend or next((name for name, _ in counts.most_common(1)), None)
+    if wanted is None or not counts[wanted]:
+        raise OptionError(
+            f"no recorded situations{f' of {options.backend}' if options.backend else ''} to practise on",
+            "run 'kernelwright optimize' on this device first",
+        )
+    if others := ", ".join(f"{count} of {name}" for name, count in counts.items() if name != wanted):
+        tell(f"left out: situations of other backends ({others}); instructions are compiled for {wanted} alone")
+    return [one for one in found if _backend(one) == wanted]
+
+
+def _backend(one: RecordedTurn) -> str:
+    return Job(one.kernel, one.problem, "", "").backend
+
+
+def _begun(situations: list[RecordedTurn], rollouts: Rollouts, tell: Tell) -> list[RecordedTurn]:
+    """Those whose kernel is right and timed here and now."""
+    begun = []
+    for one in situations:
+        why = rollouts.begin(one)
+        if why is None:
+            begun.append(one)
+        else:
+            tell(f"left out: {one.name}: {why}")
+    if not begun:
+        raise OptionError("none of the recorded kernels is right and timed on this device: nothing to practise on")
+    return begun
+
+
+def _announce(chosen: Split, evaluations: int, tell: Tell) -> None:
+    if chosen.training == chosen.validation:
+        tell("a single situation serves for training and for validation: what is found may fit it alone")
+    for part, members in (("training", chosen.training), ("validation", chosen.validation)):
+        tell(f"{part}: {', '.join(one.name for one in members)}")
+    tell(f"at most about {evaluations} runs of the program")
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """GEPA draws progress bars, and there is no option to leave them out."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield

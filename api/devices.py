@@ -1,0 +1,87 @@
+"""Devices: which there are, which one is meant, and what they are called. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import platformdirs
+
+from ..core import DeviceError, OptionError
+from ..evaluators.pipeline.processes import cores
+from ..evaluators.remote.machines import Remote
+from .options.groups import Backend, DeviceOptions, ProblemOptions, TimingOptions
+
+CPU, CUDA = "cpu", "cuda"
+
+
+def memory_folder() -> Path:
+    """Where measurements are remembered between runs; KERNELWRIGHT_CACHE overrides it."""
+    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
+
+
+def cuda_devices() -> int:
+    """How many CUDA devices the driver shows; asks the driver itself, since torch takes a second to import."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def device_label(device: str) -> str:
+    """The name of a device, such as 'NVIDIA H200' or the processor's with its cores."""
+    if device == CPU:
+        lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        return f"{names[0] if names else platform.machine()}, {cores()} cores"
+    driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
+    handle = ctypes.c_int(0)
+    driver.cuInit(0)
+    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
+    driver.cuDeviceGetName(name, len(name), handle)
+    return name.value.decode()
+
+
+def choose_device(options: DeviceOptions, remote: Remote | None = None) -> str:
+    """The device that is asked for, or the best one there is. Raises `DeviceError` when it is not there."""
+    device = remote.device if remote is not None else _device_here(options)
+    if isinstance(options, TimingOptions) and options.graph and device == CPU:
+        raise OptionError("`graph` captures CUDA graphs, and the device is the CPU", "leave it out, or use a GPU")
+    return device
+
+
+def choose_devices(options: DeviceOptions, remote: Remote | None = None) -> list[str]:
+    """The devices of a list such as 'cuda:0,cuda:1'."""
+    if remote is not None:
+        return [choose_device(options, remote)]
+    chosen = [choose_device(replace(options, device=name.strip())) for name in options.device.split(",")]
+    if len(set(chosen)) != len(chosen):
+        raise DeviceError(f"`device` {options.device} names a device twice")
+    if len(chosen) > 1 and CPU in chosen:
+        raise DeviceError(f"`device` {options.device}: several devices must all be GPUs")
+    return chosen
+
+
+def _device_here(options: DeviceOptions) -> str:
+    devices = cuda_devices()
+    wanted = options.device
+    if wanted == "auto":
+        on_cpu = isinstance(options, ProblemOptions) and options.backend is Backend.TILELANG_CPU
+        return CPU if not devices or on_cpu else CUDA
+    if wanted == CPU:
+        return CPU
+    name, _, number = wanted.partition(":")
+    if name != CUDA or (number and not number.isdigit()):
+        raise DeviceError(f"no device {wanted!r}", "use cpu, cuda, cuda:N or auto")
+    if int(number or 0) >= devices:
+        raise DeviceError(
+            f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use cpu as `device`"
+        )
+    return wanted

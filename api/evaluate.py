@@ -1,0 +1,156 @@
+"""`evaluate`: one kernel, or all of a KernelBench run folder, by one protocol or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core import DEFAULT_WORKLOAD, Config, KernelError, Problem
+from ..corpus import find_problem
+from ..evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
+from ..evaluators.kernelbench.precision import Precision
+from ..evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, fast_p
+from ..evaluators.kernelbench.run_folder import RunFolder, Sample
+from ..evaluators.local import LocalEvaluator
+from ..evaluators.remote.machines import Remote
+from .devices import choose_device
+from .evaluators import joined, local_evaluator, remote_evaluator
+from .jobs import Job, find_job
+from .observers import Observer
+from .options.evaluate import PERF_TRIALS, EvaluateOptions
+from .verdicts import ProtocolVerdicts
+
+INLINE = "cuda"
+"""KernelBench's name for sources that are neither Triton nor TileLang."""
+
+
+@dataclass(frozen=True)
+class FolderResult:
+    """What a run folder holds."""
+
+    verdicts: tuple[ProtocolVerdicts, ...]
+    """Of the kernels that had no result before."""
+    speedups: dict[int, float | None]
+    """By problem number; None for a kernel that is not correct."""
+
+    @property
+    def correct(self) -> bool:
+        """Whether every kernel that was evaluated now is correct by every protocol that was asked for."""
+        return all(one.correct for one in self.verdicts)
+
+    def record(self) -> dict[str, Any]:
+        """The result as plain data, as `--json` prints it."""
+        shares = {str(p): fast_p(list(self.speedups.values()), p) for p in THRESHOLDS}
+        return {
+            "results": [one.record() for one in self.verdicts],
+            "problems": len(self.speedups),
+            "fast_p": shares,
+        }
+
+
+def run_evaluate(options: EvaluateOptions, observer: Observer) -> ProtocolVerdicts:
+    """Evaluate `options.kernel`."""
+    assert options.kernel is not None
+    with joined(options) as remote:
+        if remote is not None:
+            return _evaluate_there(options, options.kernel, remote, observer)
+    device = choose_device(options)
+    with local_evaluator(device, options) as evaluator:
+        return _Evaluation(options, device, observer, evaluator).one(options.kernel)
+
+
+def run_evaluate_folder(options: EvaluateOptions, observer: Observer) -> FolderResult:
+    """Evaluate every kernel of `options.run_folder` that has no result yet, each stored at once."""
+    device = choose_device(options)
+    with local_evaluator(device, options) as evaluator:
+        return _Evaluation(options, device, observer, evaluator).folder()
+
+
+def _evaluate_there(options: EvaluateOptions, kernel: str, remote: Remote, observer: Observer) -> ProtocolVerdicts:
+    """One kernel by the strict protocol, on other machines."""
+    job = find_job(options, kernel, choose_device(options, remote), remote)
+    with observer.working(f"evaluating {job.problem.id} on {job.where}"):
+        evaluator = remote_evaluator(remote, options)
+        (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
+    return ProtocolVerdicts(job.problem.id, job.problem.workload, evaluation)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is to be evaluated: a kernel, or a file that is none, which only KernelBench has a verdict for."""
+
+    problem: Problem
+    source: str
+    job: Job | None
+    refusal: str = ""
+
+    @property
+    def backend(self) -> str:
+        return str(self.job.kernel.language) if self.job else INLINE
+
+
+class _Evaluation:
+    """What both forms share."""
+
+    def __init__(
+        self, options: EvaluateOptions, device: str, observer: Observer, evaluator: LocalEvaluator
+    ) -> None:
+        self._options, self._device = options, device
+        self._observer, self._evaluator = observer, evaluator
+        precision, trials = options.precision or Precision.FP32, options.perf_trials or PERF_TRIALS
+        settings = KernelBenchSettings(precision=precision, perf_trials=trials)
+        self._kernelbench = KernelBench(evaluator.processes, settings)
+
+    def one(self, reference: str) -> ProtocolVerdicts:
+        """One kernel."""
+        job = find_job(self._options, reference, self._device)
+        subject = _Subject(job.problem, job.kernel.source, job)
+        folder = RunFolder(self._options.run_folder) if self._options.run_folder else None
+        sample = Sample.of(job.problem, self._options.sample_id or 0) if folder else None
+        if folder and sample:
+            folder.check(sample)
+        with self._observer.working(f"evaluating {job.problem.id} on {self._device}"):
+            verdicts = self._verdicts(subject)
+        if folder and sample and verdicts.result:
+            folder.add(sample, job.problem, subject.source, verdicts.result)
+        return verdicts
+
+    def folder(self) -> FolderResult:
+        """Every kernel of the run folder that has no result yet."""
+        assert self._options.run_folder is not None
+        folder = RunFolder(self._options.run_folder)
+        samples = folder.samples()
+        # A wrong dataset should not show after an hour.
+        problems = {sample.problem_id: find_problem(sample.problem_id, self._options.dataset) for sample in samples}
+        found: list[ProtocolVerdicts] = []
+        with self._observer.progress("evaluating", len(samples)) as step:
+            for sample in samples:
+                # Another command may be working on the same folder.
+                if not folder.has(sample):
+                    subject = self._subject(folder.kernel(sample), problems[sample.problem_id].read())
+                    verdicts = self._verdicts(subject)
+                    assert verdicts.result is not None
+                    folder.store(sample, subject.problem, verdicts.result)
+                    found.append(verdicts)
+                step(sample.file_name)
+        return FolderResult(tuple(found), dict(folder.speedups(self._options.sample_id or 0)))
+
+    def _subject(self, path: Path, problem: Problem) -> _Subject:
+        options = replace(self._options, kernel=str(path), problem=problem.id)
+        try:
+            job = find_job(options, str(path), self._device)
+        except KernelError as error:
+            source = path.read_text(errors="replace")
+            return _Subject(problem.at(options.workload or DEFAULT_WORKLOAD), source, None, str(error))
+        return _Subject(job.problem, job.kernel.source, job)
+
+    def _verdicts(self, subject: _Subject) -> ProtocolVerdicts:
+        evaluation, refusal = None, subject.refusal if self._options.strict else ""
+        if self._options.strict and subject.job is not None:
+            job = subject.job
+            evaluation = next(iter(self._evaluator.evaluate(job.problem, job.kernel, [Config()])))
+        result: KernelBenchResult | None = None
+        if self._options.kernelbench:
+            result = self._kernelbench.evaluate(subject.problem, subject.source, subject.backend)
+        return ProtocolVerdicts(subject.problem.id, subject.problem.workload, evaluation, refusal, result)

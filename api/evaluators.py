@@ -1,0 +1,109 @@
+"""The evaluators of a command, for this machine and for others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ..agent.rules import Machine
+from ..evaluators.local import LocalEvaluator
+from ..evaluators.multi_device import MultiDeviceEvaluator
+from ..evaluators.pipeline.processes import cores
+from ..evaluators.remote.evaluator import RemoteEvaluator
+from ..evaluators.remote.machines import Remote
+from ..evaluators.settings import Limits, SearchSettings, Settings
+from .devices import CPU, memory_folder
+from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
+
+Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
+STRICT = TimingOptions()
+"""As strict as the tool is by default."""
+
+
+@contextlib.contextmanager
+def joined(options: MachineOptions) -> Iterator[Remote | None]:
+    """The machines, until the command ends; None for this one. Raises `DeviceError` when they cannot be used."""
+    wanted = options.remote
+    if wanted is None:
+        yield None
+        return
+    with Remote(wanted) as remote:
+        remote.check()
+        yield remote
+
+
+def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Settings | None = None) -> LocalEvaluator:
+    """The evaluator of this machine."""
+    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=memory_folder())
+
+
+def remote_evaluator(
+    remote: Remote, trust: TrustOptions = STRICT, settings: Settings | None = None
+) -> RemoteEvaluator:
+    """The evaluator of other machines, for any number of lanes at once."""
+    return remote.evaluator(settings_of(trust, settings or Settings()))
+
+
+def search_evaluator(
+    devices: list[str],
+    compilers: int | None,
+    adaptive: bool,
+    compile_s: float,
+    trust: TrustOptions = STRICT,
+    remote: Remote | None = None,
+) -> Searcher:
+    """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
+
+    On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
+    """
+    limits = Limits(compile_s=compile_s)
+    if remote is not None:
+        return remote.search_evaluator(compilers, adaptive, settings_of(trust, Settings(limits=limits)))
+    ahead = devices != [CPU]
+    if compilers is None:
+        share = cores() // len(devices)
+        compilers = max(1, share // 2 if ahead and adaptive else share)
+    window = 4 * compilers if ahead and not adaptive else compilers
+    settings = Settings(limits=limits, search=SearchSettings(compilers, window))
+    members = [local_evaluator(device, trust, settings) for device in devices]
+    return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
+
+
+class Evaluators:
+    """The evaluators of a run: as many as its lanes can use, and one that evaluates many configs quickly.
+
+    Lanes on a CPU take turns on one, since whatever runs beside a timing disturbs it.
+    """
+
+    def __init__(self, device: str, lanes: int, trust: TrustOptions = STRICT, remote: Remote | None = None) -> None:
+        self._device = device
+        self._remote = remote
+        self._trust = trust
+        self._stack = contextlib.ExitStack()
+        self._searcher: Searcher | None = None
+        settings = Settings(compile_ahead=lanes > 1)
+        self.pool: list[LocalEvaluator | RemoteEvaluator] = []
+        if remote is not None:
+            self.pool += [remote_evaluator(remote, trust, settings)] * min(lanes, remote.lanes)
+        else:
+            for _ in range(1 if device == CPU else lanes):
+                self.pool.append(self._stack.enter_context(local_evaluator(device, trust, settings)))
+
+    def searcher(self) -> Searcher:
+        """Made when it is first asked for."""
+        if self._searcher is None:
+            limit = Limits().compile_s
+            self._searcher = search_evaluator([self._device], None, True, limit, self._trust, self._remote)
+            self._stack.enter_context(self._searcher)
+        return self._searcher
+
+    def __enter__(self) -> Evaluators:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def machine(device: str) -> Machine:
+    """What the rules may know of the device."""
+    return Machine(cores=1 if device != CPU else cores())

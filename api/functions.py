@@ -1,0 +1,112 @@
+"""The functions that `kernelwright` exports: each takes the options of its command by name and returns a record.
+
+A mistake raises a `KernelwrightError` (see `core/errors.py` for the tree). A kernel that fails is no error: the
+record says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from .observers import Observer, RunObserver
+from .options.evaluate import EvaluateOptions, ProfileOptions
+from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
+from .options.option import documented
+from .options.retrieve import RetrieveOptions
+
+if TYPE_CHECKING:
+    from ..agent.history.run import History
+    from ..core import Hit
+    from .batch import BatchResult
+    from .evaluate import FolderResult
+    from .list_slow import Listing
+    from .optimize import OptimizeResult
+    from .profile import ProfileResult
+    from .verdicts import ProtocolVerdicts
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def takes(options: Callable[P, Any]) -> Callable[[Callable[[Any], R]], Callable[P, R]]:
+    """A function of an option object as a function of its fields, with the same names, types and defaults."""
+
+    def decorate(function: Callable[[Any], R]) -> Callable[P, R]:
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(options(*args, **kwargs))
+
+        documented(run, function, options)
+        return run
+
+    return decorate
+
+
+@takes(OptimizeOptions)
+def optimize(options: OptimizeOptions) -> OptimizeResult:
+    """Make a kernel faster over several turns, and write the fastest one that is verified."""
+    from .optimize import run_optimize
+
+    return run_optimize(options, options.observer or RunObserver())
+
+
+@takes(BatchOptions)
+def batch(options: BatchOptions) -> BatchResult:
+    """Optimize many kernels, one after the other; a failure ends one of them only."""
+    from .batch import run_batch
+
+    return run_batch(options, options.observer or RunObserver())
+
+
+@takes(ListSlowOptions)
+def list_slow(options: ListSlowOptions) -> Listing:
+    """Measure the shipped kernels where no current record exists, and rank them, the slowest first."""
+    from .list_slow import run_list_slow
+
+    return run_list_slow(options, options.observer or Observer())
+
+
+@takes(EvaluateOptions)
+def evaluate(options: EvaluateOptions) -> ProtocolVerdicts:
+    """Check a kernel against its reference and time it, once."""
+    from ..core import OptionError
+    from .evaluate import run_evaluate
+
+    if options.kernel is None:
+        raise OptionError("there is no kernel to evaluate", "name one, or use `evaluate_folder`")
+    return run_evaluate(options, options.observer or Observer())
+
+
+@takes(EvaluateOptions)
+def evaluate_folder(options: EvaluateOptions) -> FolderResult:
+    """Evaluate every kernel of a KernelBench run folder that has no result yet."""
+    from .evaluate import run_evaluate_folder
+
+    return run_evaluate_folder(options, options.observer or Observer())
+
+
+@takes(ProfileOptions)
+def profile(options: ProfileOptions) -> ProfileResult:
+    """Evaluate a kernel and say where its time goes."""
+    from .profile import run_profile
+
+    return run_profile(options, options.observer or Observer())
+
+
+@takes(RetrieveOptions)
+def retrieve(options: RetrieveOptions) -> list[Hit]:
+    """Up to `k` worked optimizations, the best first."""
+    from .retrieve import run_retrieve
+
+    return run_retrieve(options, options.observer or Observer())
+
+
+def load_history(path: Path | str) -> History:
+    """The run at `path`, a journal or a results folder: turns, trials, exchanges with models, costs.
+
+    Raises `JournalError` when there is no run, when a folder holds several, and when a file is corrupt.
+    """
+    from ..agent.history.run import load_history as load
+
+    return load(path)

@@ -1,0 +1,90 @@
+"""Jobs: a kernel, its problem at the right sizes, and a device."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, OptionError, Problem, ProblemError, Target
+from ..corpus import find_kernel, find_problem, list_problems
+from ..evaluators.remote.machines import Remote
+from .devices import CPU, device_label
+from .options.groups import Backend, ProblemOptions, TimingOptions, TrustOptions
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel, its problem at the right sizes, and the device."""
+
+    kernel: Kernel
+    problem: Problem
+    device: str
+    reference: str
+    """How the user, or a list, named the kernel."""
+    where: str = ""
+    """What machines evaluate it, such as 'Modal H100'; empty for this one."""
+    trust: TrustOptions = TimingOptions()
+
+    @property
+    def label(self) -> str:
+        """What journals and folders call the device."""
+        return self.where or device_label(self.device)
+
+    @property
+    def backend(self) -> str:
+        """'tilelang_cpu', 'tilelang' or 'triton'."""
+        on_cpu = self.kernel.target is Target.CPU
+        return f"{self.kernel.language}_cpu" if on_cpu else str(self.kernel.language)
+
+    @property
+    def graph(self) -> bool:
+        """Whether it is timed as a captured CUDA graph."""
+        return isinstance(self.trust, TimingOptions) and self.trust.graph
+
+
+def choose_backend(options: ProblemOptions, device: str) -> str:
+    """The backend that is asked for, or the device's own."""
+    return options.backend or (Backend.TILELANG_CPU if device == CPU else Backend.TILELANG)
+
+
+def find_job(options: ProblemOptions, reference: str, device: str, remote: Remote | None = None) -> Job:
+    """Find and read the kernel and its problem; every mistake is a `KernelwrightError`."""
+    file = find_kernel(reference, choose_backend(options, device), options.dataset)
+    kernel = file.read()
+    problem = find_problem(options.problem or file.problem, options.dataset).read()
+    if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
+        raise DeviceError(
+            f"{reference} is a CUDA kernel, and the device is the CPU", "use tilelang_cpu as `backend`"
+        )
+    if device != CPU and kernel.target is Target.CPU:
+        raise DeviceError(f"{reference} is a CPU kernel", "use cpu as `device`")
+    at = at_workload(problem, kernel, device, options.workload)
+    trust = options if isinstance(options, TrustOptions) else TimingOptions()
+    return Job(kernel, at, device, reference, remote.label if remote else "", trust)
+
+
+def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | None) -> Problem:
+    """The problem at the sizes that are asked for; by default its own on a GPU, and smaller ones on a CPU.
+
+    A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,
+    that one's workloads serve. Triton's interpreter gets the smallest sizes.
+    """
+    if wanted is not None:
+        return problem.at(wanted)
+    preferred = () if device != CPU else ("tiny", "cpu") if kernel.language is Language.TRITON else ("cpu",)
+    shipped = next((file.read() for file in list_problems() if file.id == problem.id), problem)
+    for name in preferred:
+        for source in (problem, shipped):
+            if name in source.workloads:
+                with contextlib.suppress(ProblemError):
+                    return problem.resized(name, source.workloads[name])
+    return problem.at(DEFAULT_WORKLOAD)
+
+
+def require_timed(job: Job) -> None:
+    """Raise `OptionError` for a kernel that the device can check but not time."""
+    if job.kernel.language is Language.TRITON and job.device == CPU:
+        raise OptionError(
+            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize by",
+            "use tilelang_cpu as `backend`, or a CUDA device ('kernelwright evaluate' checks it)",
+        )

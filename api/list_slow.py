@@ -1,0 +1,148 @@
+"""`list_slow`: the shipped kernels ranked by measured speedup, the slowest first."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from ..agent.analysis import performance_category
+from ..core import Config, Evaluation, Journal, KernelwrightError
+from ..corpus import list_kernels, list_problems
+from ..evaluators.local import LocalEvaluator
+from .devices import choose_device, device_label, memory_folder
+from .evaluators import local_evaluator
+from .jobs import Job, choose_backend, find_job
+from .observers import Observer
+from .optimize import metrics
+from .options.optimize import ListSlowOptions
+
+
+@dataclass(frozen=True)
+class SlowKernel:
+    """A kernel and its measured speedup. Times are medians of one call, in milliseconds."""
+
+    speedup: float
+    category: str
+    """SLOW, MODERATE or GOOD."""
+    kernel: str
+    """`level2/2_10.py`."""
+    latency_ms: float
+    reference_ms: float
+    problem: str
+    workload: str
+    device: str
+    contention: float | None
+    """Cores that other processes used meanwhile, where that was too much to trust the speedup."""
+
+    def record(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Kernels that were measured, and what could not be."""
+
+    slow: tuple[SlowKernel, ...]
+    """Those below the threshold, the slowest first."""
+    measured: int
+    failed: tuple[str, ...]
+    """Kernels that are not correct or could not be evaluated, with the reason."""
+    skipped: tuple[str, ...]
+    """Kernels without a problem in the dataset, with the reason."""
+    disturbed: tuple[SlowKernel, ...]
+    """Those whose timing other processes disturbed."""
+
+
+def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
+    """Measure what has no current record, each written down at once, and rank the kernels."""
+    device = choose_device(options)
+    jobs, skipped = _jobs(options, device)
+    rows: list[SlowKernel] = []
+    failed: list[str] = []
+    with (
+        local_evaluator(device, options) as evaluator,
+        Records(memory_folder() / "speedups.jsonl") as records,
+        observer.progress("measuring", len(jobs)) as advance,
+    ):
+        for job in jobs:
+            row = _row(job, evaluator, records)
+            if isinstance(row, str):
+                failed.append(f"{job.problem.id}: {row}")
+            else:
+                rows.append(row)
+            advance(job.problem.id)
+    slow = sorted((row for row in rows if row.speedup < options.threshold), key=lambda row: row.speedup)
+    disturbed = tuple(row for row in rows if row.contention is not None)
+    return Listing(tuple(slow), len(rows), tuple(failed), tuple(skipped), disturbed)
+
+
+def _jobs(options: ListSlowOptions, device: str) -> tuple[list[Job], list[str]]:
+    jobs: list[Job] = []
+    skipped: list[str] = []
+    offered = {problem.id for problem in list_problems(options.dataset)}
+    elsewhere = 0
+    for file in list_kernels(choose_backend(options, device)):
+        if options.problem is None and file.problem not in offered:
+            elsewhere += 1
+            continue
+        try:
+            jobs.append(find_job(options, str(file.path), device))
+        except KernelwrightError as error:
+            skipped.append(f"{file.problem}: {error}")
+    if elsewhere:
+        skipped.append(f"{elsewhere} shipped kernels are for problems that {options.dataset} does not have")
+    return jobs, skipped
+
+
+class Records(Journal):
+    """Speedups measured before, by device, versions, problem, sizes, kernel source and how strictly it was checked."""
+
+    def find(self, key: dict[str, str]) -> dict[str, Any] | None:
+        """The newest record with this key, one that nothing disturbed before one that something did."""
+        found = [record for record in self.records if record.get("key") == key]
+        return next((record for record in reversed(found) if record["contention"] is None), found[-1] if found else None)
+
+    def add(self, key: dict[str, str], evaluation: Evaluation) -> dict[str, Any]:
+        """Remember a measurement."""
+        self.append({"key": key, **metrics(evaluation), "environment": evaluation.environment})
+        return self.records[-1]
+
+
+def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | str:
+    """A kernel's row, from its record or from a measurement; or why there is none."""
+    key = {
+        "device": device_label(job.device),
+        "torch": version("torch"),
+        str(job.kernel.language): version(str(job.kernel.language)),
+        "problem": job.problem.id,
+        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
+        "sizes": repr(sorted(job.problem.sizes.items())),
+        "kernel": job.kernel.digest,
+        "allow_torch": job.trust.allow_torch.value,
+        "graph": str(job.graph),
+    }
+    known = records.find(key)
+    if known is None:
+        try:
+            evaluation = next(iter(evaluator.evaluate(job.problem, job.kernel, [Config()])))
+        except KernelwrightError as error:
+            return str(error)
+        if evaluation.speedup is None:
+            reason = str(evaluation.rejection or evaluation.message)
+            return f"{evaluation.status}: {(reason.splitlines() or [''])[0]}"
+        # A disturbed one is kept too and marked, or a busy machine would measure for minutes at every call.
+        known = records.add(key, evaluation)
+    return SlowKernel(
+        speedup=known["speedup"],
+        category=performance_category(known["speedup"]),
+        kernel=f"{job.problem.id}.py",
+        latency_ms=known["latency_ms"],
+        reference_ms=known["reference_ms"],
+        problem=job.problem.name,
+        workload=job.problem.workload,
+        device=key["device"],
+        contention=known.get("contention"),
+    )

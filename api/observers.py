@@ -1,0 +1,119 @@
+"""Who watches a command. Every method does nothing here: derive a class and define those that matter.
+
+With a beam, methods are called from several threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..agent.analysis import Analysis
+    from ..agent.stopping import StoppingCriteria
+    from ..agent.turn import ToolCall, Turn
+    from ..core import Budget, Config, Evaluation, Profile, Proposal, SearchSpace
+    from ..tuners.discovery import FoundSpace
+    from ..tuners.search import Progress
+    from .jobs import Job
+    from .optimize import OptimizeResult
+    from .verify_corpus import ExampleResult
+
+
+class Observer:
+    """Remarks, warnings and progress, which every command has."""
+
+    def note(self, text: str) -> None:
+        """A remark, one line."""
+
+    def warn(self, text: str) -> None:
+        """What the user should know, one line."""
+
+    @contextlib.contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """Around a step without parts that takes seconds or minutes."""
+        yield
+
+    @contextlib.contextmanager
+    def progress(self, text: str, total: int) -> Iterator[Callable[[str], None]]:
+        """Around `total` steps; what it yields is called after each one with its name."""
+        yield lambda name: None
+
+
+class RunObserver(Observer):
+    """Watches `optimize` and `batch`; see `agent.observer.Observer`."""
+
+    def kernel_started(self, number: int, total: int, reference: str) -> None:
+        """A kernel of a batch begins, counted from 1."""
+
+    def run_started(self, job: Job, criteria: StoppingCriteria, model: bool) -> None:
+        """A run begins; `model` tells whether a language model proposes."""
+
+    def replying(self, lane: str, characters: int) -> None:
+        """A model has written so many characters of its reply."""
+
+    def started(self, start: Evaluation, profile: Profile) -> None:
+        """The start kernel was evaluated."""
+
+    def analysed(self, lane: str, analysis: Analysis) -> None:
+        """The bottleneck was found."""
+
+    def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
+        """A kernel was proposed, and at most `trials` configs of it will be tried."""
+
+    def trial(self, origin: str, evaluation: Evaluation) -> None:
+        """A config was evaluated."""
+
+    def tool(self, lane: str, call: ToolCall) -> None:
+        """A model used a tool."""
+
+    def failed(self, lane: str, error: str) -> None:
+        """A proposal came to nothing."""
+
+    def turn_ended(self, turn: Turn) -> None:
+        """A turn is over."""
+
+    def run_ended(self, result: OptimizeResult) -> None:
+        """A run is over and its files are written."""
+
+    def close(self) -> None:
+        """The run ended, however: leave the terminal as it was."""
+
+
+class SearchObserver(Observer):
+    """Watches `tune`; see `tuners.search.Observer`."""
+
+    def search_started(
+        self, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
+    ) -> None:
+        """A search begins over `space`, which is what `rules` of the device leave of what was `found`."""
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        """A config was evaluated."""
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        """The finalists are measured, interleaved."""
+
+    def close(self) -> None:
+        """The search ended, however."""
+
+
+class ReplayObserver(Observer):
+    """Watches `replay`."""
+
+    def replay_started(self, tuners: Sequence[str], seeds: int) -> None:
+        """Each of the tuners searches `seeds` times."""
+
+    def replayed(self, tuner: str) -> None:
+        """A tuner has come to the end of one search."""
+
+    def close(self) -> None:
+        """The replay ended, however."""
+
+
+class VerifyObserver(Observer):
+    """Watches `verify_corpus`."""
+
+    def example_verified(self, number: int, total: int, result: ExampleResult) -> None:
+        """An example was checked, counted from 1."""

@@ -1,0 +1,231 @@
+"""`optimize`: one kernel, from start to verified end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..agent.loop import Optimization, Outcome
+from ..agent.models.choice import Kind
+from ..agent.results import Results
+from ..agent.stopping import StoppingCriteria
+from ..agent.turn import Turn
+from ..agent.workbench import Workbench
+from ..core import Budget, Evaluation, Journal, JournalError, OptionError, read_journal
+from ..evaluators.remote.machines import Remote
+from .devices import choose_device
+from .evaluators import Evaluators, joined
+from .jobs import Job, find_job, require_timed
+from .observers import RunObserver
+from .options.optimize import OptimizeOptions, RunOptions
+from .proposers import Proposers
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """A run that ended, and the files that it left."""
+
+    job: Job
+    outcome: Outcome
+    kernel: Path | None
+    """The file of the fastest verified kernel; None when there is none, or it was not to be saved."""
+    history: Path
+    target: float
+    model: str
+    """Who proposed."""
+    spent: Budget
+    """Tokens and dollars of all exchanges with models."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the best kernel was correct and timed again in a fresh process."""
+        return self.outcome.verified
+
+    @property
+    def speedup(self) -> float | None:
+        """Of the best kernel against the reference; None when it was not timed."""
+        return self.outcome.best.speedup.ratio if self.outcome.best.speedup else None
+
+    def summary(self) -> dict[str, Any]:
+        """The result as plain data, as `--json` prints it; times in milliseconds."""
+        outcome = self.outcome
+        return {
+            "problem": self.job.problem.id,
+            "device": outcome.best.environment.get("device", self.job.device),
+            "backend": self.job.backend,
+            "workload": self.job.problem.workload,
+            "target_speedup": self.target,
+            "target_reached": outcome.reached(self.target),
+            "verified": outcome.verified,
+            "start": metrics(outcome.start),
+            "best": metrics(outcome.best),
+            "model": self.model,
+            "iterations": max((turn.number for turn in outcome.turns), default=0),
+            "turns": len(outcome.turns),
+            "tokens": self.spent.tokens,
+            "dollars": round(self.spent.dollars or 0.0, 6),
+            "stopped": outcome.stopped,
+            "cut_short": outcome.cut_short,
+            "kernel": str(self.kernel) if self.kernel else None,
+            "history": str(self.history),
+        }
+
+
+def metrics(evaluation: Evaluation) -> dict[str, Any]:
+    """Latency and speedup of an evaluation, None where it was not timed."""
+    speedup = evaluation.speedup
+    return {
+        "status": evaluation.status.value,
+        "latency_ms": evaluation.latency_ms,
+        "reference_ms": evaluation.reference.median_ms if evaluation.reference else None,
+        "speedup": speedup.ratio if speedup else None,
+        "interval": [speedup.low, speedup.high] if speedup else None,
+        "contention": evaluation.contention,
+    }
+
+
+def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeResult:
+    """Optimize one kernel."""
+    with joined(options) as remote:
+        device = choose_device(options, remote)
+        job = find_job(options, options.kernel, device, remote)
+        require_timed(job)
+        with Session(options, device, remote, observer) as session:
+            result = session.optimize(job)
+    observer.run_ended(result)
+    return result
+
+
+class Session:
+    """What the kernels of one command share: evaluators, the results folder, and who proposes."""
+
+    def __init__(self, options: RunOptions, device: str, remote: Remote | None, observer: RunObserver) -> None:
+        self.device = device
+        self.results = Results(options.results)
+        self._options = options
+        self._remote = remote
+        self._observer = observer
+        self._proposers = Proposers(options, observer)
+        self._evaluators = Evaluators(device, options.beam, options, remote)
+
+    def job(self, reference: str) -> Job:
+        """The kernel of a reference, on the device of this session."""
+        return find_job(self._options, reference, self.device, self._remote)
+
+    def optimize(self, job: Job) -> OptimizeResult:
+        """Run the loop on one job and write its files."""
+        require_timed(job)
+        _ = job.kernel.declared_space  # a mistake in it is reported now, not after minutes of work
+        transcript = self._prepare(job)
+        options, criteria = self._options, self._criteria()
+        path = self.results.journal_path(job.problem, job.backend)
+        with Journal(path) as journal, contextlib.ExitStack() as stack:
+            same_run(journal, job, self._proposers.name)
+            self._observer.run_started(job, criteria, self._proposers.choice.is_model)
+            stack.callback(self.results.save_conversation, job.problem, job.backend)
+            opened = stack.enter_context(self._proposers.open(job, transcript))
+            workbench = Workbench(
+                job.problem, self._evaluators.pool, self._evaluators.searcher, journal, self._observer
+            )
+            run = Optimization(
+                workbench, job.kernel, opened.proposer, criteria, self._observer, partial(keep, journal), opened.cost
+            )
+            outcome = run.run()
+            kernel = None
+            if options.save and outcome.verified and outcome.best.speedup is not None:
+                kernel = self.results.save_kernel(job.problem, outcome.kernel, outcome.best, outcome.start)
+            history = self.results.save_history(job.problem, job.backend, outcome.turns)
+            result = OptimizeResult(
+                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent()
+            )
+            journal.append({"kind": "finished", **result.summary()})
+            return result
+
+    def _criteria(self) -> StoppingCriteria:
+        options = self._options
+        return StoppingCriteria(
+            options.target_speedup,
+            options.max_iterations,
+            options.min_improvement,
+            beam=options.beam,
+            budget=Budget(seconds=options.time_limit),
+        )
+
+    def _prepare(self, job: Job) -> Path:
+        """Check that the model answers, and make room for a run that does not resume; the path of its transcript."""
+        transcript = self.results.transcript_path(job.problem, job.backend)
+        choice = self._proposers.choice
+        if choice.kind is Kind.REPLAY and not self._options.resume and choice.path.resolve() == transcript.resolve():
+            raise OptionError(f"`model` {choice.name} is what this run would write", "choose another `results`")
+        if self._options.resume:
+            self._proposers.check(job, transcript)
+            return transcript
+        # What an earlier run left stays where it is until the model is known to answer.
+        checked = transcript.with_suffix(".check.jsonl")
+        try:
+            checked.unlink(missing_ok=True)
+            self._proposers.check(job, checked)
+            self.results.set_aside(job.problem, job.backend)
+            if checked.exists():
+                checked.rename(transcript)
+        finally:
+            checked.unlink(missing_ok=True)
+        return transcript
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._evaluators.__exit__()
+
+
+def keep(journal: Journal, turn: Turn) -> None:
+    """Write a turn down, unless the resumed run did; a turn that was cut off and is now whole is written again."""
+    record = json.loads(json.dumps({"kind": "turn", **turn.record()}))
+    what = ("iteration", "lane", "attempts", "kernel", "improved")  # a resumed run spends other seconds on the same
+    if all(any(known.get(name) != record[name] for name in what) for known in journal.of_kind("turn")):
+        journal.append(record)
+
+
+def identity(job: Job) -> dict[str, str]:
+    """What must be the same for a run to go on from another's journal."""
+    import hashlib
+
+    return {
+        "problem": job.problem.id,
+        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
+        "sizes": repr(sorted(job.problem.sizes.items())),
+        "kernel": job.kernel.digest,
+        "device": job.label,
+        # What passed under other rules, or was timed otherwise, is no verdict for this run.
+        "allow_torch": job.trust.allow_torch.value,
+        "graph": str(job.graph),
+    }
+
+
+def same_run(journal: Journal, job: Job, model: str) -> None:
+    """Write what this run is, or refuse a journal that is of another."""
+    known = next(journal.of_kind("run"), None)
+    if known is None:
+        journal.append({"kind": "run", **identity(job), "backend": job.backend, "model": model})
+    elif different := [name for name, value in identity(job).items() if known.get(name) != value]:
+        raise JournalError(
+            f"{journal.path} is of another run: {', '.join(different)} changed", "leave `resume` out to start again"
+        )
+
+
+def earlier_summary(path: Path, job: Job, target: float) -> dict[str, Any] | None:
+    """The summary of the same run, if it has finished with a verified kernel and nothing cut it short; else None."""
+    records = read_journal(path) if path.exists() else []
+    known = next((record for record in records if record.get("kind") == "run"), {})
+    finished = [record for record in records if record.get("kind") == "finished"]
+    same = all(known.get(name) == value for name, value in identity(job).items())
+    if not (finished and same and finished[-1]["verified"] and finished[-1]["target_speedup"] == target):
+        return None
+    if finished[-1].get("cut_short"):
+        return None
+    return {k: v for k, v in finished[-1].items() if k != "kind"}

@@ -1,0 +1,25 @@
+"""The options of `verify_corpus`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..observers import VerifyObserver
+from .groups import DeviceOptions
+from .option import described, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(DeviceOptions):
+    """Check and measure the worked examples."""
+
+    examples: tuple[str, ...] = field(
+        default=(),
+        kw_only=False,
+        metadata=described("Examples, such as triton/softmax-online; all by default."),
+    )
+    record: Path | None = option(
+        None, "File for the figures; those that models are shown stand in corpus/examples/measured.json."
+    )
+    observer: VerifyObserver | None = option(None, "Watches the examples.", python_only=True)

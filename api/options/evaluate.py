@@ -1,0 +1,101 @@
+"""The options of `evaluate` and `profile`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ...evaluators.kernelbench.precision import Precision
+from ..observers import Observer
+from .groups import KernelOptions, MachineOptions, ProblemOptions, TimingOptions, TrustOptions
+from .option import described, option
+
+PROTOCOL = "Protocol"
+PERF_TRIALS = 100
+"""As many calls as KernelBench times."""
+
+
+class EvaluationProtocol(StrEnum):
+    """By which rules a kernel is evaluated."""
+
+    STRICT = "strict"
+    KERNELBENCH = "kernelbench"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
+    """Check a kernel against its reference and time it, once."""
+
+    kernel: str | None = field(
+        default=None,
+        kw_only=False,
+        metadata=described("Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"),
+    )
+    protocol: EvaluationProtocol | None = option(
+        None,
+        "Whose rules: strict, kernelbench (as KernelBench itself evaluates), or both side by side. By default strict, "
+        "and kernelbench with `run_folder`.",
+        PROTOCOL,
+    )
+    run_folder: Path | None = option(
+        None,
+        "A KernelBench run folder: the kernel and its result are filed there. Without `kernel`, every kernel in it "
+        "that has no result yet is evaluated.",
+        PROTOCOL,
+        metavar="DIR",
+    )
+    sample_id: int | None = option(
+        None, "Which attempt at its problem the kernel is in the run folder; 0 by default.", PROTOCOL, at_least=0
+    )
+    precision: Precision | None = option(
+        None, "To what KernelBench's protocol casts weights and inputs; fp32 by default.", PROTOCOL
+    )
+    perf_trials: int | None = option(
+        None, "How many calls KernelBench's protocol times; 100 by default.", PROTOCOL, at_least=1
+    )
+    observer: Observer | None = option(None, "Watches the progress.", python_only=True)
+
+    @property
+    def chosen_protocol(self) -> EvaluationProtocol:
+        """The protocol that is asked for, or follows from the other options."""
+        return self.protocol or (EvaluationProtocol.KERNELBENCH if self.run_folder else EvaluationProtocol.STRICT)
+
+    @property
+    def strict(self) -> bool:
+        """Whether the strict protocol is used."""
+        return self.chosen_protocol is not EvaluationProtocol.KERNELBENCH
+
+    @property
+    def kernelbench(self) -> bool:
+        """Whether KernelBench's protocol is used."""
+        return self.chosen_protocol is not EvaluationProtocol.STRICT
+
+    def check(self) -> None:
+        """Raise `OptionError` for what does not go together."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if self.kernelbench and self.remote is not None:
+            raise OptionError("KernelBench's protocol runs on this machine", "leave `evaluator` out, or `protocol`")
+        if self.kernel is None and self.run_folder is None:
+            raise OptionError("there is nothing to evaluate", "give `kernel`, or `run_folder` for all kernels in it")
+        if self.kernel is None and self.problem:
+            raise OptionError("`problem` names one problem", "leave it out: the files of a run folder name their own")
+        if self.sample_id is not None and self.run_folder is None:
+            raise OptionError("`sample_id` names a kernel of a run folder", "add `run_folder`")
+        belong = {"run_folder": self.run_folder, "precision": self.precision, "perf_trials": self.perf_trials}
+        for name, value in belong.items():
+            if value is not None and not self.kernelbench:
+                raise OptionError(
+                    f"`{name}` belongs to KernelBench's protocol", "set `protocol` to kernelbench or both"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions(TrustOptions, ProblemOptions, KernelOptions):
+    """Say where a kernel's time goes."""
+
+    ncu: bool = option(False, "Count with Nsight Compute too, on a GPU and where it is installed.")
+    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

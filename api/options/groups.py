@@ -1,0 +1,182 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from ...evaluators.remote.options import RemoteOptions, Where
+from ...evaluators.settings import AllowTorch, Sandbox, Settings
+from .option import Options, described, option
+
+WHERE = "Where it runs"
+TRUST = "Trust"
+MODEL = "Language model"
+BUDGET = "Budget"
+OUTPUT = "Output"
+NO_LIMIT = "give more, or leave it out for no limit"
+
+
+class Backend(StrEnum):
+    """The kernels that are shipped, by language and target."""
+
+    TILELANG_CPU = "tilelang_cpu"
+    TILELANG = "tilelang"
+    TRITON = "triton"
+
+
+class Baseline(StrEnum):
+    """Other ways to run the reference."""
+
+    COMPILE = "compile"
+    MAX_AUTOTUNE = "max-autotune"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelOptions(Options):
+    """Which kernel."""
+
+    kernel: str = field(kw_only=False, metadata=described("The kernel: a path, level2/2_10.py, 2_10.", metavar="REF"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Options):
+    """The device."""
+
+    device: str = option("auto", "cpu, cuda, cuda:N; auto takes a GPU if there is one.", WHERE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemOptions(DeviceOptions):
+    """What is computed, at which sizes, and where."""
+
+    backend: Backend | None = option(None, "Which shipped kernels; by default those of the device.", WHERE)
+    problem: str | None = option(None, "The problem a kernel file solves, if its name does not say.", WHERE)
+    dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE)
+    workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions(DeviceOptions):
+    """Which machines evaluate."""
+
+    evaluator: Where = option(
+        Where.LOCAL,
+        "Who evaluates: local (this machine), modal (containers on Modal), or ray (the nodes of a Ray cluster).",
+        WHERE,
+    )
+    gpu: str | None = option(
+        None, "Modal's GPU: T4, L4, A10 (also A10G), L40S, A100, H100, H200, B200 ...; H100 by default.", WHERE
+    )
+    ray_address: str | None = option(
+        None,
+        "The Ray cluster's address; by default RAY_ADDRESS, or the cluster on this machine.",
+        WHERE,
+        metavar="HOST:PORT",
+    )
+
+    @property
+    def remote(self) -> RemoteOptions | None:
+        """None for this machine. Raises `OptionError` for what does not go together."""
+        return RemoteOptions.checked(self.evaluator, self.gpu, self.ray_address, self.device)
+
+    def check(self) -> None:
+        """See `remote`."""
+        super().check()
+        _ = self.remote
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustOptions(Options):
+    """How strictly kernels are evaluated."""
+
+    allow_torch: AllowTorch = option(
+        AllowTorch.GLUE,
+        "Which torch operators a kernel may call: none, glue (layout, allocation, and what the bottleneck is not in), "
+        "or all.",
+        TRUST,
+    )
+    sandbox: Sandbox = option(
+        Sandbox.AUTO,
+        "What keeps a kernel from the rest of the machine: bwrap (bubblewrap), landlock, none; auto takes the first "
+        "that works.",
+        TRUST,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingOptions(TrustOptions):
+    """How kernels are timed."""
+
+    graph: bool = option(False, "Time kernel and reference as captured CUDA graphs, on a GPU only.", TRUST)
+    baseline: tuple[Baseline, ...] = option(
+        (),
+        "Time the reference as torch compiles it, too: compile, max-autotune; may be repeated. Targets stay those "
+        "against eager torch.",
+        TRUST,
+        metavar="NAME",
+    )
+
+
+def settings_of(options: TrustOptions, settings: Settings) -> Settings:
+    """The settings of an evaluator, with the caller's options in them."""
+    timed = options if isinstance(options, TimingOptions) else TimingOptions()
+    return replace(
+        settings,
+        allow_torch=options.allow_torch,
+        sandbox=options.sandbox,
+        graph=timed.graph,
+        baselines=tuple(one.value for one in timed.baseline),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Options):
+    """Which language model proposes."""
+
+    model: str | None = option(
+        None,
+        "Who proposes: openai/o3 or any provider/name, replay:FILE, files:DIR, or rules (the built-in rewriter). By "
+        "default openai/o3 if OPENAI_API_KEY is set, else rules.",
+        MODEL,
+    )
+    api_base: str | None = option(
+        None, "URL of an OpenAI-compatible server of your own.", MODEL, metavar="URL", of_models=True
+    )
+    wait: bool = option(
+        True,
+        "With files:DIR, end with exit code 75 when a reply is missing; `resume` goes on.",
+        MODEL,
+        of_models=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions(Options):
+    """What a run may use."""
+
+    max_tokens: int | None = option(
+        None, "Stop when models have used so many tokens.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
+    )
+    max_cost: float | None = option(
+        None, "Stop when models have cost so many dollars.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
+    )
+    time_limit: float | None = option(
+        None, "Stop proposing after so many seconds.", BUDGET, above=0, advice=NO_LIMIT
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultOptions(Options):
+    """Where a run leaves its files."""
+
+    results: Path = option(Path("results"), "Folder for all that a run leaves.", OUTPUT)
+    resume: bool = option(False, "Go on where an earlier run stopped.", OUTPUT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveOptions(ResultOptions):
+    """Whether the faster kernel is written."""
+
+    save: bool = option(True, "Do not write the faster kernel.", OUTPUT)

@@ -1,0 +1,87 @@
+"""The options of `optimize`, `batch` and `list_slow`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..observers import Observer, RunObserver
+from .groups import (
+    MODEL,
+    BudgetOptions,
+    KernelOptions,
+    MachineOptions,
+    ModelOptions,
+    ProblemOptions,
+    SaveOptions,
+    TimingOptions,
+)
+from .option import described, option
+
+SEARCH = "Optimization"
+MAX_BEAM = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TimingOptions, MachineOptions, ProblemOptions):
+    """How kernels are made faster over several turns."""
+
+    target_speedup: float = option(1.5, "Stop when this speedup is reached.", SEARCH, above=0)
+    max_iterations: int = option(5, "At most this many turns.", SEARCH, above=0)
+    min_improvement: float = option(
+        0.05,
+        "Stop after three turns in a row that improve by less.",
+        SEARCH,
+        at_least=0,
+        at_most=10,
+        advice="it is a share such as 0.05",
+    )
+    beam: int = option(1, "Candidates kept alive and expanded side by side.", SEARCH, at_least=1, at_most=MAX_BEAM)
+    analysis_model: str | None = option(
+        None, "Another model for the analysis of bottlenecks.", MODEL, of_models=True
+    )
+    temperature: float | None = option(
+        None,
+        "The model's temperature; by default the provider's own (the seed system used 1.0).",
+        MODEL,
+        at_least=0,
+        at_most=2,
+        of_models=True,
+    )
+    rag_k: int | None = option(
+        None, "Worked examples shown to the model; 3 by default.", MODEL, at_least=0, at_most=20, of_models=True
+    )
+    program: Path | None = option(
+        None, "Instructions that 'kernelwright agent compile' saved.", MODEL, metavar="FILE", of_models=True
+    )
+    observer: RunObserver | None = option(None, "Watches the run.", python_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeOptions(RunOptions, KernelOptions):
+    """Make one kernel faster over several turns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(RunOptions):
+    """Make many kernels faster, one after the other."""
+
+    kernels: tuple[str, ...] = field(kw_only=False, metadata=described("The kernels, each named as for `kernel`."))
+
+    def check(self) -> None:
+        """Raise `OptionError` for what does not go together."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if not self.kernels:
+            raise OptionError("the batch names no kernels", "name one a line, such as level2/2_10.py")
+        if self.problem:
+            raise OptionError("`problem` names one problem", "leave it out of a batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListSlowOptions(TimingOptions, ProblemOptions):
+    """Measure the shipped kernels and rank them, the slowest first."""
+
+    threshold: float = option(0.8, "Speedup below which a kernel is listed.", above=0)
+    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

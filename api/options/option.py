@@ -1,0 +1,142 @@
+"""One option: a field of a dataclass that knows its meaning, its group and its limits.
+
+Options are named as Python names them. A command line derives its flags from the fields: see `cli/parameters.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DETAILS = "option"
+"""The key under which a field's metadata hold its `Details`."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """What an option means, and which numbers it takes."""
+
+    help: str
+    """One or two sentences. For a boolean that is true by default: what happens when it is false."""
+    group: str = ""
+    metavar: str | None = None
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    advice: str = ""
+    """What to do about a number out of range, if that needs saying."""
+    of_models: bool = False
+    """Whether only a language model makes use of it."""
+    python_only: bool = False
+    """Whether no command line can give it, such as an object."""
+
+
+def option(default: Any, help: str, group: str = "", **details: Any) -> Any:
+    """A dataclass field with a default and its details."""
+    return dataclasses.field(default=default, metadata=described(help, group, **details))
+
+
+def described(help: str, group: str = "", **details: Any) -> dict[str, Details]:
+    """The metadata of a dataclass field that is an option."""
+    return {DETAILS: Details(help=help, group=group, **details)}
+
+
+def details_of(field: dataclasses.Field[Any]) -> Details:
+    """The details of a field that `option` made."""
+    found: Details = field.metadata[DETAILS]
+    return found
+
+
+def types_of(options: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields by name, evaluated."""
+    return typing.get_type_hints(options)
+
+
+class Options:
+    """The base of all option classes: converts plain values and checks ranges. `OptionError` for what cannot be."""
+
+    def __post_init__(self) -> None:
+        types = types_of(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = convert(getattr(self, field.name), types[field.name], field.name)
+            object.__setattr__(self, field.name, value)
+            if DETAILS in field.metadata and isinstance(value, int | float) and not isinstance(value, bool):
+                check_range(field.name, value, details_of(field))
+        self.check()
+
+    def check(self) -> None:
+        """Raise `OptionError` for options that exclude each other."""
+
+
+def convert(value: Any, wanted: Any, name: str) -> Any:
+    """A value as a field's type wants it: paths and enumerations from texts, tuples from any iterable.
+
+    `OptionError` for a text that is none of an enumeration's.
+    """
+    from ...core.errors import OptionError
+
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (UnionType, typing.Union):
+        if value is None and NoneType in arguments:
+            return None
+        plain = [one for one in arguments if one is not NoneType]
+        return convert(value, plain[0], name) if len(plain) == 1 else value
+    if origin is tuple:
+        items: Iterable[Any] = () if value is None else (value,) if isinstance(value, str | Path) else value
+        return tuple(dict.fromkeys(convert(item, arguments[0], name) for item in items))
+    if wanted is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(wanted, type) and issubclass(wanted, Enum) and not isinstance(value, wanted):
+        try:
+            return wanted(value)
+        except ValueError:
+            raise OptionError(f"`{name}` {value!r}", f"use {', '.join(one.value for one in wanted)}") from None
+    return value
+
+
+def check_range(name: str, value: float, details: Details) -> None:
+    """Raise `OptionError` for a number that the details exclude."""
+    from ...core.errors import OptionError
+
+    low, high, above = details.at_least, details.at_most, details.above
+    bounded = not (low is None and high is None and above is None)
+    if not bounded or (
+        math.isfinite(value)
+        and (above is None or value > above)
+        and (low is None or value >= low)
+        and (high is None or value <= high)
+    ):
+        return
+    if above is not None:
+        allowed = f"above {above:g}"
+    elif high is not None:
+        allowed = f"from {low:g} to {high:g}"
+    else:
+        allowed = f"at least {low:g}"
+    raise OptionError(f"`{name}` must be {allowed}, not {value:g}", details.advice)
+
+
+def documented(wrapper: Any, function: Any, options: Any) -> None:
+    """Give `wrapper` the name, the signature and the documentation of a function of these options."""
+    lines = []
+    for field in dataclasses.fields(options):
+        details = details_of(field)
+        default = "" if field.default is dataclasses.MISSING else f" (default {field.default!s})"
+        meaning = f"False: {details.help}" if field.default is True else details.help
+        lines.append(f"    {field.name}: {meaning}{default}")
+    wrapper.__name__ = wrapper.__qualname__ = function.__name__
+    wrapper.__module__ = function.__module__
+    wrapper.__doc__ = f"{function.__doc__}\n\nOptions:\n" + "\n".join(lines)
+    wrapper.__signature__ = inspect.signature(options).replace(
+        return_annotation=inspect.signature(function).return_annotation
+    )

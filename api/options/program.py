@@ -1,0 +1,60 @@
+"""The options of `compile_program`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ..observers import Observer
+from .groups import BUDGET, MODEL, OUTPUT, WHERE, Backend, BudgetOptions, DeviceOptions, ModelOptions, ResultOptions
+from .option import described, option
+
+
+class Size(StrEnum):
+    """How many new instructions are tried."""
+
+    LIGHT = "light"
+    MEDIUM = "medium"
+    HEAVY = "heavy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(ResultOptions, BudgetOptions, ModelOptions, DeviceOptions):
+    """Improve the instructions that language models follow."""
+
+    recorded: tuple[Path, ...] = field(
+        kw_only=False, metadata=described("Results folders of earlier runs, or their journals.", metavar="RESULTS...")
+    )
+    model: str | None = option(
+        None,
+        "Whom the instructions are for: openai/o3 or any provider/name, replay:FILE, files:DIR. By default openai/o3 "
+        "if OPENAI_API_KEY is set.",
+        MODEL,
+    )
+    reflection_model: str | None = option(None, "Who improves them; by default the same model.", MODEL)
+    budget: Size = option(Size.LIGHT, "How many new instructions to try: light 6, medium 12, heavy 18.", BUDGET)
+    max_evaluations: int | None = option(
+        None,
+        "Instead: about so many runs of the program, each in one situation.",
+        BUDGET,
+        above=0,
+        advice="give more, or leave it out",
+    )
+    time_limit: float | None = option(
+        None, "Stop asking models after so many seconds.", BUDGET, above=0, advice="give more, or leave it out"
+    )
+    seed: int = option(0, "Of the choice which situations validate, and of GEPA's choices.", BUDGET)
+    backend: Backend | None = option(None, "Whose instructions; by default that of most situations.", WHERE)
+    problem: tuple[Path, ...] = option((), "A problem file that is not shipped; may be repeated.", WHERE)
+    dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE)
+    output: Path = option(Path("program.json"), "File for the program.", OUTPUT)
+    observer: Observer | None = option(None, "Watches the progress.", python_only=True)
+
+    def check(self) -> None:
+        """Raise `OptionError` for an output that cannot be."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if self.output.is_dir():
+            raise OptionError(f"`output` {self.output} is a folder", "name a file in it, such as program.json")

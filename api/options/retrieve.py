@@ -1,0 +1,31 @@
+"""The options of `retrieve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..observers import Observer
+from .groups import Backend
+from .option import Options, described, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieveOptions(Options):
+    """Find worked optimizations."""
+
+    text: str = field(
+        default="",
+        kw_only=False,
+        metadata=described("A symptom, a technique or an idea, in words.", metavar="TEXT"),
+    )
+    k: int = option(3, "At most so many examples.", at_least=1)
+    kernel: str | None = option(
+        None, "The kernel to improve: a path, level2/2_10.py, 2_10. Its own problem is left out.", metavar="REF"
+    )
+    backend: Backend | None = option(None, "Examples of one backend; by default the kernel's, or all.")
+    category: str | None = option(None, "The bottleneck: memory, compute, parallelism or algorithm.")
+    operation: str | None = option(None, "What is computed: matmul, softmax, layernorm, ...")
+    device: str | None = option(None, "The device's name, as measurements of examples give it, such as 'NVIDIA H200'.")
+    results: Path = option(Path("results"), "Folder of earlier runs, whose findings are searched too.")
+    observer: Observer | None = option(None, "Watches the progress.", python_only=True)

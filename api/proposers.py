@@ -1,0 +1,136 @@
+"""Who proposes: the built-in rules, or a language model with its examples, its program and its account."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..agent.models.choice import DEFAULT_KEY, choose, parse
+from ..agent.proposer import Proposer
+from ..agent.rule_proposer import RuleProposer
+from ..core import Budget, OptionError
+from .deadline import Deadline
+from .evaluators import machine
+from .examples import Examples
+from .jobs import Job
+from .observers import RunObserver
+from .options.optimize import RunOptions
+from .options.option import details_of
+
+if TYPE_CHECKING:
+    from ..agent.models.models import Models
+
+RAG_K = 3
+
+
+@dataclass(frozen=True)
+class OpenProposer:
+    """A proposer, what the models of a lane cost, and what all of them have cost so far."""
+
+    proposer: Proposer
+    cost: Callable[[str], dict[str, Any]] = lambda lane: {}
+    spent: Callable[[], Budget] = lambda: Budget(tokens=0, dollars=0.0)
+
+
+class Proposers:
+    """Makes the proposer of each kernel of a command."""
+
+    def __init__(self, options: RunOptions, observer: RunObserver) -> None:
+        self.choice = choose(options.model, os.environ)
+        self._options = options
+        self._analysis = parse(options.analysis_model) if options.analysis_model else None
+        self._observer = observer
+        self._noted = options.model is not None
+        if not self.choice.is_model:
+            _require_no_model_options(options)
+
+    @property
+    def name(self) -> str:
+        """How the journal names who proposed."""
+        return self.choice.name
+
+    def check(self, job: Job, transcript: Path) -> None:
+        """Find out whether the model can be used, before anything else is done; its reply goes into `transcript`.
+
+        Raises `ModelError` or `OptionError` when it cannot.
+        """
+        if self.choice.is_model:
+            self._program(job)
+            with self._models(transcript) as models:
+                models.check()
+
+    @contextlib.contextmanager
+    def open(self, job: Job, transcript: Path) -> Iterator[OpenProposer]:
+        """The proposer of one kernel."""
+        if not self.choice.is_model:
+            if not self._noted:
+                self._observer.note(f"no key for a language model ({DEFAULT_KEY}): the built-in rules propose")
+                self._noted = True
+            yield OpenProposer(RuleProposer(machine(job.device)))
+            return
+        with self._models(transcript) as models:
+            from ..agent.program.proposer import ModelProposer
+
+            k = RAG_K if self._options.rag_k is None else self._options.rag_k
+            examples = Examples(self._options.results, self._observer.note) if k else None
+            exchanges = models.transcript
+            yield OpenProposer(
+                ModelProposer(models, self._observer, examples, k, self._program(job)),
+                cost=lambda lane: exchanges.cost([lane]),
+                spent=lambda: exchanges.spent,
+            )
+
+    @contextlib.contextmanager
+    def _models(self, transcript: Path) -> Iterator[Models]:
+        quiet_libraries()
+        from ..agent.models.models import Models, ModelSettings
+        from ..agent.models.transcript import Transcript
+
+        options, deadline = self._options, Deadline(self._options.time_limit)
+        settings = ModelSettings(
+            rewriting=self.choice,
+            analysis=self._analysis,
+            api_base=options.api_base,
+            temperature=options.temperature,
+            budget=Budget(tokens=options.max_tokens, dollars=options.max_cost),
+            wait=options.wait,
+        )
+        with contextlib.closing(Transcript(transcript)) as exchanges:
+            yield Models(
+                settings,
+                exchanges,
+                os.environ,
+                tell=self._observer.note,
+                watch=self._observer.replying,
+                late=deadline.late,
+                remaining=deadline.remaining,
+            )
+
+    def _program(self, job: Job) -> dict[str, Any] | None:
+        from ..agent.program.signatures import read_program
+
+        path = self._options.program
+        return read_program(path, job.kernel.language, job.kernel.target) if path else None
+
+
+def quiet_libraries() -> None:
+    """DSPy and LiteLLM look for prices on the network at the first call, and report it when there is none."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    # What it reports, the engine notes or raises as well.
+    logging.getLogger("dspy").setLevel(logging.CRITICAL)
+
+
+def _require_no_model_options(options: RunOptions) -> None:
+    """Raise `OptionError` for an option that only a language model could use."""
+    for field in dataclasses.fields(options):
+        if details_of(field).of_models and getattr(options, field.name) != field.default:
+            raise OptionError(
+                f"`{field.name}` is for language models, and the rules propose here",
+                "leave it out, or name one with `model`",
+            )

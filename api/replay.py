@@ -1,0 +1,119 @@
+"""`replay`: tuners over a recorded space, the seeds over all cores."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core import KernelwrightError, SearchSpace, Tuner
+from ..evaluators.pipeline.processes import cores
+from ..tuners import catalogue
+from ..tuners.formats import read_recording
+from ..tuners.recording import Recording
+from ..tuners.replay import Replay, Summary, replay, summarize
+from ..tuners.start import Warm
+from .observers import ReplayObserver
+from .options.tune import ReplayOptions
+
+
+class ReplayError(KernelwrightError):
+    """A process of the replay died."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """How many evaluations tuners need in a recorded space."""
+
+    recording: Recording
+    summaries: Mapping[str, Summary]
+    """By tuner."""
+
+    def summary(self) -> dict[str, Summary]:
+        """The metrics as plain data."""
+        return dict(self.summaries)
+
+
+def run_replay(options: ReplayOptions, observer: ReplayObserver) -> ReplayResult:
+    """Let each tuner search the recording from as many seeds, over all cores. `ReplayError` when a process dies."""
+    recording, _ = _load(options.file, options.warm)
+    names = list(options.tuner) or catalogue.names()
+    try:
+        replays = _replay_all(options, names, observer)
+    except BrokenProcessPool:
+        raise ReplayError("a process of the replay died, perhaps for want of memory", "try fewer tuners") from None
+    finally:
+        observer.close()
+    return ReplayResult(recording, {name: summarize(replays[name]) for name in names})
+
+
+def _load(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
+    recording = read_recording(file)
+    return recording, read_recording(warm).within(recording.space) if warm else ()
+
+
+def _replay_all(options: ReplayOptions, names: Sequence[str], observer: ReplayObserver) -> dict[str, list[Replay]]:
+    tasks = [(name, seed) for name in names for seed in range(options.seeds)]
+    done: dict[tuple[str, int], Replay] = {}
+    unwatched = replace(options, observer=None)  # what goes to other processes
+    with _pool(min(cores(), len(tasks))) as pool:
+        observer.replay_started(names, options.seeds)
+        with _held_back_interrupt():
+            futures: dict[Future[Replay], tuple[str, int]] = {
+                pool.submit(_search, unwatched, *task): task for task in tasks
+            }
+        for future in as_completed(futures):
+            name, _ = task = futures[future]
+            done[task] = future.result()
+            observer.replayed(name)
+    return {name: [done[name, seed] for seed in range(options.seeds)] for name in names}
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that are stopped at once when the work is given up."""
+    before = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield pool
+        except BaseException:
+            # Without its processes the pool gives up what is queued; asked politely it would finish what runs.
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
+            raise
+
+
+@contextmanager
+def _held_back_interrupt() -> Iterator[None]:
+    """Block Ctrl-C; processes started meanwhile stay deaf to it, and leave it to the parent to end them."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(file: Path, warm: Path | None) -> tuple[Recording, Warm]:
+    """What a process needs for every seed, read once.
+
+    Each reads the file itself: a config keeps its hash, and the hashes of texts differ between processes.
+    """
+    return _load(file, warm)
+
+
+def _search(options: ReplayOptions, name: str, seed: int) -> Replay:
+    recording, warm = _loaded(options.file, options.warm)
+
+    def make(space: SearchSpace, seed: int) -> Tuner:
+        return catalogue.create(name, space, seed, warm)
+
+    return replay(recording, make, seed, options.budget, options.batch)

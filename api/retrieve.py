@@ -1,0 +1,50 @@
+"""`retrieve`: worked optimizations, searched by meaning and by words."""
+
+from __future__ import annotations
+
+from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target
+from ..corpus import find_kernel
+from .examples import Examples
+from .observers import Observer
+from .options.groups import Backend
+from .options.retrieve import RetrieveOptions
+
+
+def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
+    """Up to `options.k` examples, the best first."""
+    if not (options.text or options.kernel or options.operation or options.category):
+        raise OptionError("there is nothing to search for", "give `text`, `kernel`, `operation` or `category`")
+    if options.category is not None and options.category not in BOTTLENECKS:
+        raise OptionError(f"`category` {options.category!r}", f"use {', '.join(BOTTLENECKS)}")
+    kernel, problem = _kernel(options)
+    query = Query(
+        text=options.text,
+        language=_language(options.backend, kernel),
+        target=_target(options.backend, kernel),
+        device=options.device,
+        operation=options.operation,
+        category=options.category,
+        source=kernel.source if kernel else None,
+        exclude=problem,
+    )
+    return Examples(options.results, observer.note).search(query, options.k)
+
+
+def _kernel(options: RetrieveOptions) -> tuple[Kernel | None, str | None]:
+    """The kernel that is to be improved, and the id of its problem where its name tells."""
+    if options.kernel is None:
+        return None, None
+    file = find_kernel(options.kernel, options.backend or Backend.TRITON)
+    return file.read(), file.problem
+
+
+def _language(backend: Backend | None, kernel: Kernel | None) -> Language | None:
+    if backend is not None:
+        return Language(backend.value.removesuffix("_cpu"))
+    return kernel.language if kernel else None
+
+
+def _target(backend: Backend | None, kernel: Kernel | None) -> Target | None:
+    if backend is not None:
+        return Target.CPU if backend is Backend.TILELANG_CPU else Target.CUDA
+    return kernel.target if kernel else None

@@ -1,0 +1,134 @@
+"""`tune`: search the parameters of one kernel."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
+from ..evaluators.remote.machines import Remote
+from ..tuners import catalogue
+from ..tuners.discovery import space_of
+from ..tuners.formats import read_recording
+from ..tuners.hardware import prune
+from ..tuners.search import Found, Search
+from .devices import CPU, choose_devices
+from .evaluators import joined, search_evaluator
+from .jobs import Job, find_job, require_timed
+from .observers import SearchObserver
+from .optimize import same_run
+from .options.tune import TuneOptions
+from .tuned import TuneResult
+
+_PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
+
+
+def run_tune(options: TuneOptions, observer: SearchObserver) -> TuneResult:
+    """Search, and write what was found. What an interrupted search has found is written, too."""
+    with joined(options) as remote:
+        return _tune(options, remote, observer)
+
+
+def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver) -> TuneResult:
+    given = parse_params(options.params)
+    devices = choose_devices(options, remote)
+    job = find_job(options, options.kernel, devices[0], remote)
+    require_timed(job)
+    space = space_of(job.kernel, given, options.constraint)
+    warm = [pair for path in options.warm for pair in _warmth(path, job.kernel, space.space, observer)]
+    folder = results_folder(options.results, job)
+    if not options.resume:
+        set_aside(folder / "journal.jsonl")
+    adaptive = catalogue.adaptive(options.tuner)
+    with (
+        Journal(folder / "journal.jsonl") as journal,
+        search_evaluator(
+            devices, options.compilers, adaptive, options.compile_limit, options, remote
+        ) as evaluator,
+    ):
+        same_run(journal, job, options.tuner)
+        loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
+        with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
+            loading.start()
+            profile = evaluator.profile(job.problem)
+            loading.join()
+        pruned, rules = prune(space.space, job.kernel, profile) if options.prune else (space.space, [])
+        start = [Config({name: job.kernel.config[name] for name in pruned.names})]
+        tuner = catalogue.create(options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
+        budget = options.budget
+        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
+
+        def result(found: Found) -> TuneResult:
+            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, options.save)
+
+        observer.search_started(options.kernel, space, pruned, rules, budget)
+        try:
+            found = search.run()
+        except BaseException as error:
+            # Without a trial of its own, this run has nothing to put over what an earlier one left.
+            if search.progress.trials > search.progress.recalled:
+                why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+                with contextlib.suppress(ResultsError, SpaceError):
+                    result(search.so_far(why)).write(options.plot)
+            raise
+        finally:
+            observer.close()
+    tuned = result(found)
+    tuned.write(options.plot)
+    return tuned
+
+
+def _warmth(
+    path: Path, kernel: Kernel, space: SearchSpace, observer: SearchObserver
+) -> list[tuple[Config, float | None]]:
+    """What a recording knows of the configs of a space."""
+    recording = read_recording(path)
+    if recording.kernel not in (None, kernel.digest):
+        observer.warn(f"`warm` {path} is of another kernel ({recording.kernel}), so it only seeds the search")
+    return recording.within(space)
+
+
+def parse_params(given: Mapping[str, Sequence[Value]] | Sequence[str] | None) -> dict[str, list[Value]]:
+    """Names and their values, from these or from texts such as 'BLOCK_M=32,64,128'; `SpaceError` for other texts."""
+    if isinstance(given, Mapping):
+        return {name: list(values) for name, values in given.items()}
+    found: dict[str, list[Value]] = {}
+    for text in [given] if isinstance(given, str) else given or ():
+        match = _PARAM.fullmatch(text)
+        if match is None:
+            raise SpaceError(f"`params` {text!r} names no values; write it as BLOCK_M=32,64,128")
+        if match[1] in found:
+            raise SpaceError(f"`params` {match[1]} is given twice; give all its values at once")
+        found[match[1]] = [_value(part.strip(), text) for part in match[2].split(",")]
+    return found
+
+
+def _value(text: str, whole: str) -> Value:
+    if not text:
+        raise SpaceError(f"`params` {whole!r} has an empty value; write it as BLOCK_M=32,64,128")
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        if re.search(r"[()\[\]{}]", text):
+            raise SpaceError(f"`params` {whole!r}: a value is a number or a text without brackets") from None
+        return text
+    return value if isinstance(value, int | float | str) else text
+
+
+def results_folder(root: Path, job: Job) -> Path:
+    """Where the searches of one kernel at one workload on one device are kept."""
+    problem = job.problem
+    device = CPU if (job.device, job.where) == (CPU, "") else _slug(job.label)
+    # A dataset may have other sizes under the same workload's name.
+    sizes = hashlib.sha256(repr(sorted(problem.sizes.items())).encode()).hexdigest()[:6]
+    workload = f"{_slug(problem.workload)[:24]}-{sizes}"
+    return root / "tuning" / f"{problem.id}_{job.backend}_{job.kernel.digest[:6]}_{device}_{workload}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())

@@ -1,0 +1,140 @@
+"""`verify_corpus`: both kernels of every example, checked and timed on this machine's device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import Config, Evaluation, Gain, OptionError, Problem, Speedup, Target
+from ..core.files import write_whole
+from ..corpus.examples import ExampleFolder, list_examples, read_gains
+from ..corpus.names import nearest
+from ..evaluators.local import LocalEvaluator
+from .devices import CPU, choose_device
+from .evaluators import local_evaluator
+from .observers import VerifyObserver
+from .options.corpus import VerifyOptions
+
+
+@dataclass(frozen=True)
+class ExampleResult:
+    """What was found of one example."""
+
+    example: str
+    """Its name, such as 'triton/softmax-online'."""
+    correct: bool
+    """Whether both kernels are."""
+    messages: tuple[str, ...] = ()
+    """What is wrong with those that are not."""
+    gain: Gain | None = None
+    """None where nothing was timed, or other processes disturbed it."""
+
+    def record(self) -> dict[str, Any]:
+        """The result as plain data, as `--json` prints it."""
+        return {
+            "example": self.example,
+            "right": self.correct,
+            "messages": list(self.messages),
+            "gain": self.gain.model_dump(mode="json") if self.gain else None,
+        }
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What was found of the examples."""
+
+    results: tuple[ExampleResult, ...]
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The examples that are not correct."""
+        return tuple(result.example for result in self.results if not result.correct)
+
+    def summary(self) -> dict[str, Any]:
+        """The results as plain data."""
+        return {"results": [result.record() for result in self.results], "wrong": list(self.wrong)}
+
+
+def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult:
+    """Check and time the examples that the device can run; each is recorded at once."""
+    device = choose_device(options)
+    folders = _chosen(options.examples, device)
+    known = dict(read_gains(options.record)) if options.record else {}
+    results: list[ExampleResult] = []
+    with local_evaluator(device) as evaluator:
+        for number, folder in enumerate(folders, start=1):
+            result = _verify(evaluator, folder, timed=not _only_checked(folder, device))
+            results.append(result)
+            observer.example_verified(number, len(folders), result)
+            if options.record and _noted(known, result):
+                # Only what was set: a record from before there were digests stays as it is.
+                found = {slug: known[slug].model_dump(mode="json", exclude_unset=True) for slug in sorted(known)}
+                write_whole(options.record, json.dumps(found, indent=1) + "\n", "choose another `record`")
+    return VerifyResult(tuple(results))
+
+
+def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:
+    """Put the metrics of an example among the known ones, or, where it is wrong, take them out; whether that changed
+    anything. A correct example that was not timed keeps the metrics that it has."""
+    if not result.correct:
+        return known.pop(result.example, None) is not None
+    if result.gain is None:
+        return False
+    # As it is read back: only what was recorded counts as set.
+    known[result.example] = Gain.model_validate(result.gain.model_dump(mode="json"))
+    return True
+
+
+def _chosen(names: Sequence[str], device: str) -> list[ExampleFolder]:
+    folders = {folder.slug: folder for folder in list_examples()}
+    if unknown := [name for name in names if name not in folders]:
+        raise OptionError(f"there is no example {unknown[0]!r}{nearest(unknown[0], list(folders))}")
+    wanted = [folders[name] for name in names] or list(folders.values())
+    runnable = [folder for folder in wanted if _runs(folder, device)]
+    if not runnable:
+        raise OptionError(f"none of these examples runs on {device}", "give others, or another `device`")
+    return runnable
+
+
+def _runs(folder: ExampleFolder, device: str) -> bool:
+    on_cpu = folder.read_kernel("before").target is Target.CPU
+    return on_cpu == (device == CPU) or _only_checked(folder, device)
+
+
+def _only_checked(folder: ExampleFolder, device: str) -> bool:
+    """Triton's interpreter checks on a CPU and does not time."""
+    return device == CPU and folder.backend == "triton"
+
+
+def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> ExampleResult:
+    digest, problem = folder.digest, folder.read_problem()
+    problem = problem if timed else problem.at("tiny")
+    before, after = (_evaluate(evaluator, folder, which, problem) for which in ("before", "after"))
+    messages = tuple(f"{e.status}: {e.message}" for e in (before, after) if not e.ok)
+    return ExampleResult(folder.slug, before.ok and after.ok, messages, _gain(before, after, digest))
+
+
+def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: Problem) -> Evaluation:
+    (evaluation,) = evaluator.evaluate(problem, folder.read_kernel(which), [Config()])
+    return evaluation
+
+
+def _gain(before: Evaluation, after: Evaluation, digest: str) -> Gain | None:
+    """The gain as it is recorded; None where nothing was timed, or other processes disturbed it."""
+    if before.measurement is None or after.measurement is None:
+        return None
+    if before.contention is not None or after.contention is not None:
+        return None
+    speedup = Speedup.between(before.measurement, after.measurement)
+    return Gain(
+        before_ms=before.measurement.median_ms,
+        after_ms=after.measurement.median_ms,
+        speedup=round(speedup.ratio, 4),
+        low=round(speedup.low, 4),
+        high=round(speedup.high, 4),
+        device=after.environment["device"],
+        environment=after.environment,
+        digest=digest,
+    )

@@ -1,0 +1,127 @@
+"""From option classes to command lines: every field becomes a flag, and what was given becomes the options.
+
+An option is written once, in `api/options`; a command adds only what concerns the terminal (`json`, `quiet`, ...).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Collection, Mapping
+from types import GenericAlias, NoneType
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from ..api.options.option import DETAILS, Details, Options, details_of, types_of
+
+O = TypeVar("O", bound=Options)
+
+SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
+_NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
+
+
+def flag_of(name: str, negated: bool = False) -> str:
+    """'--max-cost' for 'max_cost'; '--no-save' for a negated 'save'."""
+    return f"--{'no-' if negated else ''}{name.replace('_', '-')}"
+
+
+def with_options(
+    options: type[O],
+    positional: Collection[str] = (),
+    optional: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of an option class; the command gets `given`, the values by name, as its first argument.
+
+    `positional` fields become arguments, `optional` ones may be missing though the class needs them; `only` names the
+    fields to take, by default all. Applied twice, a command gets the flags of both classes.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        fields = [
+            field
+            for field in dataclasses.fields(options)  # type: ignore[arg-type]
+            if (only is None or field.name in only) and not details_of(field).python_only
+        ]
+        own = [
+            one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "given"
+        ]
+        types = types_of(options)
+        derived = [
+            _parameter(field, types[field.name], field.name in positional, field.name in optional) for field in fields
+        ]
+
+        @functools.wraps(command)
+        def run(given: Mapping[str, Any] | None = None, **values: Any) -> None:
+            own_values = {field.name: _value(field, values.pop(field.name)) for field in fields}
+            command(given={**(given or {}), **own_values}, **values)
+
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*derived, *own)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+def as_flags(text: str, names: Collection[str]) -> str:
+    """A message with the options that it names in backticks shown as flags: `max_cost` as --max-cost."""
+
+    def flag(match: re.Match[str]) -> str:
+        name = match[1]
+        return flag_of(name, negated=name in NEGATED) if name in names else match[0]
+
+    return _NAMED.sub(flag, text)
+
+
+NEGATED = frozenset({"save", "wait", "prune"})
+"""Options that are true by default: the flag says that they are not wanted."""
+
+
+def option_names() -> frozenset[str]:
+    """The names of the options of all commands."""
+    from ..api.options import evaluate, optimize
+
+    classes = [evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions]
+    return frozenset(field.name for one in classes for field in dataclasses.fields(one)) | {"batch", "list_slow"}
+
+
+def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool, optional: bool) -> inspect.Parameter:
+    details: Details = details_of(field)
+    needed = field.default is dataclasses.MISSING and not optional
+    default = None if field.default is dataclasses.MISSING else field.default
+    names = option_names()
+    if typing.get_origin(kind) is tuple:
+        kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
+    elif optional and NoneType not in typing.get_args(kind):
+        kind = kind | None
+    described: dict[str, Any] = {"help": as_flags(details.help, names), "metavar": details.metavar}
+    info: Any
+    if positional:
+        info = typer.Argument(**described, show_default=False)
+    elif default is True:
+        info = typer.Option(flag_of(field.name, negated=True), **described, rich_help_panel=details.group or None)
+        default = False
+    else:
+        declared = [flag_of(field.name), *([SHORT[field.name]] if field.name in SHORT else [])]
+        info = typer.Option(*declared, **described, rich_help_panel=details.group or None)
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if needed else default,
+        annotation=Annotated[kind, info],
+    )
+
+
+def _value(field: dataclasses.Field[Any], given: Any) -> Any:
+    return not given if field.default is True else given
+
+
+def chosen(given: Mapping[str, Any], options: type[O], **more: Any) -> O:
+    """The options of a class from the values that a command line gave."""
+    names = {field.name for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    return options(**{name: value for name, value in {**given, **more}.items() if name in names})
