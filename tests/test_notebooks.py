@@ -36,3 +36,13 @@ def test_without_a_variable_it_opens_the_recorded_sample() -> None:
     text = (NOTEBOOKS / "inspect_history.ipynb").read_text()
     assert SAMPLE in text
     assert (NOTEBOOKS / SAMPLE).is_dir()
+
+
+def test_the_api_notebook_runs_on_the_package_alone() -> None:
+    notebook = nbformat.read(NOTEBOOKS / "python_api.ipynb", as_version=4)
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    assert "from kernelwright" not in code and "import kernelwright\n" in code
+    nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3").execute(cwd=str(NOTEBOOKS))
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    shown = "\n".join(output["data"].get("text/plain", "") for output in outputs if "data" in output)
+    assert "Status.OK" in shown and "start" in shown
