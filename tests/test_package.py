@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import kernelwright
+import pytest
 
 ROOT = Path(__file__).parents[1]
 NO_PACKAGES = {"tests", "benchmarks", "docs", "results", "build"}
@@ -21,8 +26,17 @@ def test_every_sub_package_is_listed() -> None:
 
 
 def test_the_root_imports_nothing() -> None:
-    tree = ast.parse((ROOT / "__init__.py").read_text())
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    program = "import sys, kernelwright; print([n for n in sys.modules if n.startswith('kernelwright.')])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_everything_that_the_root_exports_is_there() -> None:
+    assert set(kernelwright.__all__) == set(kernelwright._HOMES)
+    for name in kernelwright.__all__:
+        assert getattr(kernelwright, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'optimise'"):
+        kernelwright.__getattr__("optimise")
 
 
 def test_core_imports_no_heavy_library() -> None:
@@ -46,7 +60,7 @@ def test_problems_kernels_and_examples_are_packaged() -> None:
 
 def test_prompts_and_templates_are_packaged() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    for package, kind in (("prompts", "*.md"), ("cli/templates", "*")):
+    for package, kind in (("prompts", "*.md"), ("api/templates", "*")):
         patterns = data[f"kernelwright.{package.partition('/')[0]}"]
         root = ROOT / package.partition("/")[0]
         packaged = {path for pattern in patterns for path in root.glob(pattern)}
