@@ -7,40 +7,69 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api.functions import (
         batch,
+        compile_program,
         evaluate,
         evaluate_folder,
+        export,
         list_slow,
         load_history,
         optimize,
         profile,
+        replay,
+        report,
         retrieve,
+        tune,
+        verify_corpus,
     )
-    from .api.observers import Observer, RunObserver, SearchObserver
+    from .api.observers import Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
     from .core.errors import KernelwrightError
 
 __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(
-        ("batch", "evaluate", "evaluate_folder", "list_slow", "load_history", "optimize", "profile", "retrieve"),
+        (
+            "batch",
+            "compile_program",
+            "evaluate",
+            "evaluate_folder",
+            "export",
+            "list_slow",
+            "load_history",
+            "optimize",
+            "profile",
+            "replay",
+            "report",
+            "retrieve",
+            "tune",
+            "verify_corpus",
+        ),
         "api.functions",
     ),
-    **dict.fromkeys(("Observer", "RunObserver", "SearchObserver"), "api.observers"),
+    **dict.fromkeys(("Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"), "api.observers"),
     "KernelwrightError": "core.errors",
 }
 __all__ = [
     "KernelwrightError",
     "Observer",
+    "ReplayObserver",
     "RunObserver",
     "SearchObserver",
+    "VerifyObserver",
     "batch",
+    "compile_program",
     "evaluate",
     "evaluate_folder",
+    "export",
     "list_slow",
     "load_history",
     "optimize",
     "profile",
+    "replay",
+    "report",
     "retrieve",
+    "tune",
+    "verify_corpus",
 ]
 
 

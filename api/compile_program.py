@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..agent.models.choice import DEFAULT, DEFAULT_KEY, Choice, choose, parse
+from ..agent.models.choice import DEFAULT, DEFAULT_KEY, ModelChoice, choose, parse
 from ..core import Budget, ModelError, OptionError, Problem, ProblemError
 from ..corpus import find_problem
 from .compile_folder import CompileFolder, require_writable
@@ -117,7 +117,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
 
 
 def _models(
-    options: CompileOptions, choice: Choice, reflecting: Choice, transcript: Transcript, tell: Tell
+    options: CompileOptions, choice: ModelChoice, reflecting: ModelChoice, transcript: Transcript, tell: Tell
 ) -> tuple[Models, Models]:
     """The model that follows the instructions, and the one that improves them; both have answered."""
     from ..agent.models.models import Models, ModelSettings
@@ -133,9 +133,7 @@ def _models(
     deadline = Deadline(options.time_limit)
 
     def opened(settings: ModelSettings) -> Models:
-        models = Models(
-            settings, transcript, os.environ, tell=tell, late=deadline.late, remaining=deadline.remaining
-        )
+        models = Models(settings, transcript, os.environ, tell=tell, late=deadline.late, remaining=deadline.remaining)
         models.check()
         return models
 

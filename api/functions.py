@@ -10,21 +10,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .observers import Observer, RunObserver
+from .observers import Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+from .options.corpus import VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from .options.option import documented
+from .options.program import CompileOptions
+from .options.report import ReportOptions
 from .options.retrieve import RetrieveOptions
+from .options.tune import ExportOptions, ReplayOptions, TuneOptions
 
 if TYPE_CHECKING:
     from ..agent.history.run import History
     from ..core import Hit
     from .batch import BatchResult
+    from .compile_program import CompileResult
     from .evaluate import FolderResult
+    from .export import ExportResult
     from .list_slow import Listing
     from .optimize import OptimizeResult
     from .profile import ProfileResult
+    from .replay import ReplayResult
+    from .report import ReportResult
+    from .tuned import TuneResult
     from .verdicts import ProtocolVerdicts
+    from .verify_corpus import VerifyResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,3 +120,54 @@ def load_history(path: Path | str) -> History:
     from ..agent.history.run import load_history as load
 
     return load(path)
+
+
+@takes(TuneOptions)
+def tune(options: TuneOptions) -> TuneResult:
+    """Search the parameters of a kernel, and write the best config into a copy of it."""
+    from .tune import run_tune
+
+    return run_tune(options, options.observer or SearchObserver())
+
+
+@takes(ReplayOptions)
+def replay(options: ReplayOptions) -> ReplayResult:
+    """Let tuners search a recorded space, without a device: how many evaluations they need.
+
+    It starts processes, so a script must call it under `if __name__ == "__main__"`.
+    """
+    from .replay import run_replay
+
+    return run_replay(options, options.observer or ReplayObserver())
+
+
+@takes(ExportOptions)
+def export(options: ExportOptions) -> ExportResult:
+    """Write a recorded search in another form."""
+    from .export import run_export
+
+    return run_export(options)
+
+
+@takes(VerifyOptions)
+def verify_corpus(options: VerifyOptions) -> VerifyResult:
+    """Check that both kernels of each worked example are correct, and measure how much faster the second one is."""
+    from .verify_corpus import run_verify
+
+    return run_verify(options, options.observer or VerifyObserver())
+
+
+@takes(CompileOptions)
+def compile_program(options: CompileOptions) -> CompileResult:
+    """Improve the instructions that models follow: try them on recorded problems, keep what measures better."""
+    from .compile_program import run_compile
+
+    return run_compile(options, options.observer or Observer())
+
+
+@takes(ReportOptions)
+def report(options: ReportOptions) -> ReportResult:
+    """Write one HTML page about a run; about several runs of a folder a page for each, and one that lists them."""
+    from .report import run_report
+
+    return run_report(options, options.observer or Observer())

@@ -47,9 +47,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     adaptive = catalogue.adaptive(options.tuner)
     with (
         Journal(folder / "journal.jsonl") as journal,
-        search_evaluator(
-            devices, options.compilers, adaptive, options.compile_limit, options, remote
-        ) as evaluator,
+        search_evaluator(devices, options.compilers, adaptive, options.compile_limit, options, remote) as evaluator,
     ):
         same_run(journal, job, options.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)

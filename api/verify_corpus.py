@@ -82,8 +82,7 @@ def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:
         return known.pop(result.example, None) is not None
     if result.gain is None:
         return False
-    # As it is read back: only what was recorded counts as set.
-    known[result.example] = Gain.model_validate(result.gain.model_dump(mode="json"))
+    known[result.example] = result.gain
     return True
 
 

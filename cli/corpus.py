@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Any
 
 import typer
 
+from ..api.options.corpus import VerifyOptions
+from .common import JsonOption, QuietOption
 from .guard import guarded
-from .options import DeviceOption, JsonOption, QuietOption
+from .parameters import with_options
 
 corpus_app = typer.Typer(name="corpus", help="The worked examples that models are shown.", no_args_is_help=True)
 
@@ -19,22 +21,17 @@ def corpus() -> None:
 
 
 @corpus_app.command()
-def verify(
-    examples: Annotated[
-        list[str] | None, typer.Argument(help="Examples, such as triton/softmax-online; all by default.")
-    ] = None,
-    device: DeviceOption = "auto",
-    record: Annotated[
-        Path | None,
-        typer.Option(help="File for the figures; those that models are shown stand in corpus/examples/measured.json."),
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+@with_options(VerifyOptions, positional=("examples",))
+def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Check that both kernels of each example are right, and measure how much faster the second one is.
 
     Exit codes: 0 all are right, 1 some are not, 2 wrong usage.
     """
-    from .verify import run_verify
 
-    raise typer.Exit(guarded(lambda: run_verify(examples or [], device, record, json, quiet)))
+    def work() -> int:
+        from .render import Display
+        from .verify import show_verify
+
+        return show_verify(given, Display(json=json, quiet=quiet))
+
+    raise typer.Exit(guarded(work))

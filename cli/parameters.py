@@ -21,12 +21,14 @@ from ..api.options.option import DETAILS, Details, Options, details_of, types_of
 O = TypeVar("O", bound=Options)
 
 SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
+SINGULAR = {"params": "param"}
+"""Flags that give one of what Python takes together."""
 _NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 
 def flag_of(name: str, negated: bool = False) -> str:
     """'--max-cost' for 'max_cost'; '--no-save' for a negated 'save'."""
-    return f"--{'no-' if negated else ''}{name.replace('_', '-')}"
+    return f"--{'no-' if negated else ''}{SINGULAR.get(name, name).replace('_', '-')}"
 
 
 def with_options(
@@ -47,9 +49,7 @@ def with_options(
             for field in dataclasses.fields(options)  # type: ignore[arg-type]
             if (only is None or field.name in only) and not details_of(field).python_only
         ]
-        own = [
-            one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "given"
-        ]
+        own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "given"]
         types = types_of(options)
         derived = [
             _parameter(field, types[field.name], field.name in positional, field.name in optional) for field in fields
@@ -84,9 +84,13 @@ NEGATED = frozenset({"save", "wait", "prune"})
 
 def option_names() -> frozenset[str]:
     """The names of the options of all commands."""
-    from ..api.options import evaluate, optimize
+    from ..api.options import corpus, evaluate, optimize, program, report, tune
 
-    classes = [evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions]
+    classes = [
+        *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
+        *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
+        *(program.CompileOptions, report.ReportOptions),
+    ]
     return frozenset(field.name for one in classes for field in dataclasses.fields(one)) | {"batch", "list_slow"}
 
 

@@ -4,92 +4,94 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ..api.observers import SearchObserver
+from ..api.tuned import count, ruled_out
 from ..core import Budget, Config, Evaluation, SearchSpace
-from ..tuners import search
 from ..tuners.discovery import FoundSpace
+from ..tuners.search import Progress
 from .progress import first_line
-from .render import Screen, describe_config
-from .tuned import count, ruled_out
+from .render import Display, Screen, describe_config
 
 ROWS = 8
 """Of the latest trials, in the live table."""
 
 
-class SearchObserver(search.Observer, Protocol):
-    """An observer that lets go of the terminal in the end."""
-
-    def close(self) -> None: ...
-
-
-def observer_for(
-    screen: Screen, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
-) -> SearchObserver:
-    """How a search is shown: live, in lines, or not at all."""
-    if screen.request.quiet:
-        return Silent()
-    size, pruned = count(space), ruled_out(found, space)
-    configs = f"some of {space.cardinality}" if size is None else size
-    left_out = "some" if pruned is None else str(pruned)
-    screen.note(f"tuning {name}: {configs} configs ({found.origin} space), {left_out} ruled out by the device")
-    for rule in rules:
-        screen.note(f"  device: {rule}")
-    total = min([n for n in (budget.trials, size) if n], default=None)
-    return LiveTable(screen, total, left_out, budget) if screen.live else Lines(screen, total)
+def display_for(display: Display) -> SearchDisplay:
+    """How a search is shown: live, in lines, or only its result."""
+    if display.quiet:
+        return SearchDisplay(display)
+    live = LiveDisplay(display)
+    return live if live.live else LineDisplay(display)
 
 
-class Silent:
-    """Shows nothing."""
-
-    def trial(self, evaluation: Evaluation, progress: search.Progress) -> None: ...
-    def finals(self, configs: Sequence[Config]) -> None: ...
-    def close(self) -> None: ...
+class SearchDisplay(Screen, SearchObserver):
+    """Shows warnings, and the result when it is there."""
 
 
-class Lines:
+class LineDisplay(SearchDisplay):
     """One line per trial."""
 
-    def __init__(self, screen: Screen, total: int | None) -> None:
-        self._screen = screen
-        self._of = f"/{total}" if total else ""
+    _of = ""
 
-    def trial(self, evaluation: Evaluation, progress: search.Progress) -> None:
+    def search_started(
+        self, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
+    ) -> None:
+        """The space, and what the device leaves of it."""
+        size, pruned = count(space), ruled_out(found, space)
+        configs = f"some of {space.cardinality}" if size is None else size
+        left_out = "some" if pruned is None else str(pruned)
+        self.note(f"tuning {name}: {configs} configs ({found.origin} space), {left_out} ruled out by the device")
+        for rule in rules:
+            self.note(f"  device: {rule}")
+        total = min([n for n in (budget.trials, size) if n], default=None)
+        self._of = f"/{total}" if total else ""
+        self.begin(total, left_out, budget)
+
+    def begin(self, total: int | None, left_out: str, budget: Budget) -> None:
+        """Before the first trial."""
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        """One line."""
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
         mark = "  best" if progress.best is evaluation else ""
         config = describe_config(evaluation.config)
-        self._screen.note(
-            f"[{progress.trials}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}"
-        )
+        self.note(f"[{progress.trials}{self._of}] {config}: {evaluation.status} {latency}{mark}{remark(evaluation)}")
 
     def finals(self, configs: Sequence[Config]) -> None:
-        self._screen.note(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
+        """One line."""
+        self.note(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
 
-    def close(self) -> None: ...
 
-
-class LiveTable:
+class LiveDisplay(LineDisplay):
     """The latest trials, the counts, the best so far, and how much is left."""
 
-    def __init__(self, screen: Screen, total: int | None, left_out: str, budget: Budget) -> None:
+    _live: Live | None = None
+
+    def begin(self, total: int | None, left_out: str, budget: Budget) -> None:
+        """Draw the table."""
         self._left_out = left_out
         self._seconds = budget.seconds
         self._total = total
         self._latest: deque[tuple[str, ...]] = deque(maxlen=ROWS)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
-        self._bar = Progress(*columns)
+        self._bar = ProgressBar(*columns)
         self._task = self._bar.add_task("trial 0", total=total, left="")
-        self._live = Live(console=screen.console, refresh_per_second=8)
+        self._live = Live(console=self.console, refresh_per_second=8)
         self._live.start()
 
-    def trial(self, evaluation: Evaluation, progress: search.Progress) -> None:
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        """A row."""
+        if self._live is None:
+            return
         color = "green" if evaluation.ok else "red"
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
         mark = "[bold]best[/]" if progress.best is evaluation else f"[dim]{escape(remark(evaluation).strip())}[/]"
@@ -102,12 +104,16 @@ class LiveTable:
         self._live.update(self._view(progress))
 
     def finals(self, configs: Sequence[Config]) -> None:
-        self._live.console.print(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
+        """One line above the table."""
+        self.console.print(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
 
     def close(self) -> None:
-        self._live.stop()
+        """Leave the table as it is."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
-    def _left(self, progress: search.Progress) -> str:
+    def _left(self, progress: Progress) -> str:
         """An estimate: whichever of trials and time ends first."""
         each = progress.seconds / progress.trials  # both count what an earlier run has done
         by_trials = (self._total - progress.trials) * each if self._total else None
@@ -115,7 +121,7 @@ class LiveTable:
         left = min((max(0.0, x) for x in (by_trials, by_time) if x is not None), default=None)
         return f"{progress.seconds:.0f} s, about {left:.0f} s left" if left is not None else f"{progress.seconds:.0f} s"
 
-    def _view(self, progress: search.Progress) -> RenderableType:
+    def _view(self, progress: Progress) -> RenderableType:
         table = Table(box=None, pad_edge=False)
         for column in ("#", "config", "status", "latency", ""):
             table.add_column(column, justify="right" if column in ("#", "latency") else "left")

@@ -70,15 +70,26 @@ def parsed(path: Path, line: int, record: Record, what: str, parse: Callable[[Re
         raise JournalError(f"{path}, line {line} is no valid {what}; mend or remove that line") from None
 
 
-def _only_journal(folder: Path) -> Path:
-    found = [
-        path
-        for place in (folder, folder / "multiturn_logs")
-        for path in sorted(place.glob(f"{_PREFIX}*.jsonl"))
-        if TUNING not in path.name and not _SET_ASIDE.search(path.stem)
-    ]
+def runs_in(path: Path) -> tuple[Path, ...]:
+    """The journals of the runs at `path`: itself, or all of a results folder or of the folder of its logs.
+
+    `JournalError` when there are none. Earlier runs that were set aside have to be named, and do not count.
+    """
+    if not path.is_dir():
+        return (path,)
+    found = tuple(
+        journal
+        for place in (path, path / "multiturn_logs")
+        for journal in sorted(place.glob(f"{_PREFIX}*.jsonl"))
+        if TUNING not in journal.name and not _SET_ASIDE.search(journal.stem)
+    )
     if not found:
-        raise JournalError(f"{folder} holds no journal of a run; give one that 'optimize' wrote, or its results folder")
+        raise JournalError(f"{path} holds no journal of a run; give one that 'optimize' wrote, or its results folder")
+    return found
+
+
+def _only_journal(folder: Path) -> Path:
+    found = runs_in(folder)
     if len(found) > 1:
         raise JournalError(f"{folder} holds several runs; name the journal of one: {', '.join(map(str, found))}")
     return found[0]

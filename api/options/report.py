@@ -15,7 +15,8 @@ class ReportOptions(Options):
     """Write HTML pages about recorded runs."""
 
     run: Path = field(
-        kw_only=False, metadata=described("The journal of a run, or a results folder with one run or more.", metavar="RUN")
+        kw_only=False,
+        metadata=described("The journal of a run, or a results folder with one run or more.", metavar="RUN"),
     )
     output: Path | None = option(
         None,

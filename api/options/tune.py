@@ -24,9 +24,7 @@ TRIALS = 200
 class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, KernelOptions):
     """Search the parameters of a kernel."""
 
-    kernel: str = field(
-        kw_only=False, metadata=described("Kernel to tune: a path, level1/1_1.py, 1_1.", metavar="REF")
-    )
+    kernel: str = field(kw_only=False, metadata=described("Kernel to tune: a path, level1/1_1.py, 1_1.", metavar="REF"))
     params: Mapping[str, Sequence[Any]] | Sequence[str] | None = option(
         None, "A parameter and its values; replaces a declared one.", SPACE, metavar="NAME=A,B,C", python_only=True
     )
@@ -35,9 +33,7 @@ class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Ke
     prune: bool = option(True, "Keep configs that the device cannot run.", SPACE)
     tuner: str = option("portfolio", "portfolio, xgboost, hill_climb, annealing, random or grid.", SEARCH)
     stride: int | None = option(None, "Of the grid: every N-th config first.", SEARCH, metavar="N", at_least=1)
-    trials: int | None = option(
-        None, "At most this many configs; by default 200, for grid all.", SEARCH, at_least=1
-    )
+    trials: int | None = option(None, "At most this many configs; by default 200, for grid all.", SEARCH, at_least=1)
     seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
     patience: int | None = option(None, "Stop after so many trials without a better one.", SEARCH, at_least=1)
     seed: int = option(0, "Of the tuner's choices.", SEARCH)
@@ -109,9 +105,7 @@ class ExportOptions(Options):
     journal: Path = field(kw_only=False, metadata=described("A recorded search in any readable form."))
     csv: Path | None = option(None, "Write a CSV; packed if it ends in .gz.", metavar="FILE")
     t4: Path | None = option(None, "Write T4 results as JSON; packed if it ends in .gz.", metavar="FILE")
-    kernel: str | None = option(
-        None, "Of a journal with several kernels, the digest of the one.", metavar="DIGEST"
-    )
+    kernel: str | None = option(None, "Of a journal with several kernels, the digest of the one.", metavar="DIGEST")
 
     def check(self) -> None:
         """Raise `OptionError` for targets that cannot be."""

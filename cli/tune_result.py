@@ -1,0 +1,72 @@
+"""`tune kernel` on the terminal, and its result in words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.markup import escape
+
+from ..api.options.tune import TuneOptions
+from ..api.tune import run_tune
+from ..api.tuned import TuneResult
+from ..core import Config, Evaluation
+from .parameters import chosen
+from .render import Display, Screen, busy
+from .tune_progress import display_for
+
+
+def show_tune(given: Mapping[str, Any], display: Display) -> int:
+    """Search and show the result; 0 when a config was right."""
+    screen = display_for(display)
+    result = run_tune(chosen(given, TuneOptions), screen)
+    if result.found.best is None or not display.json:
+        show_result(result, screen)
+    if display.json:
+        print(json.dumps(result.summary()), file=sys.stdout)
+    return 0 if result.found.best else 1
+
+
+def show_result(result: TuneResult, screen: Screen) -> None:
+    """The result in words; a failure on standard error."""
+    found, best = result.found, result.found.best
+    journal = escape(str(result.folder / "journal.jsonl"))
+    if not found.progress.trials:
+        screen.errors.print(f"[red]failed:[/] nothing was tried: {found.stopped}; allow more")
+    elif best is None:
+        status, times = found.progress.statuses.most_common(1)[0]
+        first = next((e.message.splitlines()[0] for e in found.evaluations if e.status == status and e.message), "")
+        screen.errors.print(
+            f"[red]failed:[/] none of {found.progress.trials} configs is right: {times} times {status}, "
+            f"first: {escape(first)}; all are in {journal}; {_advice(result)}"
+        )
+    else:
+        _show_best(result, screen, best)
+
+
+def _advice(result: TuneResult) -> str:
+    """What to do when no config is right."""
+    start = result.found.start
+    if start is not None and not start.ok:
+        return "the kernel as it stands fails too: mend it first"
+    return "widen --param: the kernel as it stands is right"
+
+
+def _show_best(result: TuneResult, screen: Screen, best: Evaluation) -> None:
+    found = result.found
+    shown = Config({name: best.config[name] for name in result.pruned.names})
+    screen.console.print(f"best of {found.progress.trials} trials: [bold]{escape(str(shown))}[/]")
+    if not result.faster:
+        faster = ", [bold]not measurably faster than the kernel's own constants[/]"
+    else:
+        faster = f", [bold]{result.gain:.2f} times as fast[/] as the kernel's own constants" if result.gain else ""
+    screen.console.print(
+        f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference; stopped: {found.stopped}"
+    )
+    if result.contention is not None:
+        screen.warn(busy(result.contention))
+    for what, path in (("kernel", result.kernel_path), ("trials", result.folder)):
+        if path is not None:
+            screen.console.print(f"{what}: {escape(str(path))}")
