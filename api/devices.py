@@ -82,6 +82,6 @@ def _device_here(options: DeviceOptions) -> str:
         raise DeviceError(f"no device {wanted!r}", "use cpu, cuda, cuda:N or auto")
     if int(number or 0) >= devices:
         raise DeviceError(
-            f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use cpu as `device`"
+            f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use `device` cpu"
         )
     return wanted

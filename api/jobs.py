@@ -54,10 +54,10 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     problem = find_problem(options.problem or file.problem, options.dataset).read()
     if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
         raise DeviceError(
-            f"{reference} is a CUDA kernel, and the device is the CPU", "use tilelang_cpu as `backend`"
+            f"{reference} is a CUDA kernel, and the device is the CPU", "use `backend` tilelang_cpu"
         )
     if device != CPU and kernel.target is Target.CPU:
-        raise DeviceError(f"{reference} is a CPU kernel", "use cpu as `device`")
+        raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
     at = at_workload(problem, kernel, device, options.workload)
     trust = options if isinstance(options, TrustOptions) else TimingOptions()
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
@@ -86,5 +86,5 @@ def require_timed(job: Job) -> None:
     if job.kernel.language is Language.TRITON and job.device == CPU:
         raise OptionError(
             f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize by",
-            "use tilelang_cpu as `backend`, or a CUDA device ('kernelwright evaluate' checks it)",
+            "use `backend` tilelang_cpu, or a CUDA device ('kernelwright evaluate' checks it)",
         )

@@ -105,11 +105,11 @@ class Session:
 
     def __init__(self, options: RunOptions, device: str, remote: Remote | None, observer: RunObserver) -> None:
         self.device = device
-        self.results = Results(options.results)
         self._options = options
         self._remote = remote
         self._observer = observer
         self._proposers = Proposers(options, observer)
+        self.results = Results(options.results)
         self._evaluators = Evaluators(device, options.beam, options, remote)
 
     def job(self, reference: str) -> Job:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
-from environment import environment
+from kernelwright.api.devices import device_label
 
 PROGRAMS = {
     "python -c pass": ["-c", "pass"],
@@ -47,7 +49,9 @@ def main() -> None:
     for name, median in medians.items():
         print(f"{median:7.3f} s  {name}")
     if options.json:
-        options.json.write_text(json.dumps({"environment": environment(), "medians_s": medians}, indent=1) + "\n")
+        versions = {"python": platform.python_version(), **{name: version(name) for name in ("typer", "rich")}}
+        record = {"processor": device_label("cpu"), **versions, "medians_s": medians}
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

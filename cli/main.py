@@ -47,8 +47,8 @@ class Format(StrEnum):
 
 
 @app.command()
-@with_options(ListSlowOptions, only=("threshold",))
 @with_options(OptimizeOptions, optional=("kernel",))
+@with_options(ListSlowOptions, only=("threshold",))
 def optimize(
     given: Mapping[str, Any],
     list_slow: Annotated[

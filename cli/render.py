@@ -14,6 +14,7 @@ from rich.table import Table
 from ..api.observers import Observer
 from ..core import Evaluation, Value
 from .console import console
+from .parameters import as_flags, option_names
 
 if TYPE_CHECKING:
     from ..api.list_slow import Listing
@@ -52,7 +53,7 @@ class Screen(Observer):
     def note(self, text: str) -> None:
         """A remark."""
         if not self.display.quiet:
-            self.console.print(escape(text))
+            self.console.print(escape(as_flags(text, option_names())))
 
     def replying(self, lane: str, characters: int) -> None:
         """How much a model has written so far, on one line that is written over."""
@@ -62,7 +63,7 @@ class Screen(Observer):
 
     def warn(self, text: str) -> None:
         """A warning, on standard error."""
-        self.errors.print(f"[yellow]warning:[/] {escape(text)}")
+        self.errors.print(f"[yellow]warning:[/] {escape(as_flags(text, option_names()))}")
 
     def heading(self, text: str) -> None:
         """A heading between kernels of a batch."""

@@ -162,9 +162,7 @@ class BudgetOptions(Options):
     max_cost: float | None = option(
         None, "Stop when models have cost so many dollars.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
     )
-    time_limit: float | None = option(
-        None, "Stop proposing after so many seconds.", BUDGET, above=0, advice=NO_LIMIT
-    )
+    time_limit: float | None = option(None, "Stop proposing after so many seconds.", BUDGET, above=0, advice=NO_LIMIT)
 
 
 @dataclass(frozen=True, kw_only=True)

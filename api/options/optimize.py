@@ -37,9 +37,7 @@ class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TimingOptions, Machin
         advice="it is a share such as 0.05",
     )
     beam: int = option(1, "Candidates kept alive and expanded side by side.", SEARCH, at_least=1, at_most=MAX_BEAM)
-    analysis_model: str | None = option(
-        None, "Another model for the analysis of bottlenecks.", MODEL, of_models=True
-    )
+    analysis_model: str | None = option(None, "Another model for the analysis of bottlenecks.", MODEL, of_models=True)
     temperature: float | None = option(
         None,
         "The model's temperature; by default the provider's own (the seed system used 1.0).",
