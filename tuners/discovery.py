@@ -47,7 +47,7 @@ def space_of(kernel: Kernel, given: Mapping[str, Sequence[Value]], constraints: 
     if not values:
         raise SpaceError(
             f"{kernel.name} declares no SEARCH_SPACE and has no constant that looks like a tile, warps or stages; "
-            "name parameters with --param BLOCK_M=32,64,128, or make them constants with upper-case names"
+            "name parameters with `params` BLOCK_M=32,64,128, or make them constants with upper-case names"
         )
     origin = "given" if given else "declared" if declared else "discovered"
     return FoundSpace(kernel.space(values, [*kernel.declared_constraints, *constraints]), origin)

@@ -90,7 +90,7 @@ def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording
         named = ", ".join(f"{digest} ({count} trials)" for digest, count in found.most_common())
         raise JournalError(
             f"{path} holds trials of {len(found)} kernels: {named}; "
-            "choose one with kernelwright tune export --kernel DIGEST"
+            "choose one with 'kernelwright tune export --kernel DIGEST'"
         )
     if not found:
         of = f" of kernel {kernel}" if kernel else ""

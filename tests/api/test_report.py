@@ -7,13 +7,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from kernelwright.cli.main import app
-from kernelwright.cli.report import TIMES
-from typer.testing import CliRunner
+from kernelwright.api.observers import Observer
+from kernelwright.api.options.report import ReportOptions
+from kernelwright.api.report import TIMES, ReportResult, run_report
+from kernelwright.core import KernelwrightError
 
 from ..agent.history.recorded import JOURNAL, RUN, TRANSCRIPT, Change, Record, copied, each
-from .commands import refused_here
 
 VOID = {"meta", "br"}
 ELEMENTS = {
@@ -70,15 +69,14 @@ class Page(HTMLParser):
         return [value for _, name, value in self.attributes if name == attribute]
 
 
-def report(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+def report(run: Path, output: Path | None = None) -> ReportResult:
+    return run_report(ReportOptions(run, output=output), Observer())
 
 
 def page_of(folder: Path, name: str = JOURNAL, change: Change = lambda records: records) -> Page:
     """The page of the recorded run with one of its files changed."""
     copied(folder, name, change)
-    run = report(folder, "--output", folder / "page.html")
-    assert run.exit_code == 0, run.output
+    report(folder, folder / "page.html")
     return Page((folder / "page.html").read_text(encoding="utf-8"))
 
 
@@ -247,7 +245,7 @@ def test_a_run_by_the_rules_that_others_disturbed(tmp_path: Path) -> None:
 
     copied(tmp_path, change=disturb)
     (tmp_path / TRANSCRIPT).unlink()
-    assert report(tmp_path, "--output", tmp_path / "page.html").exit_code == 0
+    report(tmp_path, tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())
     assert "the built-in rules" in page.text
     assert "Other processes kept 1.2 cores busy meanwhile: its time is not to be trusted." in page.text
@@ -261,19 +259,95 @@ def test_a_reference_without_arithmetic_has_no_roofline(tmp_path: Path) -> None:
 
 def test_the_page_is_written_beside_the_journal(tmp_path: Path) -> None:
     journal = copied(tmp_path)
-    run = report(journal, "--json")
+    result = report(journal)
     path = tmp_path / "report_36_RMSNorm__tilelang_cpu.html"
-    assert json.loads(run.stdout) == {"report": str(path)}
+    assert result.summary() == {"report": str(path)}
     first = path.read_bytes()
-    assert report(journal).stdout == f"report: {path}\n"
+    report(journal)
     assert path.read_bytes() == first
 
 
-def test_mistakes_are_told_in_a_line(tmp_path: Path) -> None:
+def test_mistakes(tmp_path: Path) -> None:
     journal = copied(tmp_path)
     before = journal.read_bytes()
-    assert "there is no" in refused_here(report(tmp_path / "nowhere"))
-    assert "is a folder; name a file" in refused_here(report(RUN, "--output", tmp_path))
-    assert "which the report would overwrite" in refused_here(report(journal, "--output", journal))
-    assert "cannot write" in refused_here(report(RUN, "--output", journal / "page.html"))
+    for run, output, says in (
+        (tmp_path / "nowhere", None, "there is no"),
+        (RUN, tmp_path, "is a folder; name a file"),
+        (journal, journal, "which the report would overwrite"),
+        (RUN, journal / "page.html", "cannot write"),
+    ):
+        with pytest.raises(KernelwrightError, match=says):
+            report(run, output)
     assert journal.read_bytes() == before
+
+
+SOFTMAX, CUT_OFF, UNREAD = (f"journal_{name}_tilelang_cpu.jsonl" for name in ("23_Softmax", "40_LayerNorm", "1_Empty"))
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Path:
+    """A results folder as `--batch` leaves it: a run, one that did not verify, one cut off, and one not begun."""
+    logs = tmp_path / "multiturn_logs"
+    records = [json.loads(line) for line in copied(logs).read_text().splitlines()]
+
+    def write(name: str, problem: str, records: list[Record]) -> None:
+        changed = [{**one, "problem": problem} if one["kind"] in ("run", "finished") else one for one in records]
+        (logs / name).write_text("".join(json.dumps(record) + "\n" for record in changed))
+
+    unverified = [{**one, "verified": False} if one["kind"] == "finished" else one for one in records]
+    write(SOFTMAX, "level1/1_23", unverified)
+    write(CUT_OFF, "level1/1_40" + EVIL, records[:5])
+    (logs / UNREAD).write_text("")
+    return tmp_path
+
+
+class Noting(Observer):
+    """Writes warnings down."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def test_a_batch_gets_a_page_for_each_run_and_one_that_lists_them(batch: Path) -> None:
+    logs, observer = batch / "multiturn_logs", Noting()
+    result = run_report(ReportOptions(batch), observer)
+    pages = [logs / f"report_{name}_tilelang_cpu.html" for name in ("36_RMSNorm_", "23_Softmax", "40_LayerNorm")]
+    assert result.summary() == {"report": str(logs / "report.html"), "runs": [str(path) for path in pages]}
+    assert all(Page(path.read_text()).elements <= ELEMENTS for path in pages)
+    (warning,) = observer.warnings
+    assert UNREAD in warning
+    page = Page((logs / "report.html").read_text())
+    assert page.elements <= ELEMENTS
+    assert page.values("href") == [path.name for path in pages]
+    assert page.text.index("level1/1_36") < page.text.index("level1/1_23") < page.text.index("level1/1_40")
+    for said in (
+        "3 runs", "0 of 3 runs reached the target.", "1 ended with a kernel that passed the final check.",
+        "10.67 ms 1.746 ms 6.11x 1.238x [1.158, 1.324] 3x target not reached", "no kernel passed the final check",
+        "not finished", "6.110x as fast as the start, geometric mean", "Not readable " + UNREAD,
+    ):  # fmt: skip
+        assert said in page.text, said
+
+
+def test_a_batch_can_be_written_elsewhere_and_overwrites_no_run(batch: Path, tmp_path: Path) -> None:
+    top = tmp_path / "pages" / "all.html"
+    result = report(batch, top)
+    assert result.page == top and {page.parent for page in result.runs} == {top.parent}
+    assert sorted(path.name for path in top.parent.iterdir()) == sorted(path.name for path in (top, *result.runs))
+    with pytest.raises(KernelwrightError, match="would be the page of one run as well"):
+        report(batch, result.runs[0])
+    journal = batch / "multiturn_logs" / SOFTMAX
+    before = journal.read_bytes()
+    with pytest.raises(KernelwrightError, match="which the report would overwrite"):
+        report(batch, journal)
+    assert journal.read_bytes() == before
+
+
+def test_a_folder_of_runs_that_cannot_be_read(tmp_path: Path) -> None:
+    for name in (UNREAD, SOFTMAX):
+        (tmp_path / name).write_text("")
+    with pytest.raises(KernelwrightError, match="is no journal of 'optimize'"):
+        report(tmp_path)
+    assert not list(tmp_path.glob("*.html"))

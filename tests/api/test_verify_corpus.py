@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli import wiring
+from kernelwright.api import verify_corpus
 from kernelwright.cli.main import app
 from kernelwright.core import Evaluation
 from kernelwright.corpus import ExampleFolder, examples
 from kernelwright.evaluators.local import LocalEvaluator
 from typer.testing import CliRunner
 
+from ..cli.commands import refused_here
 from ..conftest import FAST
-from .commands import refused_here
 
 TIMED, CHECKED = "tilelang_cpu/softmax-lanes", "triton/softmax-online"
 OLD = {"before_ms": 2.0, "after_ms": 1.0, "speedup": 2.0, "low": 1.9, "high": 2.1, "device": "a CPU"}
@@ -37,7 +37,7 @@ class Undisturbed(LocalEvaluator):
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "evaluator", lambda device: Undisturbed(device, FAST))
+    monkeypatch.setattr(verify_corpus, "local_evaluator", lambda device: Undisturbed(device, FAST))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from kernelwright.cli import wiring
+from kernelwright.api import tune
 from kernelwright.cli.main import app
 from kernelwright.core import Config, Evaluation, Kernel, Problem, Profile, Tuner
 from kernelwright.tuners import catalogue
@@ -75,7 +75,7 @@ def install(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
         made_up.created = dict(inspect.signature(create).bind(*arguments, **named).arguments)
         return create(*arguments, **named)
 
-    monkeypatch.setattr(wiring, "search_evaluator", search_evaluator)
+    monkeypatch.setattr(tune, "search_evaluator", search_evaluator)
     monkeypatch.setattr(catalogue, "create", noting)
     return made_up
 

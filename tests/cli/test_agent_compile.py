@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from kernelwright.cli.agent import agent_app
-from kernelwright.cli.compile_folder import CompileFolder
-from kernelwright.cli.compile_program import CompileOptions, chosen_situations
-from kernelwright.core import Journal, JournalError, Language
 from typer.testing import CliRunner
 
 from ..agent.conversations.telling import READY, analysis, submit
@@ -120,9 +117,9 @@ def test_a_person_can_be_the_model(folder: Path) -> None:
         (("results", "--model", "rules"), "instructions are for language models"),
         (("results", "--model", "openai/o3", "--reflection-model", "rules"), "instructions are for language models"),
         (("results", "--model", "gpt"), "is no model"),
-        (("results", "--model", "openai/o3", "--max-cost", 0), "--max-cost 0 leaves nothing to work with"),
-        (("results", "--model", "openai/o3", "--max-evaluations", 0), "--max-evaluations 0 leaves nothing"),
-        (("results", "--model", "openai/o3", "--time-limit", -1), "--time-limit -1 leaves nothing"),
+        (("results", "--model", "openai/o3", "--max-cost", 0), "--max-cost must be above 0, not 0; give more"),
+        (("results", "--model", "openai/o3", "--max-evaluations", 0), "--max-evaluations must be above 0, not 0"),
+        (("results", "--model", "openai/o3", "--time-limit", -1), "--time-limit must be above 0, not -1"),
         (("results", "--model", "openai/o3", "--output", "results"), "--output results is a folder"),
         (("nowhere", "--model", "openai/o3"), "there is no nowhere"),
         (("empty", "--model", "openai/o3"), "no journals in empty"),
@@ -145,7 +142,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = copied(tmp_path / "results" / "multiturn_logs")
     device = next(json.loads(line)["device"] for line in path.read_text().splitlines() if '"run"' in line)
-    monkeypatch.setattr("kernelwright.cli.wiring.device_label", lambda _: device)
+    monkeypatch.setattr("kernelwright.api.compile_program.device_label", lambda _: device)
     return path
 
 
@@ -161,40 +158,3 @@ def test_a_corrupt_journal_is_left_out_and_said_so(elsewhere: Path) -> None:
     assert run.exit_code == 2
     assert "line 1 is corrupt" in run.stdout
     assert run.stderr.startswith("error: no recorded situations to practise on")
-
-
-def test_what_an_earlier_compile_left_is_set_aside_whole_or_corrupt(tmp_path: Path) -> None:
-    folder = tmp_path / "compile"
-    folder.mkdir()
-    for content in ("no journal\n{}\n", '{"second":1}\n'):
-        for name in ("transcript.jsonl", "journal_x.jsonl"):
-            (folder / name).write_text(content)
-        assert CompileFolder(tmp_path, resume=True).transcript.read_text() == content
-        assert not CompileFolder(tmp_path, resume=False).transcript.exists()
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "journal_x.1.jsonl", "journal_x.2.jsonl", "transcript.1.jsonl", "transcript.2.jsonl",
-    ]  # fmt: skip
-    assert (folder / "transcript.1.jsonl").read_text() == "no journal\n{}\n"
-
-
-def test_a_compile_that_goes_on_is_not_set_aside(tmp_path: Path) -> None:
-    with Journal(tmp_path / "compile" / "transcript.jsonl"), pytest.raises(JournalError, match="in use by another"):
-        CompileFolder(tmp_path, resume=False)
-    assert (tmp_path / "compile" / "transcript.jsonl").exists()
-
-
-def test_one_backend_is_chosen_and_the_others_are_left_out_in_a_line(elsewhere: Path) -> None:
-    kernel = "import triton\n\n\nclass ModelNew: ...\n"
-    records = [json.loads(line) for line in elsewhere.read_text().splitlines()]
-    for record in records:
-        if record["kind"] == "kernel":
-            record["source"] = kernel
-    other = elsewhere.with_name("journal_other.jsonl")
-    other.write_text("".join(json.dumps(record) + "\n" for record in records if record["kind"] != "turn"))
-    notes: list[str] = []
-    found = chosen_situations(CompileOptions((Path("results"),)), "cpu", notes.append)
-    assert {one.kernel.language for one in found} == {Language.TILELANG}
-    (note,) = notes
-    assert "1 of triton" in note
-    (one,) = chosen_situations(CompileOptions((Path("results"),), backend="triton"), "cpu", notes.append)
-    assert one.kernel.language is Language.TRITON

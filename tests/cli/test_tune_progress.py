@@ -5,9 +5,8 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
-from kernelwright.cli.render import Screen
-from kernelwright.cli.request import Request
-from kernelwright.cli.tune_progress import LiveTable, SearchObserver, observer_for
+from kernelwright.cli.render import Display
+from kernelwright.cli.tune_progress import LineDisplay, LiveDisplay, SearchDisplay
 from kernelwright.core import Budget, Config, SearchSpace
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Progress
@@ -20,13 +19,12 @@ PRUNED = SearchSpace(SPACE.parameters, ["A < 4"])
 KERNEL = kernel(1.0, A=1)
 
 
-def watched(
-    terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED
-) -> tuple[SearchObserver, str]:
-    """What sees three trials and the finals, and what it shows."""
-    screen, text = Screen(Request(quiet=quiet)), StringIO()
-    screen.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
-    observer = observer_for(screen, "1_1", FoundSpace(SPACE, "given"), space, ["A < 4"], budget)
+def watched(terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED) -> str:
+    """What is shown of three trials and the finals."""
+    shown, text = Display(quiet=quiet), StringIO()
+    observer = SearchDisplay(shown) if quiet else LiveDisplay(shown) if terminal else LineDisplay(shown)
+    observer.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
+    observer.search_started("1_1", FoundSpace(SPACE, "given"), space, ["A < 4"], budget)
     progress = Progress(recalled=recalled)
     trials = [
         evaluation(KERNEL, Config({"A": 1}), 2.0),
@@ -39,12 +37,11 @@ def watched(
         observer.trial(trial, progress)
     observer.finals([Config(), Config({"A": 1})])
     observer.close()
-    return observer, text.getvalue()
+    return text.getvalue()
 
 
 def test_a_live_table_on_a_terminal() -> None:
-    observer, shown = watched(True, Budget(trials=10, seconds=30))
-    assert isinstance(observer, LiveTable)
+    shown = watched(True, Budget(trials=10, seconds=30))
     assert "tuning 1_1: 3 configs (given space), 2 ruled out by the device" in shown
     last = shown[shown.rindex("config ") :]
     for part in (
@@ -65,17 +62,17 @@ def test_a_live_table_on_a_terminal() -> None:
     ("budget", "left"), [(Budget(trials=2), "about 0 s left"), (Budget(seconds=2.5), "about 0 s left")]
 )
 def test_the_time_that_is_left_is_never_below_zero(budget: Budget, left: str) -> None:
-    assert left in watched(True, budget)[1]
+    assert left in watched(True, budget)
 
 
 @pytest.mark.parametrize("recalled", [0, 1, 3])
 def test_an_estimate_counts_trials_and_seconds_of_an_earlier_run(recalled: int) -> None:
-    assert "3 s, about 2 s left" in watched(True, Budget(), recalled=recalled, space=SPACE)[1]
-    assert "3 s, about 1 s left" in watched(True, Budget(seconds=4), recalled=recalled, space=SPACE)[1]
+    assert "3 s, about 2 s left" in watched(True, Budget(), recalled=recalled, space=SPACE)
+    assert "3 s, about 1 s left" in watched(True, Budget(seconds=4), recalled=recalled, space=SPACE)
 
 
 def test_lines_in_a_pipe() -> None:
-    lines = watched(False, Budget())[1].splitlines()
+    lines = watched(False, Budget()).splitlines()
     assert lines == [
         "tuning 1_1: 3 configs (given space), 2 ruled out by the device",
         "  device: A < 4",
@@ -88,7 +85,7 @@ def test_lines_in_a_pipe() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_nothing_when_quiet(terminal: bool) -> None:
-    assert watched(terminal, Budget(), quiet=True)[1] == ""
+    assert watched(terminal, Budget(), quiet=True) == ""
 
 
 def test_what_is_too_large_to_count() -> None:
@@ -96,8 +93,8 @@ def test_what_is_too_large_to_count() -> None:
     large = SearchSpace.of({name: list(range(200)) for name in "ABCD"})
     less = SearchSpace(large.parameters, ["A < 100"])
     for space, ruled_out in ((large, "0"), (less, "some")):
-        screen, text = Screen(Request()), StringIO()
+        screen, text = LineDisplay(Display()), StringIO()
         screen.console = Console(file=text, width=160)
-        observer_for(screen, "1_1", FoundSpace(large, "given"), space, [], Budget())
+        screen.search_started("1_1", FoundSpace(large, "given"), space, [], Budget())
         wanted = f"tuning 1_1: some of {200**4} configs (given space), {ruled_out} ruled out by the device\n"
         assert text.getvalue() == wanted

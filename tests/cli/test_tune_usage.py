@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.cli.tune_kernel import parse_params
-from kernelwright.core import SpaceError
 
 from ..conftest import TORCH_KERNEL
 from .commands import refused, refused_here
@@ -102,26 +100,3 @@ def test_a_journal_that_cannot_be_resumed(finished: Finished, tmp_path: Path, da
     before = journal.read_bytes()
     assert says in refused(tune("--resume", cwd=folder))
     assert journal.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("texts", "values"),
-    [
-        (["BLOCK_M=32,64"], {"BLOCK_M": [32, 64]}),
-        ([" A = 1 , 2 ", "B=x"], {"A": [1, 2], "B": ["x"]}),
-        (["A=True,False"], {"A": [True, False]}),
-        (["A=0.5,-1,'7',None,row-major"], {"A": [0.5, -1, "7", "None", "row-major"]}),
-        (["A=x=y"], {"A": ["x=y"]}),
-        ([], {}),
-    ],
-)
-def test_values_of_parameters(texts: list[str], values: dict[str, list[object]]) -> None:
-    found = parse_params(texts)
-    assert found == values
-    assert [[type(v) for v in found[name]] for name in found] == [[type(v) for v in values[name]] for name in values]
-
-
-@pytest.mark.parametrize("text", ["", "A", "1A=2", "A-B=1", "A=", "A= ,1", "A=1,", "=1"])
-def test_texts_that_are_no_parameter(text: str) -> None:
-    with pytest.raises(SpaceError, match="write it as BLOCK_M=32,64,128"):
-        parse_params([text])

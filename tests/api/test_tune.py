@@ -1,0 +1,115 @@
+"""`tune` as Python calls it: values of parameters, budgets, what an observer sees, what is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from kernelwright import SearchObserver, tune
+from kernelwright.api.options.tune import TRIALS, TuneOptions
+from kernelwright.api.tune import parse_params
+from kernelwright.core import Budget, Config, Evaluation, OptionError, SearchSpace, SpaceError
+from kernelwright.tuners.discovery import FoundSpace
+from kernelwright.tuners.search import Progress
+
+from ..cli.made_up import MadeUp, install
+from ..cli.tuning import workplace
+
+SCALE = {"problem": "level1/999_Scale.py", "device": "cpu", "sandbox": "none"}
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
+    monkeypatch.chdir(workplace(tmp_path))
+    return install(MadeUp(), monkeypatch)
+
+
+class Watching(SearchObserver):
+    """Writes down what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def search_started(
+        self, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
+    ) -> None:
+        self.seen.append(f"started {name} {found.origin}")
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        self.seen.append(f"trial {progress.trials}")
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        self.seen.append("finals")
+
+    def close(self) -> None:
+        self.seen.append("closed")
+
+
+def test_a_search_returns_what_it_found_and_its_observer_saw_it(
+    made_up: MadeUp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    observer = Watching()
+    result = tune("1_999.py", params={"BLOCK": [4, 32]}, tuner="grid", observer=observer, **SCALE)
+    assert result.found.best is not None and result.found.best.config == {"BLOCK": 32}
+    assert result.faster and result.kernel_path is not None and result.kernel_path.exists()
+    assert result.summary()["space"] == {"origin": "given", "size": 2, "pruned": 0}
+    assert observer.seen == ["started 1_999.py given", "trial 1", "trial 2", "finals", "closed"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_observer_is_closed_when_the_search_is_interrupted(made_up: MadeUp) -> None:
+    class Interrupting(Watching):
+        def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+            raise KeyboardInterrupt
+
+    observer = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        tune("1_999.py", tuner="grid", observer=observer, **SCALE)
+    assert observer.seen[-1] == "closed"
+
+
+def test_mistakes_are_raised_in_the_words_of_python(made_up: MadeUp) -> None:
+    with pytest.raises(OptionError, match=r"^`trials` must be at least 1, not 0"):
+        tune("1_999.py", trials=0, **SCALE)
+    with pytest.raises(OptionError, match=r"^`stride` is for the grid, and the tuner is portfolio"):
+        tune("1_999.py", stride=2, **SCALE)
+    with pytest.raises(SpaceError, match=r"^`params` 'BLOCK' names no values"):
+        tune("1_999.py", params=["BLOCK"], **SCALE)
+    assert made_up.asked_for == ()
+
+
+@pytest.mark.parametrize(
+    ("tuner", "trials", "expected"),
+    [("portfolio", None, TRIALS), ("grid", None, None), ("portfolio", 3, 3), ("grid", 1000, 1000)],
+)
+def test_trials(tuner: str, trials: int | None, expected: int | None) -> None:
+    assert TuneOptions("1_1", tuner=tuner, trials=trials).budget.trials == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["BLOCK_M=32,64"], {"BLOCK_M": [32, 64]}),
+        ([" A = 1 , 2 ", "B=x"], {"A": [1, 2], "B": ["x"]}),
+        (["A=True,False"], {"A": [True, False]}),
+        (["A=0.5,-1,'7',None,row-major"], {"A": [0.5, -1, "7", "None", "row-major"]}),
+        (["A=x=y"], {"A": ["x=y"]}),
+        ([], {}),
+    ],
+)
+def test_values_of_parameters(texts: list[str], values: dict[str, list[object]]) -> None:
+    found = parse_params(texts)
+    assert found == values
+    assert [[type(v) for v in found[name]] for name in found] == [[type(v) for v in values[name]] for name in values]
+
+
+@pytest.mark.parametrize("text", ["", "A", "1A=2", "A-B=1", "A=", "A= ,1", "A=1,", "=1"])
+def test_texts_that_are_no_parameter(text: str) -> None:
+    with pytest.raises(SpaceError, match="write it as BLOCK_M=32,64,128"):
+        parse_params([text])
+
+
+def test_values_by_name_and_a_single_text() -> None:
+    assert parse_params({"BLOCK_M": (32, 64)}) == parse_params("BLOCK_M=32,64") == {"BLOCK_M": [32, 64]}
+    assert parse_params(None) == {}
