@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ...core import DeviceError
 from ..settings import Settings
-from .evaluator import ATTEMPTS, GivenUp, Lost, Overdue, RemoteEvaluator, polled
+from .evaluator import GivenUp, Lost, Overdue, polled
 from .modal_app import Resources, build, time_limit_s
 from .payload import ANSWERS, Answer, Payload
 from .reach import unreachable
@@ -76,19 +76,6 @@ class ModalContainers:
                 self._stack.enter_context(app.run())
                 self._run = evaluations().run
             return self._run
-
-
-class ModalEvaluator(RemoteEvaluator):
-    """A `core.Evaluator` on Modal. Its app is started by the first question and stopped by `close`.
-
-    Baseline and candidate are timed in the same container. Raises `DeviceError` when Modal cannot be used.
-    """
-
-    def __init__(
-        self, resources: Resources | None = None, settings: Settings | None = None, attempts: int = ATTEMPTS
-    ) -> None:
-        settings = settings or Settings()
-        super().__init__(ModalContainers(resources or Resources(), settings), settings, attempts)
 
 
 def check_login() -> None:

@@ -84,11 +84,6 @@ class RayCluster:
         """The actors there are, at least one: those that still start take what they are given when they are ready."""
         return max(1, len(self._seats))
 
-    def refresh(self) -> None:
-        """Note what has become ready, and take in nodes that have joined."""
-        with self._lock:
-            self._look()
-
     @property
     def cpus(self) -> int:
         """Cores that every worker has."""

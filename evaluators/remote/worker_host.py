@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -74,12 +73,6 @@ class WorkerHost:
                 self._evaluators.pop(next(iter(self._evaluators))).close()
             self._evaluators[settings] = LocalEvaluator(self.device, settings, self._memory)
         return self._evaluators[settings]
-
-
-def run_payload(payload: Payload, device: str, memory: Path | None = None) -> list[Answer]:
-    """`WorkerHost.run` for one payload: everything is started for it and ended with it."""
-    with contextlib.closing(WorkerHost(device, memory)) as station:
-        return station.run(payload)
 
 
 def versions() -> dict[str, str]:
