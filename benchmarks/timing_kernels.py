@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from kernelwright.core import Kernel, Problem
+from kernelwright.core import Kernel, Problem, PythonKernel
 
 FUSIONS = {
     "relu": ("torch.relu(v)", "tl.maximum(v, 0.0)", "T.max({v}, 0.0)"),
@@ -112,4 +112,4 @@ def kernels(device: str, count: int) -> Iterator[tuple[Problem, Kernel]]:
             "rows": 2048 if on_gpu else 128, "torch": torch, "triton": triton, "tilelang": tilelang.format(v=v),
         }  # fmt: skip
         problem = Problem(id=f"timing/{name}_{number // EACH}", name=f"fused_{name}", source=PROBLEM.format(**values))
-        yield problem, Kernel.parse((TRITON if on_gpu else TILELANG).format(**values), name=f"fused_{number}")
+        yield problem, PythonKernel.parse((TRITON if on_gpu else TILELANG).format(**values), name=f"fused_{number}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..agent.program.answers import fields
+from ..core import source_lines
 from .guard import guarded
 from .options import OUTPUT, JsonOption
 
@@ -129,7 +130,7 @@ def dollars(value: float) -> str:
 def diff_lines(diff: str) -> list[tuple[str, str]]:
     """Each line of a unified diff without its two header lines, and its kind: add, del, hunk or same."""
     kinds = {"+": "add", "-": "del", "@": "hunk"}
-    return [(kinds.get(line[:1], "same"), line) for line in diff.splitlines()[2:]]
+    return [(kinds.get(line[:1], "same"), line) for line in source_lines(diff)[2:]]
 
 
 def answer_fields(answer: str) -> dict[str, str]:

@@ -16,8 +16,9 @@ from .errors import (
 )
 from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Rejection, SecondWorkload, Status
 from .journal import Journal, read_journal, set_aside
-from .kernel import Kernel, Language, Target
+from .kernel import Kernel, Language, PythonKernel, Target
 from .kernel_profile import DeviceKernel, KernelProfile
+from .lines import source_lines
 from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
@@ -60,6 +61,7 @@ __all__ = [
     "ProblemError",
     "Profile",
     "Proposal",
+    "PythonKernel",
     "Query",
     "Rejection",
     "ResultsError",
@@ -78,4 +80,5 @@ __all__ = [
     "check_count",
     "read_journal",
     "set_aside",
+    "source_lines",
 ]

@@ -21,11 +21,11 @@ from ..core import (
     TECHNIQUES,
     ExampleError,
     Gain,
-    Kernel,
     KernelError,
     Language,
     Problem,
     ProblemError,
+    PythonKernel,
     Target,
     WorkedExample,
 )
@@ -98,11 +98,11 @@ class ExampleFolder:
         except ProblemError as error:
             raise ExampleError(f"example {path}: {error}") from None
 
-    def read_kernel(self, which: str) -> Kernel:
+    def read_kernel(self, which: str) -> PythonKernel:
         """The kernel 'before' or 'after'; raises `ExampleError` when it is none of this backend."""
         path = self.path / f"{which}.py"
         try:
-            kernel = Kernel.parse(_text(path), name=str(path))
+            kernel = PythonKernel.parse(_text(path), name=str(path))
         except KernelError as error:
             raise ExampleError(f"example {error}") from None
         language = f"{kernel.language}_cpu" if kernel.target is Target.CPU else str(kernel.language)

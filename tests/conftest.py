@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.cli.wiring import cuda_devices
-from kernelwright.core import Kernel, Problem, Rejection
+from kernelwright.core import Kernel, Problem, PythonKernel, Rejection
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
@@ -118,7 +118,7 @@ class Unguarded(LocalEvaluator):
 
 def torch_kernel(body: str, top: str = "") -> Kernel:
     """A candidate whose forward is this text."""
-    return Kernel.parse(TORCH_KERNEL.format(body=body, top=top))
+    return PythonKernel.parse(TORCH_KERNEL.format(body=body, top=top))
 
 
 LONG = (
@@ -147,7 +147,7 @@ def scale_problem() -> Problem:
 
 @pytest.fixture(scope="session")
 def scale_kernel() -> Kernel:
-    return Kernel.parse(SCALE_KERNEL, "scale")
+    return PythonKernel.parse(SCALE_KERNEL, "scale")
 
 
 @pytest.fixture(scope="session")

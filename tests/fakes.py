@@ -12,6 +12,7 @@ from kernelwright.core import (
     Measurement,
     Problem,
     Profile,
+    PythonKernel,
     Status,
     Target,
 )
@@ -31,7 +32,7 @@ REFERENCE_MS = 10.0
 def kernel(latency: float | str, **constants: int) -> Kernel:
     """A kernel whose source says how it will fare."""
     lines = [f"RESULT = {latency!r}", *(f"{name} = {value}" for name, value in constants.items())]
-    return Kernel(Language.TILELANG, Target.CPU, "\n".join(lines), "k")
+    return PythonKernel(Language.TILELANG, Target.CPU, "\n".join(lines), "k")
 
 
 def evaluation(kernel: Kernel, config: Config, result: float | str, contention: float | None = None) -> Evaluation:

@@ -20,6 +20,7 @@ from ...core import (
     Problem,
     Profile,
     Proposal,
+    PythonKernel,
     Target,
     read_journal,
 )
@@ -120,14 +121,14 @@ def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device
         raise JournalError(f"{path}: the start kernel was not right, or not timed")
     problem = _problem(run, path, problems)
     sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
-    start = Kernel.parse(sources[trials[0].kernel_digest], problem.name)
+    start = PythonKernel.parse(sources[trials[0].kernel_digest], problem.name)
     situations = [RecordedTurn(problem, profile, start, ())]
     searched = [*trials, *_searched(path)]
     # What a turn begins with is the start, or what an earlier turn found.
     measured = {start.source: trials[0]}
     turns: list[Turn] = []
     for record in turn_records(records):
-        kernel = Kernel.parse(record["before"], problem.name)
+        kernel = PythonKernel.parse(record["before"], problem.name)
         if kernel.source not in measured:
             raise JournalError(f"{path}: what turn {record['iteration']} began with was measured nowhere")
         past = tuple(turn for turn in turns if turn.number < record["iteration"])
@@ -160,7 +161,7 @@ def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) 
     best = record["best"] or {"latency_ms": None}
     timed = (one for one in evaluations if one.latency_ms is not None and one.latency_ms == best["latency_ms"])
     measured = next(timed, None)
-    arrived = Kernel(before.kernel.language, before.kernel.target, record["kernel"] or "", before.kernel.name)
+    arrived = PythonKernel(before.kernel.language, before.kernel.target, record["kernel"] or "", before.kernel.name)
     return Turn(
         number=record["iteration"],
         lane=record["lane"],
@@ -176,7 +177,7 @@ def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) 
 def _attempt(record: Record, turn: Record, before: Kernel) -> Attempt:
     if record["kernel"] is None:
         return Attempt(None, (), record["error"])
-    kernel = Kernel(before.language, before.target, record["kernel"], before.name)
+    kernel = PythonKernel(before.language, before.target, record["kernel"], before.name)
     return Attempt(Proposal(kernel, record["strategy"], turn["category"], turn["rationale"]), (), record["error"])
 
 

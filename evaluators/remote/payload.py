@@ -12,7 +12,18 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from ...core import Config, DeviceError, Evaluation, Kernel, KernelwrightError, Language, Problem, Profile, Target
+from ...core import (
+    Config,
+    DeviceError,
+    Evaluation,
+    Kernel,
+    KernelwrightError,
+    Language,
+    Problem,
+    Profile,
+    PythonKernel,
+    Target,
+)
 from ...core import errors as user_errors
 from ...core.measurement import Measurement
 from ...core.space import Value
@@ -81,7 +92,7 @@ class KernelText(BaseModel):
 
     def kernel(self) -> Kernel:
         """The kernel again."""
-        return Kernel(self.language, self.target, self.source, self.name)
+        return PythonKernel(self.language, self.target, self.source, self.name)
 
 
 class Payload(BaseModel):

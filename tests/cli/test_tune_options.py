@@ -8,7 +8,7 @@ import pytest
 from kernelwright.cli import tune_kernel
 from kernelwright.cli.trust import Trust
 from kernelwright.cli.tune_kernel import TRIALS, TuneRequest
-from kernelwright.core import Config, Kernel, Profile, SearchSpace
+from kernelwright.core import Config, Kernel, Profile, PythonKernel, SearchSpace
 from kernelwright.evaluators.settings import Sandbox
 
 from ..conftest import SCALE_KERNEL
@@ -114,7 +114,7 @@ def test_warm_from_another_kernel_is_taken_with_a_warning(folder: Path, made_up:
     other = tuned_here("--tuner", "hill_climb", "--warm", journal)
     assert other.exit_code == 0, other.output
     (line,) = other.stderr.splitlines()
-    digest = Kernel.parse(SCALE_KERNEL).digest
+    digest = PythonKernel.parse(SCALE_KERNEL).digest
     assert line == f"warning: --warm {journal} is of another kernel ({digest}), so it only seeds the search"
     assert len(made_up.created["warm"]) == 3
 

@@ -11,7 +11,7 @@ from kernelwright.cli.render import Screen
 from kernelwright.cli.request import Request
 from kernelwright.cli.tuned import Tuned
 from kernelwright.cli.wiring import Job
-from kernelwright.core import Config, Evaluation, Kernel, Measurement, Problem, SearchSpace
+from kernelwright.core import Config, Evaluation, Measurement, Problem, PythonKernel, SearchSpace
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.search import Found, Progress
@@ -20,7 +20,7 @@ from rich.console import Console
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM, TORCH_KERNEL
 from ..fakes import evaluation
 
-KERNEL = Kernel.parse(SCALE_KERNEL, "scale")
+KERNEL = PythonKernel.parse(SCALE_KERNEL, "scale")
 SPACE = SearchSpace.of({"BLOCK": [4, 8]})
 OTHER, OWN = Config({"BLOCK": 4}), Config({"BLOCK": 8})
 
@@ -29,7 +29,7 @@ def tuned(
     folder: Path,
     *finals: Evaluation,
     trials: tuple[Evaluation, ...] = (),
-    kernel: Kernel = KERNEL,
+    kernel: PythonKernel = KERNEL,
     space: SearchSpace = SPACE,
 ) -> Tuned:
     progress, trials = Progress(), trials or tuple(final for final in finals if final.config)
@@ -106,13 +106,13 @@ def test_without_disturbance_there_is_no_warning(tmp_path: Path) -> None:
 
 def test_texts_that_a_csv_cannot_hold(tmp_path: Path) -> None:
     """The trials are then written as T4, and the tuned kernel all the same."""
-    kernel = Kernel.parse(TORCH_KERNEL.format(top="MODE = '1'", body="return x * self.weight"), "text")
+    kernel = PythonKernel.parse(TORCH_KERNEL.format(top="MODE = '1'", body="return x * self.weight"), "text")
     space = SearchSpace.of({"MODE": ["", "1"]})
     trials = tuple(evaluation(kernel, config, 1.0 + len(str(config["MODE"]))) for config in space)
     finals = (trials[0], evaluation(kernel, Config(), 2.0))
     result = tuned(tmp_path, *finals, trials=trials, kernel=kernel, space=space)
     result.write()
     assert result.kernel_path is not None
-    assert Kernel.parse(result.kernel_path.read_text()).config == {"MODE": ""}
+    assert PythonKernel.parse(result.kernel_path.read_text()).config == {"MODE": ""}
     assert set(read_recording(tmp_path / "trials.json").results) == set(space)
     assert json.loads((tmp_path / "summary.json").read_text())["best"]["config"] == {"MODE": ""}

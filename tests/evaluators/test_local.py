@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, Status
+from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, PythonKernel, Status
 from kernelwright.evaluators.candidate.client import CandidateClient
 from kernelwright.evaluators.candidate.verified import CheckPlan
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
@@ -64,7 +64,7 @@ def test_weights_change_between_trials(evaluator: LocalEvaluator, scale_problem:
 
 
 def test_triton_on_a_cpu_is_checked_not_timed(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
-    kernel = Kernel.parse(
+    kernel = PythonKernel.parse(
         """
 import torch
 import triton
@@ -114,7 +114,7 @@ def test_a_broken_reference_is_the_problems_fault(
 
 
 def test_a_cuda_kernel_is_refused_on_a_cpu(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
-    kernel = Kernel.parse("import tilelang.language as T\nclass ModelNew: ...\n")
+    kernel = PythonKernel.parse("import tilelang.language as T\nclass ModelNew: ...\n")
     with pytest.raises(KernelError, match="written for cuda"):
         list(evaluator.evaluate(scale_problem, kernel, [Config()]))
 
@@ -220,7 +220,7 @@ def work(gpu: AGpu) -> list[Path]:
     return list((gpu.processes.folder / "work").iterdir())
 
 
-SIZED = Kernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
+SIZED = PythonKernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
 
 
 def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Problem) -> None:
@@ -298,7 +298,7 @@ def test_a_kernel_sees_no_keys(scale_problem: Problem, monkeypatch: pytest.Monke
     spying = torch_kernel(
         'raise ValueError(f\'{os.environ.get("OPENAI_API_KEY")}, {os.environ["KERNELWRIGHT_SEEN"]}\')'
     )
-    spying = Kernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
+    spying = PythonKernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
     with Unguarded(settings=FAST) as fresh:
         (found,) = fresh.evaluate(scale_problem, spying, [Config()])
     assert found.message.startswith("ValueError: None, this one is")

@@ -15,7 +15,19 @@ from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate, ToolCall, Turn
 from kernelwright.agent.workbench import Lane, Workbench
-from kernelwright.core import Budget, Config, Evaluation, Hit, Journal, Kernel, Problem, Profile, Query, WorkedExample
+from kernelwright.core import (
+    Budget,
+    Config,
+    Evaluation,
+    Hit,
+    Journal,
+    Kernel,
+    Problem,
+    Profile,
+    PythonKernel,
+    Query,
+    WorkedExample,
+)
 
 from ...fakes import PROFILE, evaluation
 from ...openai_server import KEY, OpenAIServer, Text, Tools
@@ -65,7 +77,7 @@ def source(result: float | str) -> str:
     return _KERNEL.format(result=result)
 
 
-START = Kernel.parse(source(20.0))
+START = PythonKernel.parse(source(20.0))
 
 TRITON = '''"""Each row times a vector."""
 

@@ -29,6 +29,7 @@ from kernelwright.core import (
     Problem,
     Profile,
     Proposal,
+    PythonKernel,
     Status,
 )
 
@@ -84,8 +85,8 @@ def scale(x, w, y, N, BLOCK: tl.constexpr):
 TypeError("load() got an unexpected keyword argument 'msk'")
 line 28: scale[(x.shape[0],)](x, self.weight, y, x.shape[1], BLOCK=BLOCK)"""
 CASES = {
-    "tilelang_cpu": (Kernel.parse(SCALE_KERNEL), PROBLEM.at("cpu"), CPU, 4.0),
-    "triton": (Kernel.parse(TRITON), PROBLEM.at("default"), GPU, 0.0125),
+    "tilelang_cpu": (PythonKernel.parse(SCALE_KERNEL), PROBLEM.at("cpu"), CPU, 4.0),
+    "triton": (PythonKernel.parse(TRITON), PROBLEM.at("default"), GPU, 0.0125),
 }
 
 
