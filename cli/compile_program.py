@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from ..agent.models.choice import DEFAULT, DEFAULT_KEY, choose, parse
-from ..core import Budget, ModelError, OptionError, Problem, ProblemError
+from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
 from ..corpus import find_problem
 from . import wiring
 from .compile_folder import CompileFolder, require_writable
@@ -160,7 +160,7 @@ def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[
 
     given = [find_problem(str(path)).read() for path in options.problems]
 
-    def problems(name: str) -> Iterator[Problem]:
+    def problems(name: str) -> Iterator[TorchProblem]:
         yield from given
         with contextlib.suppress(ProblemError):
             yield find_problem(name, options.dataset).read()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from ..core import DEFAULT_WORKLOAD, Config, KernelError, Problem
+from ..core import DEFAULT_WORKLOAD, Config, KernelError, TorchProblem
 from ..corpus import find_problem
 from ..evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from ..evaluators.kernelbench.precision import Precision
@@ -31,7 +31,7 @@ INLINE = "cuda"
 class _Subject:
     """What is to be evaluated: a kernel, or a file that is none, which only KernelBench has a verdict for."""
 
-    problem: Problem
+    problem: TorchProblem
     source: str
     job: wiring.Job | None
     refusal: str = ""
@@ -135,7 +135,7 @@ class _Command:
             self.screen.print(describe_fast_p(speedups))
         return 0 if all(one.right for one in everything) else 1
 
-    def _subject(self, path: Path, problem: Problem) -> _Subject:
+    def _subject(self, path: Path, problem: TorchProblem) -> _Subject:
         request = replace(self.request, problem=problem.id)
         try:
             job = wiring.job(request, str(path), self.device)

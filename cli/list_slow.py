@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import sys
@@ -87,8 +86,8 @@ def _row(job: wiring.Job, evaluator: LocalEvaluator, records: Records) -> dict[s
         "torch": version("torch"),
         str(job.kernel.language): version(str(job.kernel.language)),
         "problem": job.problem.id,
-        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
-        "sizes": repr(sorted(job.problem.sizes.items())),
+        "reference": job.problem.digest,
+        "sizes": job.problem.sizes_key,
         "kernel": job.kernel.digest,
         "allow_torch": job.trust.allow_torch.value,
         "graph": str(job.trust.graph),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import sys
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
-from ..core import Budget, Evaluation, Journal, JournalError, Language, OptionError, Problem, read_journal
+from ..core import Budget, Evaluation, Journal, JournalError, Language, OptionError, TorchProblem, read_journal
 from ..evaluators.remote.machines import Remote
 from . import wiring
 from .progress import observer_for
@@ -180,8 +179,8 @@ def identity(job: wiring.Job) -> dict[str, str]:
     """What must be the same for a run to go on from another's journal."""
     return {
         "problem": job.problem.id,
-        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
-        "sizes": repr(sorted(job.problem.sizes.items())),
+        "reference": job.problem.digest,
+        "sizes": job.problem.sizes_key,
         "kernel": job.kernel.digest,
         "device": job.label,
         # What passed under other rules, or was timed otherwise, is no verdict for this run.
@@ -214,6 +213,6 @@ def earlier_summary(path: Path, job: wiring.Job, target: float) -> dict[str, Any
     return {k: v for k, v in finished[-1].items() if k != "kind"}
 
 
-def short(problem: Problem) -> str:
+def short(problem: TorchProblem) -> str:
     """`level2/2_10.py`: how the problem's kernel is named in lists."""
     return f"{problem.id}.py"

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from ..core import Config, Evaluation, Gain, OptionError, Problem, Speedup, Target
+from ..core import Config, Evaluation, Gain, OptionError, Speedup, Target, TorchProblem
 from ..core.files import write_whole
 from ..corpus.examples import ExampleFolder, list_examples, read_gains
 from ..corpus.names import nearest
@@ -89,7 +89,7 @@ def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> di
     }
 
 
-def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: Problem) -> Evaluation:
+def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: TorchProblem) -> Evaluation:
     (evaluation,) = evaluator.evaluate(problem, folder.read_kernel(which), [Config()])
     return evaluation
 

@@ -21,11 +21,11 @@ from ..core import (
     Kernel,
     Language,
     OptionError,
-    Problem,
     ProblemError,
     Query,
     Retriever,
     Target,
+    TorchProblem,
 )
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.local import LocalEvaluator
@@ -45,7 +45,7 @@ class Job:
     """A kernel, its problem at the right sizes, and the device."""
 
     kernel: Kernel
-    problem: Problem
+    problem: TorchProblem
     device: str
     reference: str
     """How the user, or a list, named the kernel."""
@@ -149,7 +149,7 @@ def job(request: Request, reference: str, device: str, remote: Remote | None = N
     return Job(kernel, at, device, reference, remote.label if remote else "", request.trust)
 
 
-def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | None) -> Problem:
+def at_workload(problem: TorchProblem, kernel: Kernel, device: str, wanted: str | None) -> TorchProblem:
     """The problem at the sizes that are asked for; by default its own on a GPU, and smaller ones on a CPU.
 
     A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,

@@ -20,12 +20,13 @@ from .kernel import Kernel, Language, PythonKernel, Target
 from .kernel_profile import DeviceKernel, KernelProfile
 from .lines import source_lines
 from .measurement import Measurement, Speedup
-from .problem import DEFAULT_WORKLOAD, Problem
+from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
 from .protocols import Evaluator, Retriever, Tuner
 from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample, check_count
 from .space import Config, Parameter, SearchSpace, Value
+from .torch_problem import TorchProblem
 from .trial import Trial
 
 __all__ = [
@@ -72,6 +73,8 @@ __all__ = [
     "Speedup",
     "Status",
     "Target",
+    "Tolerance",
+    "TorchProblem",
     "Trial",
     "Tuner",
     "Value",

@@ -23,10 +23,10 @@ from ..core import (
     Gain,
     KernelError,
     Language,
-    Problem,
     ProblemError,
     PythonKernel,
     Target,
+    TorchProblem,
     WorkedExample,
 )
 from .kernels import BACKENDS
@@ -90,11 +90,11 @@ class ExampleFolder:
         sources = "\0".join(_text(self.path / name) for name in _SOURCES)
         return hashlib.sha256(sources.encode()).hexdigest()[:16]
 
-    def read_problem(self) -> Problem:
+    def read_problem(self) -> TorchProblem:
         """The reference that both kernels are checked against; raises `ExampleError`."""
         path = self.path / "problem.py"
         try:
-            return Problem(id=self.slug, name=self.path.name, source=_text(path), path=str(path))
+            return TorchProblem(id=self.slug, name=self.path.name, source=_text(path), path=str(path))
         except ProblemError as error:
             raise ExampleError(f"example {path}: {error}") from None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.cli.wiring import cuda_devices
-from kernelwright.core import Kernel, Problem, PythonKernel, Rejection
+from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
@@ -141,8 +141,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def scale_problem() -> Problem:
-    return Problem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
+def scale_problem() -> TorchProblem:
+    return TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
 
 
 @pytest.fixture(scope="session")

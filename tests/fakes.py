@@ -10,14 +10,14 @@ from kernelwright.core import (
     Kernel,
     Language,
     Measurement,
-    Problem,
     Profile,
     PythonKernel,
     Status,
     Target,
+    TorchProblem,
 )
 
-PROBLEM = Problem("level1/1_1", "1_P", "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...")
+PROBLEM = TorchProblem("level1/1_1", "1_P", "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...")
 PROFILE = Profile(
     flops=1e6,
     matrix_flops=0,

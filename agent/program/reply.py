@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from ...core import Kernel, KernelError, Problem, PythonKernel, source_lines
+from ...core import Kernel, KernelError, Problem, PythonKernel, TorchProblem, source_lines
 from ..proposer import NoKernel
 from ..rule_proposer import formatted
 
@@ -156,7 +156,7 @@ def _require_same_problem(kernel: Kernel, problem: Problem) -> None:
     header = _HEADER.search(described)
     if header and header[1].rstrip("_") != problem.name.rstrip("_"):
         raise NoKernel(f"the reply is a kernel for {header[1]}; the problem here is {problem.name}")
-    wanted, got = _arguments(problem.source, "Model"), _arguments(kernel.source, "ModelNew")
+    wanted, got = _arguments(TorchProblem.of(problem).source, "Model"), _arguments(kernel.source, "ModelNew")
     for method in ("__init__", "forward"):
         if method in wanted and method in got and not _accepts(got[method], wanted[method]):
             raise NoKernel(

@@ -17,11 +17,11 @@ from ...core import (
     Kernel,
     KernelwrightError,
     Language,
-    Problem,
     Profile,
     Proposal,
     PythonKernel,
     Target,
+    TorchProblem,
     read_journal,
 )
 from ...core.trial import read_trials
@@ -39,7 +39,7 @@ Kind = tuple[Language, Target]
 class RecordedTurn:
     """A kernel that a run wanted to make faster, and what had been tried before."""
 
-    problem: Problem
+    problem: TorchProblem
     profile: Profile
     kernel: Kernel
     turns: tuple[Turn, ...]
@@ -58,7 +58,7 @@ class RecordedTurn:
     @property
     def sizes_digest(self) -> str:
         """Stands for the reference and its sizes."""
-        return _digest(self.problem.source, repr(sorted(self.problem.sizes.items())))
+        return _digest(self.problem.source, self.problem.sizes_key)
 
     @property
     def kind(self) -> Kind:
@@ -88,7 +88,7 @@ def journals_in(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_turn_contexts(
-    paths: Sequence[Path], problems: Callable[[str], Iterable[Problem]], device: str, note: Callable[[str], None]
+    paths: Sequence[Path], problems: Callable[[str], Iterable[TorchProblem]], device: str, note: Callable[[str], None]
 ) -> list[RecordedTurn]:
     """The situations of all journals that were recorded on this device, each once, in the order of the journals.
 
@@ -108,7 +108,7 @@ def read_turn_contexts(
     return list(found.values())
 
 
-def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device: str) -> list[RecordedTurn]:
+def _situations(path: Path, problems: Callable[[str], Iterable[TorchProblem]], device: str) -> list[RecordedTurn]:
     records = read_journal(path)
     run = next((record for record in records if record.get("kind") == "run"), None)
     if run is None:
@@ -140,10 +140,10 @@ def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device
     return situations
 
 
-def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[Problem]]) -> Problem:
+def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[TorchProblem]]) -> TorchProblem:
     """The problem at the recorded sizes."""
     for problem in problems(run["problem"]):
-        if hashlib.sha256(problem.source.encode()).hexdigest()[:16] == run["reference"]:
+        if problem.digest == run["reference"]:
             sizes = dict(ast.literal_eval(run["sizes"]))
             known = (name for name, declared in problem.workloads.items() if dict(declared) == sizes)
             return problem.resized(next(known, ",".join(f"{name}={value}" for name, value in sizes.items())), sizes)

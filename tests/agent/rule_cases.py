@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.core import Kernel, Problem, PythonKernel
+from kernelwright.core import Kernel, PythonKernel, TorchProblem
 
 PROBLEM = """
 import torch
@@ -72,8 +72,8 @@ class Case:
         return PythonKernel.parse(KERNEL.format(grid=self.grid, axes=self.axes, body=body))
 
     @property
-    def problem(self) -> Problem:
-        return Problem(id="level1/1_997", name="997_Case", source=PROBLEM.format(reference=self.reference))
+    def problem(self) -> TorchProblem:
+        return TorchProblem(id="level1/1_997", name="997_Case", source=PROBLEM.format(reference=self.reference))
 
 
 PRODUCT = Case(

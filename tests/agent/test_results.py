@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.results import Results
-from kernelwright.core import Config, Problem, PythonKernel, ResultsError
+from kernelwright.core import Config, PythonKernel, ResultsError, TorchProblem
 from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
 
@@ -63,7 +63,7 @@ def test_a_character_that_ends_no_line_cuts_nothing_off(character: str) -> None:
 
 def test_files_are_where_users_look_for_them(tmp_path: Path) -> None:
     results = Results(tmp_path)
-    problem = Problem("level2/2_10", "10_Name", PROBLEM.source)
+    problem = TorchProblem("level2/2_10", "10_Name", PROBLEM.source)
     path = results.save_kernel(problem, find_kernel("2_10", "tilelang_cpu").read(), BEST, START)
     assert path == tmp_path / "level2" / "2_10_optimized_2.500x.py"
     history = results.save_history(problem, "tilelang_cpu", [])

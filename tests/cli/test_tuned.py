@@ -11,7 +11,7 @@ from kernelwright.cli.render import Screen
 from kernelwright.cli.request import Request
 from kernelwright.cli.tuned import Tuned
 from kernelwright.cli.wiring import Job
-from kernelwright.core import Config, Evaluation, Measurement, Problem, PythonKernel, SearchSpace
+from kernelwright.core import Config, Evaluation, Measurement, PythonKernel, SearchSpace, TorchProblem
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.search import Found, Progress
@@ -36,7 +36,7 @@ def tuned(
     for trial in trials:
         progress.add(trial)
     found = Found(trials, finals, progress, "because")
-    job = Job(kernel, Problem("level1/1_999", "999_Scale", SCALE_PROBLEM), "cpu", "1_999.py")
+    job = Job(kernel, TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM), "cpu", "1_999.py")
     return Tuned(job, "portfolio", 0, FoundSpace(space, "given"), space, found, folder)
 
 

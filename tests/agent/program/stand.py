@@ -22,17 +22,17 @@ from kernelwright.core import (
     Hit,
     Journal,
     Kernel,
-    Problem,
     Profile,
     PythonKernel,
     Query,
+    TorchProblem,
     WorkedExample,
 )
 
 from ...fakes import PROFILE, evaluation
 from ...openai_server import KEY, OpenAIServer, Text, Tools
 
-PROBLEM = Problem(
+PROBLEM = TorchProblem(
     "level1/1_999",
     "999_Scale",
     """
@@ -118,7 +118,7 @@ class Told:
         self.bug: Exception | None = None
 
     def evaluate(
-        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+        self, problem: TorchProblem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Iterator[Evaluation]:
         for config in configs:
             if self.bug is not None:
@@ -127,10 +127,10 @@ class Told:
             result = constants["RESULT"]
             yield evaluation(kernel, config, result if isinstance(result, str) else result * 8 / constants["BLOCK"])
 
-    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+    def compare(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         return list(self.evaluate(problem, kernel, configs))
 
-    def profile(self, problem: Problem) -> Profile:
+    def profile(self, problem: TorchProblem) -> Profile:
         return PROFILE
 
 

@@ -26,11 +26,11 @@ from kernelwright.core import (
     Kernel,
     KernelProfile,
     Measurement,
-    Problem,
     Profile,
     Proposal,
     PythonKernel,
     Status,
+    TorchProblem,
 )
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
@@ -38,7 +38,7 @@ from ..conversations.telling import submit
 from .stand import TRITON, Heard, OneExample, requests, stand, textual
 
 GOLDEN = Path(__file__).with_name("golden")
-PROBLEM = Problem("level1/1_999", "999_Scale", SCALE_PROBLEM)
+PROBLEM = TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM)
 CPU = Profile(
     flops=2**21,
     matrix_flops=0,

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.agent.program.reply import kernel_of, source_of
 from kernelwright.agent.proposer import NoKernel
-from kernelwright.core import Problem, PythonKernel
+from kernelwright.core import PythonKernel, TorchProblem
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
 
-PROBLEM = Problem("level1/1_999", "999_Scale", SCALE_PROBLEM)
+PROBLEM = TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM)
 BEFORE = PythonKernel.parse(SCALE_KERNEL)
 # A kernel whose docstring shows code in fences.
 SHOWN = SCALE_KERNEL.replace(
@@ -29,7 +29,7 @@ def taken(text: str) -> str:
     return kernel_of(text, PROBLEM, BEFORE).source
 
 
-def refusal(text: str, problem: Problem = PROBLEM, before: PythonKernel = BEFORE) -> str:
+def refusal(text: str, problem: TorchProblem = PROBLEM, before: PythonKernel = BEFORE) -> str:
     with pytest.raises(NoKernel) as caught:
         kernel_of(text, problem, before)
     assert "\n" not in str(caught.value)

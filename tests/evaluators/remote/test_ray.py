@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, Problem, ProblemError
+from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, ProblemError, TorchProblem
 from kernelwright.core.trial import read_trials
 from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
@@ -75,7 +75,7 @@ def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     nodes: Any,
     workers: RayCluster,
     evaluator: RemoteEvaluator,
-    scale_problem: Problem,
+    scale_problem: TorchProblem,
     scale_kernel: Kernel,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -114,7 +114,9 @@ def test_a_node_that_joins_is_used(nodes: Any, workers: RayCluster) -> None:
     await_workers(workers, 2)
 
 
-def test_a_search_and_its_early_end(evaluator: RemoteEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_a_search_and_its_early_end(
+    evaluator: RemoteEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
     drawn: list[Config] = []
 
     def source() -> Iterator[Config]:
@@ -137,7 +139,7 @@ def test_a_search_and_its_early_end(evaluator: RemoteEvaluator, scale_problem: P
 
 def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RemoteEvaluator, scale_kernel: Kernel) -> None:
     source = SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('no')")
-    problem = Problem(id="level1/1_998", name="998_Broken", source=source)
+    problem = TorchProblem(id="level1/1_998", name="998_Broken", source=source)
     with pytest.raises(ProblemError, match="ValueError: no"):
         list(evaluator.evaluate(problem, scale_kernel, [Config({"BLOCK": 4})]))
 
