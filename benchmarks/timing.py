@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelwright.cli.wiring import memory_folder
 from kernelwright.core import Config, Evaluation, Kernel, TorchProblem
+from kernelwright.core.files import memory_folder
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from timing_kernels import kernels

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..agent.analysis import performance_category
 from ..core import Config, Evaluation, Journal, KernelwrightError
+from ..core.files import memory_folder
 from ..corpus import list_kernels, list_problems
 from ..evaluators.local import LocalEvaluator
 from . import wiring
@@ -44,7 +45,7 @@ def run_list_slow(request: Request) -> int:
     failed: list[str] = []
     with (
         wiring.evaluator(device, trust=request.trust) as evaluator,
-        Records(wiring.memory_folder() / "speedups.jsonl") as records,
+        Records(memory_folder() / "speedups.jsonl") as records,
         screen.progress("measuring", len(jobs)) as advance,
     ):
         for job in jobs:

@@ -13,6 +13,7 @@ from ..agent.observer import Observer
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import ToolCall, Turn, diff
 from ..core import Evaluation, Profile, Proposal
+from ..core.text import first_line
 from . import wiring
 from .render import Screen, describe_config
 
@@ -70,7 +71,7 @@ class LineObserver:
 
     def trial(self, origin: str, evaluation: Evaluation) -> None:
         latency, speedup = trial_figures(evaluation)
-        failure = f" {first_line(evaluation.message)}" if not evaluation.ok else ""
+        failure = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
             failure = f" (others used {evaluation.contention:.1f} cores)"
         self.print(
@@ -86,7 +87,7 @@ class LineObserver:
             self.print(f"  {self._lane(lane)}tool {call.name}: {'done' if call.ok else 'failed'}, {call.seconds:.1f} s")
 
     def failed(self, lane: str, error: str) -> None:
-        self.print(f"  {self._lane(lane)}{first_line(error)}")
+        self.print(f"  {self._lane(lane)}{first_line(error, 100)}")
 
     def turn_ended(self, turn: Turn) -> None:
         gain = f"improved by {turn.gain - 1:.1%}" if turn.improved else "no improvement"
@@ -147,7 +148,7 @@ class LiveObserver(LineObserver):
             better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
         if evaluation.contention is not None:
             better = f"[yellow]others used {evaluation.contention:.1f} cores[/]"
-        remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message))}[/]"
+        remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
         self._table.add_row(
             escape(describe_config(evaluation.config)),
             f"[{color}]{evaluation.status}[/]",
@@ -175,9 +176,3 @@ def trial_figures(evaluation: Evaluation) -> tuple[str, str]:
     speedup = evaluation.speedup
     latency = f"{evaluation.latency_ms:.3f} ms" if evaluation.latency_ms else ""
     return latency, f"{speedup.ratio:.3f}x" if speedup else ""
-
-
-def first_line(text: str) -> str:
-    """The first line of a message, cut to what a table holds."""
-    line = text.splitlines()[0] if text else ""
-    return line if len(line) <= 100 else line[:97] + "..."

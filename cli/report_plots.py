@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import itertools
 import re
 from typing import TYPE_CHECKING, Any
+
+from .plot import Colors, Point, draw_convergence
 
 if TYPE_CHECKING:
     from ..agent.history.run import History
@@ -22,36 +23,17 @@ SIZE = (5.6, 3.7)
 
 def convergence(history: History) -> str | None:
     """Each trial's median time and the best so far, over the trials; None when nothing was timed."""
-    trials = list(enumerate(history.trials, start=1))
-    timed = [(i, t.origin, t.metrics.latency_ms, t.metrics.trusted) for i, t in trials if t.metrics.latency_ms]
-    if not timed:
+    times = [trial.metrics.latency_ms for trial in history.trials if trial.metrics.latency_ms]
+    if not times:
         return None
     figure, axes = _axes("trial", "median time of a call, ms")
-    tried = [(i, ms) for i, origin, ms, sure in timed if sure and origin != "final"]
-    unsure = [(i, ms) for i, _, ms, sure in timed if not sure]
-    finals = [(i, ms) for i, origin, ms, sure in timed if sure and origin == "final"]
-    failed = [i for i, trial in trials if trial.metrics.latency_ms is None]
-    counted = [(i, ms) for i, _, ms, sure in timed if sure or len(unsure) == len(timed)]
-    best = list(itertools.accumulate((ms for _, ms in counted), min))
-    axes.step(
-        [*(i for i, _ in counted), len(trials)], [*best, best[-1]], where="post", color=ACCENT, label="best so far"
-    )
-    for points, style in (
-        (tried, {"color": MUTED, "s": 16, "label": "trial"}),
-        (unsure, {"facecolors": "none", "edgecolors": MUTED, "s": 18, "linewidths": 1, "label": "disturbed by others"}),
-        (finals, {"color": GOOD, "s": 30, "marker": "D", "label": "final check"}),
-    ):
-        if points:
-            axes.scatter(*zip(*points, strict=True), zorder=3, **style)
-    if failed:
-        bottom = axes.get_xaxis_transform()
-        axes.scatter(failed, [0.03] * len(failed), marker="x", s=22, color=BAD, transform=bottom, label="failed")
-    _mark_turns(axes, [trial.origin for _, trial in trials])
-    axes.set_yscale("log")
-    low, high = min(ms for _, _, ms, _ in timed), max(ms for _, _, ms, _ in timed)
-    axes.set_ylim(low / 1.35, high * 1.25)
-    axes.set_xlim(0.4, len(trials) + 0.6)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    points = [
+        Point(trial.metrics.latency_ms or None, trial.origin == "final", not trial.metrics.trusted)
+        for trial in history.trials
+    ]
+    draw_convergence(axes, points, Colors(trial=MUTED, best=ACCENT, final=GOOD, failed=BAD))
+    _mark_turns(axes, [trial.origin for trial in history.trials])
+    axes.set_ylim(min(times) / 1.35, max(times) * 1.25)
     _plain_ticks(axes.yaxis)
     axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=MUTED, handlelength=1.4)
     return _svg(figure, "convergence")

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core import Budget, Config, Evaluation, SearchSpace
+from ..core.text import first_line
 from ..tuners import search
 from ..tuners.discovery import FoundSpace
-from .progress import first_line
 from .render import Screen, describe_config
 from .tuned import count, ruled_out
 
@@ -136,4 +136,4 @@ def remark(evaluation: Evaluation) -> str:
         return f"  (the code of {describe_config(evaluation.duplicate_of)})"
     if evaluation.contention is not None:
         return f"  (others used {evaluation.contention:.1f} cores)"
-    return f"  {first_line(evaluation.message)}" if evaluation.message else ""
+    return f"  {first_line(evaluation.message, 100)}" if evaluation.message else ""

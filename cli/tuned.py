@@ -12,6 +12,7 @@ from rich.markup import escape
 from ..core import Config, Evaluation, SearchSpace, SpaceError
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
+from ..core.text import first_line
 from ..tuners.discovery import FoundSpace
 from ..tuners.formats import write_csv, write_t4
 from ..tuners.search import Found
@@ -146,7 +147,7 @@ class Tuned:
             screen.errors.print(f"[red]failed:[/] nothing was tried: {found.stopped}; allow more")
         elif best is None:
             status, times = found.progress.statuses.most_common(1)[0]
-            first = next((e.message.splitlines()[0] for e in found.evaluations if e.status == status and e.message), "")
+            first = next((first_line(e.message) for e in found.evaluations if e.status == status and e.message), "")
             screen.errors.print(
                 f"[red]failed:[/] none of {found.progress.trials} configs is right: {times} times {status}, "
                 f"first: {escape(first)}; all are in {journal}; {self._advice}"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import platform
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import platformdirs
 
 from ..agent.rules import Machine
 from ..core import (
@@ -27,6 +24,7 @@ from ..core import (
     Target,
     TorchProblem,
 )
+from ..core.files import memory_folder
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
@@ -63,11 +61,6 @@ class Job:
         """'tilelang_cpu', 'tilelang' or 'triton'."""
         on_cpu = self.kernel.target is Target.CPU
         return f"{self.kernel.language}_cpu" if on_cpu else str(self.kernel.language)
-
-
-def memory_folder() -> Path:
-    """Where measurements are remembered between runs; KERNELWRIGHT_CACHE overrides it."""
-    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
 
 
 def cuda_devices() -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...core import DeviceError
+from ...core.text import first_line
 from ..settings import Settings
 from .evaluator import GivenUp, Lost, Overdue, polled
 from .modal_app import Resources, build, time_limit_s
@@ -116,17 +117,14 @@ class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used l
             modal_errors.InputCancellation,
         )
         if isinstance(error, modal_errors.ImageBuildError):
-            raise DeviceError(f"Modal cannot build the image: {_line(error)}") from None
+            raise DeviceError(f"Modal cannot build the image: {first_line(error)}") from None
         if isinstance(error, lost):
-            raise Lost(f"the container was lost: {_line(error)}") from None
+            raise Lost(f"the container was lost: {first_line(error)}") from None
         if isinstance(error, modal_errors.AuthError):
-            raise DeviceError(f"Modal refuses the token: {_line(error)}; {LOGIN}") from None
+            raise DeviceError(f"Modal refuses the token: {first_line(error)}; {LOGIN}") from None
         if isinstance(error, modal_errors.ConnectionError | modal_errors.ServiceError | modal_errors.ClientClosed):
-            raise DeviceError(f"the connection to Modal was lost: {_line(error)}; run again with --resume") from None
+            raise DeviceError(
+                f"the connection to Modal was lost: {first_line(error)}; run again with --resume"
+            ) from None
         if isinstance(error, modal_errors.Error):
-            raise DeviceError(f"Modal: {_line(error)}") from None
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
+            raise DeviceError(f"Modal: {first_line(error)}") from None

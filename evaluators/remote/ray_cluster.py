@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core import DeviceError
+from ...core.text import first_line
 from ..settings import Settings
 from .evaluator import GivenUp, Lost, polled
 from .payload import ANSWERS, Answer, Payload
-from .ray_connection import connect, first_line, gpus_of, living_nodes
+from .ray_connection import connect, gpus_of, living_nodes
 from .ray_worker import SETTINGS, RayWorker
 from .worker_host import versions
 

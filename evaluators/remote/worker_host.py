@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from ... import __version__
 from ...core import Config, KernelwrightError
+from ...core.files import memory_folder
 from ..local import LocalEvaluator
 from ..settings import Settings
 from .payload import Answer, Payload, What, failure
@@ -29,7 +27,7 @@ class WorkerHost:
 
     def __init__(self, device: str, memory: Path | None = None) -> None:
         self.device = device
-        self._memory = memory or _memory()
+        self._memory = memory or memory_folder()
         self._evaluators: dict[Settings, LocalEvaluator] = {}
 
     def run(self, payload: Payload) -> list[Answer]:
@@ -82,7 +80,3 @@ def versions() -> dict[str, str]:
     for path in sorted(path for folder in ("core", "evaluators") for path in (root / folder).rglob("*.py")):
         digest.update(path.read_bytes())
     return {"version": __version__, "source": digest.hexdigest()[:12]}
-
-
-def _memory() -> Path:
-    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))

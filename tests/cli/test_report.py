@@ -224,7 +224,7 @@ def test_an_exchange_and_a_tool_that_failed(tmp_path: Path) -> None:
 
 def test_a_run_that_was_cut_off(tmp_path: Path) -> None:
     page = page_of(tmp_path, change=lambda records: records[:5])
-    assert "Not finished. The figures are those of the trials so far." in page.text
+    assert "Not finished. The metrics are those of the trials so far." in page.text
     assert "Exchanges outside finished turns" in page.text
     assert "svg" in page.elements
     only_begun = page_of(tmp_path, change=lambda records: records[:1])
