@@ -29,6 +29,7 @@ test: $(READY)
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 	cd $(VENV)/link && MYPYPATH="$(CURDIR)/$(VENV)/link" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p kernelwright
 	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 import black
 import libcst as cst
 from black.parsing import InvalidInput
 
-from ..core import Kernel, Parameter, Proposal, SearchSpace
+from ..core import Kernel, Parameter, Proposal, PythonKernel, SearchSpace
 from .analysis import Analysis, Category
 from .proposer import TurnContext
 from .rules import RULES, Machine, Rule
@@ -51,6 +52,8 @@ class RuleProposer:
         return next(islice(ideas, situation.variant, None), None)
 
     def _rewritings(self, rules: Sequence[Rule], kernel: Kernel) -> Iterator[Proposal]:
+        if not isinstance(kernel, PythonKernel):
+            return  # rules rewrite Python
         for rule in rules:
             try:
                 rewritten = rule.apply(kernel, self._machine)
@@ -130,11 +133,6 @@ def discover(name: str, value: object) -> Parameter | None:
     return Parameter(name, values, value)
 
 
-def formatted(kernel: Kernel) -> Kernel:
+def formatted(kernel: PythonKernel) -> PythonKernel:
     """The kernel with its source laid out by black."""
-    return Kernel(
-        kernel.language,
-        kernel.target,
-        black.format_str(kernel.source, mode=black.Mode(line_length=LINE_LENGTH)),
-        kernel.name,
-    )
+    return replace(kernel, source=black.format_str(kernel.source, mode=black.Mode(line_length=LINE_LENGTH)))

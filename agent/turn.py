@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..core import Config, Evaluation, Kernel, Proposal
+from ..core import Config, Evaluation, Kernel, Proposal, source_lines
 from .analysis import Analysis
 
 NO_KERNEL = "no-kernel"
@@ -179,7 +179,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
 
 def diff(before: str, after: str) -> str:
     """The change between two sources, as a unified diff."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", n=2, lineterm="")
+    lines = difflib.unified_diff(source_lines(before), source_lines(after), "before", "after", n=2, lineterm="")
     return "\n".join(lines)
 
 

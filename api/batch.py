@@ -39,9 +39,7 @@ def run_batch(options: BatchOptions, observer: RunObserver) -> BatchResult:
     return BatchResult(tuple(summaries))
 
 
-def _summary(
-    session: Session, reference: str, options: RunOptions, observer: RunObserver
-) -> dict[str, Any]:
+def _summary(session: Session, reference: str, options: RunOptions, observer: RunObserver) -> dict[str, Any]:
     try:
         job = session.job(reference)
         path = session.results.journal_path(job.problem, job.backend)

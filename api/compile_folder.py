@@ -32,9 +32,7 @@ class CompileFolder:
         return self.path / "transcript.jsonl"
 
     @contextlib.contextmanager
-    def workbenches(
-        self, evaluators: Evaluators, observer: Observer
-    ) -> Iterator[Callable[[RecordedTurn], Workbench]]:
+    def workbenches(self, evaluators: Evaluators, observer: Observer) -> Iterator[Callable[[RecordedTurn], Workbench]]:
         """Makes one workbench per problem and sizes, each with a journal of its own."""
         made: dict[str, Workbench] = {}
         with contextlib.ExitStack() as journals:

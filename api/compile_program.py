@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT, DEFAULT_KEY, ModelChoice, choose, parse
-from ..core import Budget, ModelError, OptionError, Problem, ProblemError
+from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
 from ..corpus import find_problem
 from .compile_folder import CompileFolder, require_writable
 from .deadline import Deadline
@@ -150,7 +150,7 @@ def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[
 
     given = [find_problem(str(path)).read() for path in options.problem]
 
-    def problems(name: str) -> Iterator[Problem]:
+    def problems(name: str) -> Iterator[TorchProblem]:
         yield from given
         with contextlib.suppress(ProblemError):
             yield find_problem(name, options.dataset).read()

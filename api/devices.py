@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from dataclasses import replace
 from pathlib import Path
-
-import platformdirs
 
 from ..core import DeviceError, OptionError
 from ..evaluators.pipeline.processes import cores
@@ -16,11 +13,6 @@ from ..evaluators.remote.machines import Remote
 from .options.groups import Backend, DeviceOptions, ProblemOptions, TimingOptions
 
 CPU, CUDA = "cpu", "cuda"
-
-
-def memory_folder() -> Path:
-    """Where measurements are remembered between runs; KERNELWRIGHT_CACHE overrides it."""
-    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
 
 
 def cuda_devices() -> int:
@@ -81,7 +73,5 @@ def _device_here(options: DeviceOptions) -> str:
     if name != CUDA or (number and not number.isdigit()):
         raise DeviceError(f"no device {wanted!r}", "use cpu, cuda, cuda:N or auto")
     if int(number or 0) >= devices:
-        raise DeviceError(
-            f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use `device` cpu"
-        )
+        raise DeviceError(f"no device {wanted}: the driver shows {devices} CUDA device(s)", "use `device` cpu")
     return wanted

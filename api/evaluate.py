@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..core import DEFAULT_WORKLOAD, Config, KernelError, Problem
+from ..core import DEFAULT_WORKLOAD, Config, KernelError, TorchProblem
 from ..corpus import find_problem
 from ..evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from ..evaluators.kernelbench.precision import Precision
@@ -80,7 +80,7 @@ def _evaluate_there(options: EvaluateOptions, kernel: str, remote: Remote, obser
 class _Subject:
     """What is to be evaluated: a kernel, or a file that is none, which only KernelBench has a verdict for."""
 
-    problem: Problem
+    problem: TorchProblem
     source: str
     job: Job | None
     refusal: str = ""
@@ -93,9 +93,7 @@ class _Subject:
 class _Evaluation:
     """What both forms share."""
 
-    def __init__(
-        self, options: EvaluateOptions, device: str, observer: Observer, evaluator: LocalEvaluator
-    ) -> None:
+    def __init__(self, options: EvaluateOptions, device: str, observer: Observer, evaluator: LocalEvaluator) -> None:
         self._options, self._device = options, device
         self._observer, self._evaluator = observer, evaluator
         precision, trials = options.precision or Precision.FP32, options.perf_trials or PERF_TRIALS
@@ -136,7 +134,7 @@ class _Evaluation:
                 step(sample.file_name)
         return FolderResult(tuple(found), dict(folder.speedups(self._options.sample_id or 0)))
 
-    def _subject(self, path: Path, problem: Problem) -> _Subject:
+    def _subject(self, path: Path, problem: TorchProblem) -> _Subject:
         options = replace(self._options, kernel=str(path), problem=problem.id)
         try:
             job = find_job(options, str(path), self._device)

@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Iterator
 
 from ..agent.rules import Machine
+from ..core.files import memory_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, SearchSettings, Settings
-from .devices import CPU, memory_folder
+from .devices import CPU
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
 
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
@@ -37,9 +38,7 @@ def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Setting
     return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=memory_folder())
 
 
-def remote_evaluator(
-    remote: Remote, trust: TrustOptions = STRICT, settings: Settings | None = None
-) -> RemoteEvaluator:
+def remote_evaluator(remote: Remote, trust: TrustOptions = STRICT, settings: Settings | None = None) -> RemoteEvaluator:
     """The evaluator of other machines, for any number of lanes at once."""
     return remote.evaluator(settings_of(trust, settings or Settings()))
 

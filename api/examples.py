@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..core import Hit, Query, Retriever
-from .devices import memory_folder
+from ..core.files import memory_folder
 
 
 class Examples:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, OptionError, Problem, ProblemError, Target
+from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, OptionError, ProblemError, Target, TorchProblem
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.remote.machines import Remote
 from .devices import CPU, device_label
@@ -17,13 +17,13 @@ class Job:
     """A kernel, its problem at the right sizes, and the device."""
 
     kernel: Kernel
-    problem: Problem
+    problem: TorchProblem
     device: str
     reference: str
     """How the user, or a list, named the kernel."""
     where: str = ""
     """What machines evaluate it, such as 'Modal H100'; empty for this one."""
-    trust: TrustOptions = TimingOptions()
+    trust: TrustOptions = field(default_factory=TimingOptions)
 
     @property
     def label(self) -> str:
@@ -53,9 +53,7 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     kernel = file.read()
     problem = find_problem(options.problem or file.problem, options.dataset).read()
     if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
-        raise DeviceError(
-            f"{reference} is a CUDA kernel, and the device is the CPU", "use `backend` tilelang_cpu"
-        )
+        raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", "use `backend` tilelang_cpu")
     if device != CPU and kernel.target is Target.CPU:
         raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
     at = at_workload(problem, kernel, device, options.workload)
@@ -63,7 +61,7 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
 
 
-def at_workload(problem: Problem, kernel: Kernel, device: str, wanted: str | None) -> Problem:
+def at_workload(problem: TorchProblem, kernel: Kernel, device: str, wanted: str | None) -> TorchProblem:
     """The problem at the sizes that are asked for; by default its own on a GPU, and smaller ones on a CPU.
 
     A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,
@@ -85,6 +83,6 @@ def require_timed(job: Job) -> None:
     """Raise `OptionError` for a kernel that the device can check but not time."""
     if job.kernel.language is Language.TRITON and job.device == CPU:
         raise OptionError(
-            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so there is nothing to optimize by",
+            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so it cannot be optimized",
             "use `backend` tilelang_cpu, or a CUDA device ('kernelwright evaluate' checks it)",
         )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
 from ..agent.analysis import performance_category
 from ..core import Config, Evaluation, Journal, KernelwrightError
+from ..core.files import memory_folder
 from ..corpus import list_kernels, list_problems
 from ..evaluators.local import LocalEvaluator
-from .devices import choose_device, device_label, memory_folder
+from .devices import choose_device, device_label
 from .evaluators import local_evaluator
 from .jobs import Job, choose_backend, find_job
 from .observers import Observer
@@ -103,7 +103,9 @@ class Records(Journal):
     def find(self, key: dict[str, str]) -> dict[str, Any] | None:
         """The newest record with this key, one that nothing disturbed before one that something did."""
         found = [record for record in self.records if record.get("key") == key]
-        return next((record for record in reversed(found) if record["contention"] is None), found[-1] if found else None)
+        return next(
+            (record for record in reversed(found) if record["contention"] is None), found[-1] if found else None
+        )
 
     def add(self, key: dict[str, str], evaluation: Evaluation) -> dict[str, Any]:
         """Remember a measurement."""
@@ -118,8 +120,8 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | 
         "torch": version("torch"),
         str(job.kernel.language): version(str(job.kernel.language)),
         "problem": job.problem.id,
-        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
-        "sizes": repr(sorted(job.problem.sizes.items())),
+        "reference": job.problem.digest,
+        "sizes": job.problem.sizes_key,
         "kernel": job.kernel.digest,
         "allow_torch": job.trust.allow_torch.value,
         "graph": str(job.graph),

@@ -193,12 +193,10 @@ def keep(journal: Journal, turn: Turn) -> None:
 
 def identity(job: Job) -> dict[str, str]:
     """What must be the same for a run to go on from another's journal."""
-    import hashlib
-
     return {
         "problem": job.problem.id,
-        "reference": hashlib.sha256(job.problem.source.encode()).hexdigest()[:16],
-        "sizes": repr(sorted(job.problem.sizes.items())),
+        "reference": job.problem.digest,
+        "sizes": job.problem.sizes_key,
         "kernel": job.kernel.digest,
         "device": job.label,
         # What passed under other rules, or was timed otherwise, is no verdict for this run.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Config, Evaluation, Gain, OptionError, Problem, Speedup, Target
+from ..core import Config, Evaluation, Gain, OptionError, Speedup, Target, TorchProblem
 from ..core.files import write_whole
 from ..corpus.examples import ExampleFolder, list_examples, read_gains
 from ..corpus.names import nearest
@@ -115,7 +115,7 @@ def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> Ex
     return ExampleResult(folder.slug, before.ok and after.ok, messages, _gain(before, after, digest))
 
 
-def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: Problem) -> Evaluation:
+def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: TorchProblem) -> Evaluation:
     (evaluation,) = evaluator.evaluate(problem, folder.read_kernel(which), [Config()])
     return evaluation
 

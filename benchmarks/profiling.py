@@ -178,12 +178,12 @@ def tilelang_gemm(tell: Callable[[str, Any], None], folder: Path) -> None:
 
 
 def count_with_ncu(tell: Callable[[str, Any], None]) -> None:
-    from kernelwright.core import Kernel, Problem
+    from kernelwright.core import PythonKernel, TorchProblem
     from kernelwright.evaluators.profiling.ncu import count
 
-    problem = Problem("level1/1_998", "998_Double", PROBLEM)
+    problem = TorchProblem("level1/1_998", "998_Double", PROBLEM)
     start = time.perf_counter()
-    found = count(problem, Kernel.parse(KERNEL), "cuda", {"doubled"})
+    found = count(problem, PythonKernel.parse(KERNEL), "cuda", {"doubled"})
     tell("ncu_s", round(time.perf_counter() - start, 1))
     tell("ncu", found.counters or found.remark)
 

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelwright.api.devices import memory_folder
-from kernelwright.core import Config, Evaluation, Kernel, Problem
+from kernelwright.core import Config, Evaluation, Kernel, TorchProblem
+from kernelwright.core.files import memory_folder
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from timing_kernels import kernels
@@ -123,7 +123,7 @@ def _split(times: list[float], calls: int) -> list[list[float]]:
     return [times[i : i + each] for i in range(0, len(times), each)]
 
 
-def evaluate(evaluator: LocalEvaluator, problem: Problem, kernel: Kernel) -> tuple[Evaluation, float]:
+def evaluate(evaluator: LocalEvaluator, problem: TorchProblem, kernel: Kernel) -> tuple[Evaluation, float]:
     """One full evaluation in a fresh process, and its seconds."""
     start = time.perf_counter()
     (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from kernelwright.core import Kernel, Problem
+from kernelwright.core import Kernel, PythonKernel, TorchProblem
 
 FUSIONS = {
     "relu": ("torch.relu(v)", "tl.maximum(v, 0.0)", "T.max({v}, 0.0)"),
@@ -95,7 +95,7 @@ class ModelNew(nn.Module):
 '''
 
 
-def kernels(device: str, count: int) -> Iterator[tuple[Problem, Kernel]]:
+def kernels(device: str, count: int) -> Iterator[tuple[TorchProblem, Kernel]]:
     """So many kernels, `EACH` for one problem after the other."""
     on_gpu = device.startswith("cuda")
     blocks = itertools.product((256, 512, 1024, 2048), (1, 2))
@@ -111,5 +111,7 @@ def kernels(device: str, count: int) -> Iterator[tuple[Problem, Kernel]]:
             "warps": 4 if block < 1024 else 8,
             "rows": 2048 if on_gpu else 128, "torch": torch, "triton": triton, "tilelang": tilelang.format(v=v),
         }  # fmt: skip
-        problem = Problem(id=f"timing/{name}_{number // EACH}", name=f"fused_{name}", source=PROBLEM.format(**values))
-        yield problem, Kernel.parse((TRITON if on_gpu else TILELANG).format(**values), name=f"fused_{number}")
+        problem = TorchProblem(
+            id=f"timing/{name}_{number // EACH}", name=f"fused_{name}", source=PROBLEM.format(**values)
+        )
+        yield problem, PythonKernel.parse((TRITON if on_gpu else TILELANG).format(**values), name=f"fused_{number}")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ..api.options.option import DETAILS, Details, Options, details_of, types_of
+from ..api.options.option import Details, Options, details_of, types_of
 
 O = TypeVar("O", bound=Options)
 

@@ -15,6 +15,7 @@ from ..agent.stopping import StoppingCriteria
 from ..agent.turn import ToolCall, Turn, diff
 from ..api.observers import RunObserver
 from ..core import Evaluation, Profile, Proposal
+from ..core.text import first_line
 from .render import Screen, describe_config
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class LineDisplay(RunDisplay):
     def trial(self, origin: str, evaluation: Evaluation) -> None:
         """One config and its time."""
         latency, speedup = trial_metrics(evaluation)
-        remark = f" {first_line(evaluation.message)}" if not evaluation.ok else ""
+        remark = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
             remark = f" (others used {evaluation.contention:.1f} cores)"
         config = describe_config(evaluation.config)
@@ -89,7 +90,7 @@ class LineDisplay(RunDisplay):
 
     def failed(self, lane: str, error: str) -> None:
         """Why there is no proposal."""
-        self.line(f"  {self._lane(lane)}{first_line(error)}")
+        self.line(f"  {self._lane(lane)}{first_line(error, 100)}")
 
     def turn_ended(self, turn: Turn) -> None:
         """What the turn gained and cost."""
@@ -160,7 +161,7 @@ class LiveDisplay(LineDisplay):
             better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
         if evaluation.contention is not None:
             better = f"[yellow]others used {evaluation.contention:.1f} cores[/]"
-        remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message))}[/]"
+        remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
         status = f"[{color}]{evaluation.status}[/]"
         self._table.add_row(escape(describe_config(evaluation.config)), status, latency, speedup, remark)
         self._bar.advance(self._task)
@@ -185,9 +186,3 @@ def trial_metrics(evaluation: Evaluation) -> tuple[str, str]:
     speedup = evaluation.speedup
     latency = f"{evaluation.latency_ms:.3f} ms" if evaluation.latency_ms else ""
     return latency, f"{speedup.ratio:.3f}x" if speedup else ""
-
-
-def first_line(text: str) -> str:
-    """The first line of a message, cut to what a table holds."""
-    line = text.splitlines()[0] if text else ""
-    return line if len(line) <= 100 else line[:97] + "..."

@@ -16,9 +16,9 @@ from rich.text import Text
 from ..api.observers import SearchObserver
 from ..api.tuned import count, ruled_out
 from ..core import Budget, Config, Evaluation, SearchSpace
+from ..core.text import first_line
 from ..tuners.discovery import FoundSpace
 from ..tuners.search import Progress
-from .progress import first_line
 from .render import Display, Screen, describe_config
 
 ROWS = 8
@@ -142,4 +142,4 @@ def remark(evaluation: Evaluation) -> str:
         return f"  (the code of {describe_config(evaluation.duplicate_of)})"
     if evaluation.contention is not None:
         return f"  (others used {evaluation.contention:.1f} cores)"
-    return f"  {first_line(evaluation.message)}" if evaluation.message else ""
+    return f"  {first_line(evaluation.message, 100)}" if evaluation.message else ""

@@ -16,15 +16,17 @@ from .errors import (
 )
 from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Rejection, SecondWorkload, Status
 from .journal import Journal, read_journal, set_aside
-from .kernel import Kernel, Language, Target
+from .kernel import Kernel, Language, PythonKernel, Target
 from .kernel_profile import DeviceKernel, KernelProfile
+from .lines import source_lines
 from .measurement import Measurement, Speedup
-from .problem import DEFAULT_WORKLOAD, Problem
+from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
 from .protocols import Evaluator, Retriever, Tuner
 from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample, check_count
 from .space import Config, Parameter, SearchSpace, Value
+from .torch_problem import TorchProblem
 from .trial import Trial
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "ProblemError",
     "Profile",
     "Proposal",
+    "PythonKernel",
     "Query",
     "Rejection",
     "ResultsError",
@@ -70,6 +73,8 @@ __all__ = [
     "Speedup",
     "Status",
     "Target",
+    "Tolerance",
+    "TorchProblem",
     "Trial",
     "Tuner",
     "Value",
@@ -78,4 +83,5 @@ __all__ = [
     "check_count",
     "read_journal",
     "set_aside",
+    "source_lines",
 ]

@@ -37,7 +37,8 @@ class Correctness(BaseModel):
     max_rel_error: float = Field(ge=0)
     """Largest absolute error over the largest magnitude of the reference."""
     tolerance: float = Field(ge=0)
-    """Both the absolute and the relative tolerance of the comparison."""
+    """Relative tolerance of the comparison, and the absolute one where `absolute_tolerance` is None."""
+    absolute_tolerance: float | None = Field(default=None, ge=0)
     passed: bool
     distributions: tuple[str, ...] = ()
     """Beside the problem's own inputs: 'signs', 'small', 'large', 'heavy tails', 'structure', as far as it allows."""

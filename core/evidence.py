@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from .evaluation import Evaluation
+from .lines import source_lines
 from .problem import Problem
 
 HEADER = ("Problem Name:", "Evaluation Result:")
@@ -39,12 +40,12 @@ def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evalua
     """The source with a docstring that opens with the problem's name and the evaluation's result."""
     tree = ast.parse(source)
     described = ast.get_docstring(tree) or ""
-    kept = "\n".join(line for line in described.splitlines() if not line.startswith(HEADER)).strip()
+    kept = "\n".join(line for line in source_lines(described) if not line.startswith(HEADER)).strip()
     lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} {evidence(problem, best, start)!r}"]
     text = "\n".join([*lines, *(["", kept] if kept else [])]).strip()
     body = source
     if described:
         end = tree.body[0].end_lineno or 0
-        body = "\n".join(source.splitlines()[end:])
+        body = "\n".join(source_lines(source)[end:])
     quoted = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""\n{quoted}\n"""\n{body if body.startswith(chr(10)) else chr(10) + body}'.rstrip() + "\n"

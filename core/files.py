@@ -6,7 +6,14 @@ import os
 import tempfile
 from pathlib import Path
 
+import platformdirs
+
 from .errors import ResultsError
+
+
+def memory_folder() -> Path:
+    """Where measurements are remembered between runs; KERNELWRIGHT_CACHE overrides it."""
+    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
 
 
 def write_whole(path: Path, data: bytes | str, advice: str = "choose another path") -> Path:

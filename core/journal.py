@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -49,10 +48,11 @@ def split_records(data: bytes, path: Path) -> tuple[list[Record], int]:
 
 
 def _lock(file: BinaryIO | FileIO, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise JournalError(f"{path} is in use by another run; wait for it, or choose another `results`") from None
+    """Of the journal itself, not of a file beside it: its name may change, and there is nothing to clean up."""
+    from filelock import lock_descriptor
+
+    if not lock_descriptor(file.fileno(), blocking=False):
+        raise JournalError(f"{path} is in use by another run; wait for it, or choose another `results`")
 
 
 def set_aside(*paths: Path) -> None:

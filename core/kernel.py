@@ -1,16 +1,18 @@
-"""A kernel: source text whose upper-case module constants are its parameters."""
+"""Kernels: source text into which a config of parameters is bound."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from .errors import KernelError, SpaceError
+from .lines import source_lines
 from .space import Config, SearchSpace, Value
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
@@ -19,7 +21,6 @@ _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
 class Language(StrEnum):
     TRITON = "triton"
     TILELANG = "tilelang"
-    MLIR = "mlir"
 
 
 class Target(StrEnum):
@@ -28,11 +29,10 @@ class Target(StrEnum):
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """Source text with a language and the processor it is written for.
+class Kernel(ABC):
+    """What every tunable thing has in common: source text with a language and the processor it is written for.
 
-    Parameters are module-level constants with upper-case names. `SEARCH_SPACE` (a dict of names to
-    lists) and `CONSTRAINTS` (a list of expressions) may declare which values make sense.
+    A config of its parameters is bound into the source, so that everything that is measured is a text.
     """
 
     language: Language
@@ -40,8 +40,53 @@ class Kernel:
     source: str
     name: str = "kernel"
 
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that stand for language, target and source."""
+        return hashlib.sha256(f"{self.language}\0{self.target}\0{self.source}".encode()).hexdigest()[:16]
+
+    @property
+    @abstractmethod
+    def config(self) -> Config:
+        """The present values of its parameters: numbers, texts, truth values."""
+
+    @abstractmethod
+    def bind(self, config: Mapping[str, Value]) -> Self:
+        """The kernel with these parameters set; names that it does not have raise `KernelError`."""
+
+    @property
+    def declared_values(self) -> Mapping[str, Sequence[Value]]:
+        """The values to try that the kernel itself declares, by parameter; empty where it declares none."""
+        return {}
+
+    @property
+    def declared_constraints(self) -> Sequence[str]:
+        """The expressions over its parameters that the kernel itself declares."""
+        return ()
+
+    @property
+    def declared_space(self) -> SearchSpace | None:
+        """The space of what the kernel declares; None where there are no parameters."""
+        values = self.declared_values
+        return self.space(values, self.declared_constraints) if values else None
+
+    def space(self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> SearchSpace:
+        """A space of its parameters: the present values are the defaults, or the first where they are not listed."""
+        present = self.config
+        defaults = {name: present[name] for name, choices in values.items() if present[name] in choices}
+        return SearchSpace.of(values, constraints, **defaults)
+
+
+@dataclass(frozen=True)
+class PythonKernel(Kernel):
+    """A Python file that defines `ModelNew`.
+
+    Parameters are module-level constants with upper-case names. `SEARCH_SPACE` (a dict of names to
+    lists) and `CONSTRAINTS` (a list of expressions) may declare which values make sense.
+    """
+
     @classmethod
-    def parse(cls, source: str, name: str = "kernel") -> Kernel:
+    def parse(cls, source: str, name: str = "kernel") -> Self:
         """Recognize language and target from the imports; the source must define `ModelNew`.
 
         Raises `KernelError` for a syntax error, a missing ModelNew, or neither language.
@@ -60,11 +105,6 @@ class Kernel:
         if any(module.split(".")[0] == "triton" for module in imported):
             return cls(Language.TRITON, Target.CUDA, source, name)
         raise KernelError(f"{name} imports neither tilelang nor triton, so there is no kernel in it to optimize")
-
-    @cached_property
-    def digest(self) -> str:
-        """Sixteen hexadecimal digits that stand for language, target and source."""
-        return hashlib.sha256(f"{self.language}\0{self.target}\0{self.source}".encode()).hexdigest()[:16]
 
     @cached_property
     def _tree(self) -> ast.Module:
@@ -108,24 +148,12 @@ class Kernel:
             raise SpaceError(f"{self.name}: CONSTRAINTS must be a list of texts")
         return tuple(constraints)
 
-    @property
-    def declared_space(self) -> SearchSpace | None:
-        """The space that SEARCH_SPACE and CONSTRAINTS declare; None where there are no parameters."""
-        values = self.declared_values
-        return self.space(values, self.declared_constraints) if values else None
-
-    def space(self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> SearchSpace:
-        """A space of these constants: the present values are the defaults, or the first where they are not listed."""
-        present = self.config
-        defaults = {name: present[name] for name, choices in values.items() if present[name] in choices}
-        return SearchSpace.of(values, constraints, **defaults)
-
-    def bind(self, config: Mapping[str, Value]) -> Kernel:
+    def bind(self, config: Mapping[str, Value]) -> Self:
         """The kernel with these constants set; names that it does not have raise `KernelError`."""
         spans = dict(self._assignments())
         if unknown := sorted(set(config) - set(spans)):
             raise KernelError(f"{self.name} has no constant {', '.join(unknown)}; it has {', '.join(spans) or 'none'}")
-        lines = self.source.splitlines(keepends=True)
+        lines = source_lines(self.source, keepends=True)
         # From the last to the first, so that earlier positions stay valid.
         for name in sorted(config, key=lambda n: (spans[n].lineno, spans[n].col_offset), reverse=True):
             _replace(lines, spans[name], repr(config[name]))

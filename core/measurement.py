@@ -29,13 +29,6 @@ class Measurement(BaseModel):
     def median_ms(self) -> float:
         return statistics.median(self._sorted)
 
-    def quantile_ms(self, q: float) -> float:
-        """The q-quantile by linear interpolation, 0 <= q <= 1."""
-        position = q * (len(self._sorted) - 1)
-        low = math.floor(position)
-        high = min(low + 1, len(self._sorted) - 1)
-        return self._sorted[low] + (position - low) * (self._sorted[high] - self._sorted[low])
-
     @property
     def interval_ms(self) -> tuple[float, float]:
         """A 95 % confidence interval of the median, from order statistics.
@@ -54,12 +47,6 @@ class Measurement(BaseModel):
         """Half the width of the interval over the median: 0.01 means within 1 %."""
         low, high = self.interval_ms
         return (high - low) / 2 / self.median_ms
-
-    @property
-    def spread(self) -> float:
-        """The median absolute deviation over the median."""
-        median = self.median_ms
-        return statistics.median(abs(sample - median) for sample in self._sorted) / median
 
 
 class Speedup(BaseModel):

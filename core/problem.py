@@ -1,84 +1,83 @@
-"""A problem: what must be computed, as a PyTorch reference in the KernelBench convention."""
+"""A problem: what must be computed, at which sizes, and how exactly."""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, NamedTuple, Self
 
 from .errors import ProblemError
 
-# Absolute and relative tolerance per dtype, as KernelBench sets them; integers must be equal.
-TOLERANCES: Mapping[str, float] = {
-    "float64": 1e-7,
-    "float32": 1e-4,
-    "float16": 1e-2,
-    "bfloat16": 1e-2,
+
+class Tolerance(NamedTuple):
+    """How far a result may lie from the expected one: |actual - expected| <= absolute + relative * |expected|."""
+
+    absolute: float
+    relative: float
+
+
+# Per dtype, as KernelBench sets them: absolute and relative are equal. Integers must be equal to the expected ones.
+TOLERANCES: Mapping[str, Tolerance] = {
+    "float64": Tolerance(1e-7, 1e-7),
+    "float32": Tolerance(1e-4, 1e-4),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(1e-2, 1e-2),
 }
 DEFAULT_WORKLOAD = "default"
-_NEEDED = ("Model", "get_inputs", "get_init_inputs")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A reference `Model` with `get_inputs()` (forward arguments) and `get_init_inputs()` (constructor's).
+class Problem(ABC):
+    """What every tunable thing has in common: an identity, sizes under a workload's name, tolerances per dtype.
 
-    A workload is a set of sizes: values for module constants of the source, set before the inputs
-    are made. The workload 'default' leaves the constants as they are.
+    A workload is a set of named sizes; the workload 'default' leaves all of them as they are.
     """
 
     id: str
     """`level2/2_10`: level and number."""
     name: str
     """`10_ConvTranspose2d_MaxPool_Hardtanh_Mean_Tanh`: the file's name as in KernelBench."""
-    source: str
-    path: str = ""
+    _: KW_ONLY
     workload: str = DEFAULT_WORKLOAD
     sizes: Mapping[str, Any] = field(default_factory=dict)
-    tolerances: Mapping[str, float] = field(default_factory=lambda: TOLERANCES)
+    """What the workload sets."""
+    tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: TOLERANCES)
 
-    def __post_init__(self) -> None:
-        try:
-            tree = ast.parse(self.source)
-        except (SyntaxError, ValueError) as error:
-            raise ProblemError(f"problem {self.name} is no valid Python: {error}") from None
-        defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-        if missing := [name for name in _NEEDED if name not in defined]:
-            raise ProblemError(
-                f"problem {self.name} lacks {', '.join(missing)}; a problem file defines Model, get_inputs() "
-                "and get_init_inputs()"
-            )
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that stand for what is computed, whatever the sizes."""
 
-    @cached_property
+    @property
+    @abstractmethod
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:
-        """The named workloads that the file declares in WORKLOADS, and 'default'."""
-        declared = self.constants.get("WORKLOADS", {})
-        if not isinstance(declared, dict) or not all(isinstance(sizes, dict) for sizes in declared.values()):
-            raise ProblemError(f"problem {self.name}: WORKLOADS must be a dict of dicts of sizes, all literals")
-        return {DEFAULT_WORKLOAD: {}, **declared}
+        """The named workloads, 'default' among them."""
 
-    @cached_property
-    def constants(self) -> dict[str, Any]:
-        """The module's constants: those with a literal value, and None for the others."""
-        found: dict[str, Any] = {}
-        for node in ast.parse(self.source).body:
-            if not isinstance(node, ast.Assign):
-                continue
-            for target in node.targets:
-                names = target.elts if isinstance(target, ast.Tuple) else [target]
-                try:
-                    value = ast.literal_eval(node.value)
-                except ValueError:
-                    value = None
-                values = value if isinstance(target, ast.Tuple) and isinstance(value, tuple) else [value] * len(names)
-                found.update({n.id: v for n, v in zip(names, values, strict=False) if isinstance(n, ast.Name)})
-        return found
+    @property
+    @abstractmethod
+    def integers(self) -> Mapping[str, int]:
+        """All whole numbers that the problem names, at its sizes: constraints of a search may use them."""
 
-    def at(self, workload: str) -> Problem:
+    @abstractmethod
+    def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
+        """The problem with these sizes set; raises `ProblemError` for one that it does not have."""
+
+    @property
+    def sizes_key(self) -> str:
+        """The sizes as records hold them: `ast.literal_eval` gives their items again."""
+        return repr(sorted(self.sizes.items()))
+
+    @property
+    def sizes_digest(self) -> str:
+        """Sixteen hexadecimal digits that stand for the sizes."""
+        return digest_of(self.sizes_key)
+
+    def at(self, workload: str) -> Self:
         """The problem at a named workload, or at sizes such as 'batch_size=4,height=32'.
 
         Raises `ProblemError` for an unknown name or constant.
@@ -92,14 +91,10 @@ class Problem:
             "such as 'batch_size=4,height=32'"
         )
 
-    def resized(self, workload: str, sizes: Mapping[str, Any]) -> Problem:
-        """The problem with these constants set; raises `ProblemError` for one that it does not have."""
-        if unknown := sorted(set(sizes) - set(self.constants)):
-            raise ProblemError(
-                f"problem {self.id} has no constant {', '.join(unknown)}; it has "
-                f"{', '.join(name for name in self.constants if name != 'WORKLOADS') or 'none'}"
-            )
-        return replace(self, workload=workload, sizes=sizes)
+
+def digest_of(text: str) -> str:
+    """Sixteen hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _parse_sizes(text: str) -> dict[str, Any]:

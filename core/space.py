@@ -54,10 +54,6 @@ class Config(Mapping[str, Value]):
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self._values.items())
 
-    def but(self, **changes: Value) -> Config:
-        """This config with some values changed."""
-        return Config({**self._values, **changes})
-
 
 class Parameter:
     """A name and its values, in an order in which those next to each other behave alike."""

@@ -21,12 +21,12 @@ from ..core import (
     TECHNIQUES,
     ExampleError,
     Gain,
-    Kernel,
     KernelError,
     Language,
-    Problem,
     ProblemError,
+    PythonKernel,
     Target,
+    TorchProblem,
     WorkedExample,
 )
 from .kernels import BACKENDS
@@ -90,19 +90,19 @@ class ExampleFolder:
         sources = "\0".join(_text(self.path / name) for name in _SOURCES)
         return hashlib.sha256(sources.encode()).hexdigest()[:16]
 
-    def read_problem(self) -> Problem:
+    def read_problem(self) -> TorchProblem:
         """The reference that both kernels are checked against; raises `ExampleError`."""
         path = self.path / "problem.py"
         try:
-            return Problem(id=self.slug, name=self.path.name, source=_text(path), path=str(path))
+            return TorchProblem(id=self.slug, name=self.path.name, source=_text(path), path=str(path))
         except ProblemError as error:
             raise ExampleError(f"example {path}: {error}") from None
 
-    def read_kernel(self, which: str) -> Kernel:
+    def read_kernel(self, which: str) -> PythonKernel:
         """The kernel 'before' or 'after'; raises `ExampleError` when it is none of this backend."""
         path = self.path / f"{which}.py"
         try:
-            kernel = Kernel.parse(_text(path), name=str(path))
+            kernel = PythonKernel.parse(_text(path), name=str(path))
         except KernelError as error:
             raise ExampleError(f"example {error}") from None
         language = f"{kernel.language}_cpu" if kernel.target is Target.CPU else str(kernel.language)

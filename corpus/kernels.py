@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import Kernel, KernelError, ProblemError
+from ..core import KernelError, ProblemError, PythonKernel
 from .names import is_file, nearest, parse_id
 from .problems import find_problem, list_problems
 
@@ -23,9 +23,9 @@ class KernelFile:
     path: Path
     problem: str
 
-    def read(self) -> Kernel:
+    def read(self) -> PythonKernel:
         """Parse the file; raises `KernelError` when it is no kernel."""
-        return Kernel.parse(_read(self.path), name=str(self.path))
+        return PythonKernel.parse(_read(self.path), name=str(self.path))
 
 
 def list_kernels(backend: str) -> list[KernelFile]:

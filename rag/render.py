@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from ..core import Hit, WorkedExample
+from ..core import Hit, WorkedExample, source_lines
 
 CHARACTERS_PER_TOKEN = 3
 """An estimate on the safe side: English runs at about four characters a token, code at fewer. A model's own tokenizer
@@ -37,7 +37,7 @@ def _forms(example: WorkedExample) -> Iterator[str]:
     head = _head(example)
     yield "\n\n".join([head, "Before:", _fenced(example.before, "python"), "After:", _fenced(example.after, "python")])
     change = difflib.unified_diff(
-        example.before.splitlines(), example.after.splitlines(), "before.py", "after.py", lineterm=""
+        source_lines(example.before), source_lines(example.after), "before.py", "after.py", lineterm=""
     )
     yield "\n\n".join([head, "The change:", _fenced("\n".join(change), "diff")])
     yield "\n\n".join([head, "After:", _fenced(example.after, "python")])

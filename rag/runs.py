@@ -11,8 +11,8 @@ from ..core import (
     Evaluation,
     Gain,
     JournalError,
-    Kernel,
     KernelError,
+    PythonKernel,
     Speedup,
     WorkedExample,
     read_journal,
@@ -61,8 +61,8 @@ def _example(path: Path) -> WorkedExample | None:
     if gain is None or gain.speedup < LEAST_GAIN or start is None or final is None:
         return None
     sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
-    before = Kernel.parse(sources[start.kernel_digest], str(path))
-    after = Kernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
+    before = PythonKernel.parse(sources[start.kernel_digest], str(path))
+    after = PythonKernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
     turns = [record for record in records if record.get("kind") == "turn" and record.get("improved")]
     operation, found = _told(before.source, after.source)
     strategies = ", ".join(dict.fromkeys(str(turn["strategy"]) for turn in turns))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.api.devices import cuda_devices
-from kernelwright.core import Kernel, Problem, Rejection
+from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
@@ -118,7 +118,7 @@ class Unguarded(LocalEvaluator):
 
 def torch_kernel(body: str, top: str = "") -> Kernel:
     """A candidate whose forward is this text."""
-    return Kernel.parse(TORCH_KERNEL.format(body=body, top=top))
+    return PythonKernel.parse(TORCH_KERNEL.format(body=body, top=top))
 
 
 LONG = (
@@ -141,13 +141,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def scale_problem() -> Problem:
-    return Problem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
+def scale_problem() -> TorchProblem:
+    return TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
 
 
 @pytest.fixture(scope="session")
 def scale_kernel() -> Kernel:
-    return Kernel.parse(SCALE_KERNEL, "scale")
+    return PythonKernel.parse(SCALE_KERNEL, "scale")
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,14 @@ from kernelwright.core import (
     Kernel,
     Language,
     Measurement,
-    Problem,
     Profile,
+    PythonKernel,
     Status,
     Target,
+    TorchProblem,
 )
 
-PROBLEM = Problem("level1/1_1", "1_P", "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...")
+PROBLEM = TorchProblem("level1/1_1", "1_P", "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...")
 PROFILE = Profile(
     flops=1e6,
     matrix_flops=0,
@@ -31,7 +32,7 @@ REFERENCE_MS = 10.0
 def kernel(latency: float | str, **constants: int) -> Kernel:
     """A kernel whose source says how it will fare."""
     lines = [f"RESULT = {latency!r}", *(f"{name} = {value}" for name, value in constants.items())]
-    return Kernel(Language.TILELANG, Target.CPU, "\n".join(lines), "k")
+    return PythonKernel(Language.TILELANG, Target.CPU, "\n".join(lines), "k")
 
 
 def evaluation(kernel: Kernel, config: Config, result: float | str, contention: float | None = None) -> Evaluation:

@@ -25,6 +25,12 @@ def test_every_sub_package_is_listed() -> None:
     assert sorted(listed) == sorted(found)
 
 
+def test_every_package_is_searched_for_dead_code() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    folders = {name.split(".")[1] for name in settings["setuptools"]["packages"] if "." in name}
+    assert folders <= set(settings["vulture"]["paths"])
+
+
 def test_the_root_imports_nothing() -> None:
     program = "import sys, kernelwright; print([n for n in sys.modules if n.startswith('kernelwright.')])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

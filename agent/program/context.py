@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...core import Evaluation, Kernel
+from ...core import Evaluation, Kernel, source_lines
 
 AROUND = 4
 MOST = 4
@@ -21,8 +21,9 @@ _TRITON = re.compile(r"\bat \d+:\d+:\n((?:.*\n)*?)[ ]*\^(?:\n(?!line \d+: )(.+))
 def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
     """The message, and the lines of the source that it and the log name, the places marked."""
     parts = [f"{evaluation.status}: {evaluation.message}"]
-    if places := _places(kernel.source.splitlines(), evaluation):
-        parts.append(_excerpt(kernel.source.splitlines(), places))
+    lines = source_lines(kernel.source)
+    if places := _places(lines, evaluation):
+        parts.append(_excerpt(lines, places))
     else:
         parts.append("it names no line of the kernel")
     if log := last_lines(evaluation.log):
@@ -53,7 +54,7 @@ def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
     for number, text in _FRAME.findall(evaluation.message):
         if 0 < int(number) <= len(lines) and lines[int(number) - 1].strip() == text.strip():
             found.append(int(number))
-    found += [_end_of(excerpt.splitlines(), lines) for excerpt, _ in _TRITON.findall(evaluation.message)]
+    found += [_end_of(source_lines(excerpt), lines) for excerpt, _ in _TRITON.findall(evaluation.message)]
     known = dict.fromkeys(number for number in found if 0 < number <= len(lines))
     return list(known)[-MOST:]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...core import Kernel
+from ...core import Kernel, TorchProblem
 from ...prompts import guide_for, sections
 from ..proposer import TurnContext
 from ..turn import Attempt
@@ -69,7 +69,7 @@ def repair_inputs(situation: TurnContext, detail: Detail, failed: Sequence[Attem
 
 def _task(situation: TurnContext) -> dict[str, str]:
     return {
-        "reference": situation.problem.source,
+        "reference": TorchProblem.of(situation.problem).source,
         "workload": briefing.workload_text(situation.problem),
         "source": situation.candidate.kernel.source,
         "device": briefing.device_text(situation.profile),

@@ -12,6 +12,7 @@ import dspy
 from pydantic import ValidationError
 
 from ...core import Proposal, Retriever, Waiting
+from ...core.text import first_line
 from ...rag.render import within
 from ..analysis import Analysis, Category
 from ..models.engines import NoReply
@@ -180,4 +181,4 @@ def _why(error: Exception) -> str:
         found = error.parsed_result or {}
         if missing := [name for name in error.signature.output_fields if name not in found]:
             return f"no {', '.join(missing)} in the reply"
-    return str(error).strip().partition("\n")[0][:200]
+    return first_line(error, 200)

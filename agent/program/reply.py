@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from ...core import Kernel, KernelError, Problem
+from ...core import Kernel, KernelError, Problem, PythonKernel, TorchProblem, source_lines
 from ..proposer import NoKernel
 from ..rule_proposer import formatted
 
@@ -20,7 +20,7 @@ _MODEL = "class ModelNew"
 _WHOLE_FILE = "send the whole file, with class ModelNew, in one ```python block"
 
 
-def kernel_of(text: str, problem: Problem, before: Kernel) -> Kernel:
+def kernel_of(text: str, problem: Problem, before: Kernel) -> PythonKernel:
     """The kernel in a reply: in a fenced block, among prose, or as it stands.
 
     Raises `NoKernel`, with what to do, for a reply without a kernel, with several, cut off in the middle, with a
@@ -30,7 +30,7 @@ def kernel_of(text: str, problem: Problem, before: Kernel) -> Kernel:
     if (mistake := _mistake(source)) is not None:
         raise NoKernel(f"the reply is no valid Python: {mistake}; {_WHOLE_FILE}")
     try:
-        kernel = Kernel.parse(source, "the reply")
+        kernel = PythonKernel.parse(source, "the reply")
     except KernelError as error:
         raise NoKernel(f"{error}; {_WHOLE_FILE}") from None
     if (kernel.language, kernel.target) != (before.language, before.target):
@@ -42,7 +42,7 @@ def kernel_of(text: str, problem: Problem, before: Kernel) -> Kernel:
     return kernel
 
 
-def laid_out(kernel: Kernel) -> Kernel:
+def laid_out(kernel: PythonKernel) -> PythonKernel:
     """Laid out by black, so that a diff shows changes and not layout; as it is where black cannot read it."""
     from black.parsing import InvalidInput
 
@@ -57,7 +57,7 @@ def source_of(text: str) -> str:
     text = _plain(text)
     if _defines_model(text):
         return text.strip("\n") + "\n"
-    lines = text.splitlines(keepends=True)
+    lines = source_lines(text, keepends=True)
     fences = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line.rstrip("\n"))]
     kernels = list(dict.fromkeys(_fenced_kernels(lines, fences)))
     if len(kernels) > 1:
@@ -139,7 +139,7 @@ def _mistake(source: str) -> str | None:
     error = _error(source)
     if error is None:
         return None
-    lines = source.splitlines()
+    lines = source_lines(source)
     at = error.lineno or 0
     line = f" ({lines[at - 1].strip()})" if 0 < at <= len(lines) else ""
     return f"line {at}: {error.msg}{line}"
@@ -156,7 +156,7 @@ def _require_same_problem(kernel: Kernel, problem: Problem) -> None:
     header = _HEADER.search(described)
     if header and header[1].rstrip("_") != problem.name.rstrip("_"):
         raise NoKernel(f"the reply is a kernel for {header[1]}; the problem here is {problem.name}")
-    wanted, got = _arguments(problem.source, "Model"), _arguments(kernel.source, "ModelNew")
+    wanted, got = _arguments(TorchProblem.of(problem).source, "Model"), _arguments(kernel.source, "ModelNew")
     for method in ("__init__", "forward"):
         if method in wanted and method in got and not _accepts(got[method], wanted[method]):
             raise NoKernel(

@@ -17,10 +17,11 @@ from ...core import (
     Kernel,
     KernelwrightError,
     Language,
-    Problem,
     Profile,
     Proposal,
+    PythonKernel,
     Target,
+    TorchProblem,
     read_journal,
 )
 from ...core.trial import read_trials
@@ -38,7 +39,7 @@ Kind = tuple[Language, Target]
 class RecordedTurn:
     """A kernel that a run wanted to make faster, and what had been tried before."""
 
-    problem: Problem
+    problem: TorchProblem
     profile: Profile
     kernel: Kernel
     turns: tuple[Turn, ...]
@@ -57,7 +58,7 @@ class RecordedTurn:
     @property
     def sizes_digest(self) -> str:
         """Stands for the reference and its sizes."""
-        return _digest(self.problem.source, repr(sorted(self.problem.sizes.items())))
+        return _digest(self.problem.source, self.problem.sizes_key)
 
     @property
     def kind(self) -> Kind:
@@ -87,7 +88,7 @@ def journals_in(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_turn_contexts(
-    paths: Sequence[Path], problems: Callable[[str], Iterable[Problem]], device: str, note: Callable[[str], None]
+    paths: Sequence[Path], problems: Callable[[str], Iterable[TorchProblem]], device: str, note: Callable[[str], None]
 ) -> list[RecordedTurn]:
     """The situations of all journals that were recorded on this device, each once, in the order of the journals.
 
@@ -107,7 +108,7 @@ def read_turn_contexts(
     return list(found.values())
 
 
-def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device: str) -> list[RecordedTurn]:
+def _situations(path: Path, problems: Callable[[str], Iterable[TorchProblem]], device: str) -> list[RecordedTurn]:
     records = read_journal(path)
     run = next((record for record in records if record.get("kind") == "run"), None)
     if run is None:
@@ -120,14 +121,14 @@ def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device
         raise JournalError(f"{path}: the start kernel was not right, or not timed")
     problem = _problem(run, path, problems)
     sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
-    start = Kernel.parse(sources[trials[0].kernel_digest], problem.name)
+    start = PythonKernel.parse(sources[trials[0].kernel_digest], problem.name)
     situations = [RecordedTurn(problem, profile, start, ())]
     searched = [*trials, *_searched(path)]
     # What a turn begins with is the start, or what an earlier turn found.
     measured = {start.source: trials[0]}
     turns: list[Turn] = []
     for record in turn_records(records):
-        kernel = Kernel.parse(record["before"], problem.name)
+        kernel = PythonKernel.parse(record["before"], problem.name)
         if kernel.source not in measured:
             raise JournalError(f"{path}: what turn {record['iteration']} began with was measured nowhere")
         past = tuple(turn for turn in turns if turn.number < record["iteration"])
@@ -139,10 +140,10 @@ def _situations(path: Path, problems: Callable[[str], Iterable[Problem]], device
     return situations
 
 
-def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[Problem]]) -> Problem:
+def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[TorchProblem]]) -> TorchProblem:
     """The problem at the recorded sizes."""
     for problem in problems(run["problem"]):
-        if hashlib.sha256(problem.source.encode()).hexdigest()[:16] == run["reference"]:
+        if problem.digest == run["reference"]:
             sizes = dict(ast.literal_eval(run["sizes"]))
             known = (name for name, declared in problem.workloads.items() if dict(declared) == sizes)
             return problem.resized(next(known, ",".join(f"{name}={value}" for name, value in sizes.items())), sizes)
@@ -160,7 +161,7 @@ def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) 
     best = record["best"] or {"latency_ms": None}
     timed = (one for one in evaluations if one.latency_ms is not None and one.latency_ms == best["latency_ms"])
     measured = next(timed, None)
-    arrived = Kernel(before.kernel.language, before.kernel.target, record["kernel"] or "", before.kernel.name)
+    arrived = PythonKernel(before.kernel.language, before.kernel.target, record["kernel"] or "", before.kernel.name)
     return Turn(
         number=record["iteration"],
         lane=record["lane"],
@@ -176,7 +177,7 @@ def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) 
 def _attempt(record: Record, turn: Record, before: Kernel) -> Attempt:
     if record["kernel"] is None:
         return Attempt(None, (), record["error"])
-    kernel = Kernel(before.language, before.target, record["kernel"], before.name)
+    kernel = PythonKernel(before.language, before.target, record["kernel"], before.name)
     return Attempt(Proposal(kernel, record["strategy"], turn["category"], turn["rationale"]), (), record["error"])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel
+from ...core import PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import Loop, Statement, accesses, code, loop_of, names, rebuild, rewrite_kernels, substitute
 
@@ -26,7 +26,7 @@ class Fuse:
     work = "streams"
     why = "each element is fetched once instead of once per pass"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel):
             return None
         module, _ = tree_and_names(kernel)

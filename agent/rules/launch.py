@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel, Language, Parameter, Target
+from ...core import Language, Parameter, PythonKernel, Target
 from .rule import Machine, Rewritten, tree_and_names, with_source
 from .source import add_constant
 
@@ -32,7 +32,7 @@ class LaunchParameters:
     work = "both"
     why = "occupancy and the depth of the pipeline decide how well memory latency is hidden"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if kernel.target is not Target.CUDA:
             return None
         module, taken = tree_and_names(kernel)

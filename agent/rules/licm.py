@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel
+from ...core import PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import (
     Loop,
@@ -44,7 +44,7 @@ class Licm:
     work = "streams"
     why = "roots and divisions cost tens of cycles and are not vectorized as cheaply as a product"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel) or OTHER_FLOATS.search(kernel.source):
             return None
         module, taken = tree_and_names(kernel)

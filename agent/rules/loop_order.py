@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ...core import Kernel
+from ...core import PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import Loop, Statement, accesses, make_loop, names, nest_of, rewrite_kernels
 
@@ -26,7 +26,7 @@ class LoopOrder:
     work = "both"
     why = "neighbouring elements share a cache line and a vector register only when the inner loop walks them"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel):
             return None
         module, _ = tree_and_names(kernel)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from ...core import Kernel, Parameter
+from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import (
     Loop,
@@ -57,7 +57,7 @@ class PartialAccumulators:
     work = "streams"
     why = "a sum into one scalar waits for every addition; independent lanes fill the vector unit"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel):
             return None
         module, taken = tree_and_names(kernel)

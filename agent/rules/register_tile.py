@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel, Parameter
+from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import (
     Statement,
@@ -47,7 +47,7 @@ class RegisterTile:
     work = "products"
     why = "blocks that share an operand each load it for themselves; one block for several of them loads it once"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel):
             return None
         module, taken = tree_and_names(kernel)

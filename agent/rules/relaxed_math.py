@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel, Parameter
+from ...core import Parameter, PythonKernel
 from .licm import EXPENSIVE
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import add_constant
@@ -36,7 +36,7 @@ class RelaxedMath:
     work = "both"
     why = "with errno and strict order, g++ calls expf and sqrtf one element at a time"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel) or "-fno-math-errno" in kernel.source or "-ffast-math" in kernel.source:
             return None
         module, taken = tree_and_names(kernel)

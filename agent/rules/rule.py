@@ -8,7 +8,7 @@ from typing import Protocol
 
 import libcst as cst
 
-from ...core import Kernel, Language, Parameter, SearchSpace, Target
+from ...core import Language, Parameter, PythonKernel, SearchSpace, Target
 from .source import names, parse
 
 
@@ -23,7 +23,7 @@ class Machine:
 class Rewritten:
     """A kernel that a rule rewrote, and the parameters that came with it."""
 
-    kernel: Kernel
+    kernel: PythonKernel
     did: str
     """What was changed, in one sentence."""
     parameters: tuple[Parameter, ...] = ()
@@ -45,22 +45,22 @@ class Rule(Protocol):
     why: str
     """Why it should help, in one sentence."""
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """The rewritten kernel, or None where a precondition does not hold."""
         ...
 
 
-def is_cpu_tilelang(kernel: Kernel) -> bool:
+def is_cpu_tilelang(kernel: PythonKernel) -> bool:
     return kernel.language is Language.TILELANG and kernel.target is Target.CPU
 
 
-def tree_and_names(kernel: Kernel) -> tuple[cst.Module, set[str]]:
+def tree_and_names(kernel: PythonKernel) -> tuple[cst.Module, set[str]]:
     """The syntax tree and all names that are taken."""
     module = parse(kernel.source)
     return module, names(module)
 
 
-def with_source(kernel: Kernel, module: cst.Module) -> Kernel:
+def with_source(kernel: PythonKernel, module: cst.Module) -> PythonKernel:
     return replace(kernel, source=module.code)
 
 

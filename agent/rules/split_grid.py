@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel, Parameter
+from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, powers_of_two, tree_and_names, with_source
 from .source import accesses, code, expression, fresh, insert_before_definitions, is_prim_func, names, statements
 
@@ -50,7 +50,7 @@ class SplitGrid:
     work = "both"
     why = "the compiled kernel runs on one core while the reference uses all"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel) or machine.cores < 2 or "over_threads" in kernel.source:
             return None
         module, taken = tree_and_names(kernel)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Kernel, Language, Parameter, Target
+from ...core import Language, Parameter, PythonKernel, Target
 from .rule import Machine, Rewritten, tree_and_names, with_source
 from .source import add_constant, code, fresh, rewrite_kernels, statements
 
@@ -27,7 +27,7 @@ class Swizzle:
     work = "products"
     why = "blocks that run together then read the same rows and columns, which stay in the L2 cache"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if kernel.language is not Language.TILELANG or kernel.target is not Target.CUDA:
             return None
         if "use_swizzle" in kernel.source:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ...core import Kernel, Parameter
+from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
 from .source import (
     Loop,
@@ -45,7 +45,7 @@ class UnrollAndJam:
     work = "products"
     why = "each accumulator is loaded and stored once per several terms, so arithmetic no longer waits for the cache"
 
-    def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         if not is_cpu_tilelang(kernel):
             return None
         module, taken = tree_and_names(kernel)

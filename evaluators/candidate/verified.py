@@ -80,11 +80,15 @@ class Comparisons:
             return None
         plain = len(self._compared) - len(self._distributions)
         first = self._compared[0]
+        absolute, relative = (
+            max(message[kind] for message in self._compared) for kind in ("absolute_tolerance", "tolerance")
+        )
         return Correctness(
             seeds=self._seeds[:plain],
             max_abs_error=max(message["max_abs_error"] for message in self._compared),
             max_rel_error=max(message["max_rel_error"] for message in self._compared),
-            tolerance=max(message["tolerance"] for message in self._compared),
+            tolerance=relative,
+            absolute_tolerance=absolute if absolute != relative else None,
             passed=passed,
             distributions=tuple(self._distributions),
             error_fp64=first.get("error_fp64"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import DEFAULT_WORKLOAD, Problem
+from ...core import DEFAULT_WORKLOAD, TorchProblem
 
 _PREFERRED = ("tiny", "cpu")
 """Workloads that cost little."""
@@ -12,7 +12,7 @@ _BATCH = ("batch_size", "BATCH_SIZE", "batch", "B", "N", "M")
 """Constants that a file without workloads is likely to have for an extent that may be any number."""
 
 
-def alternate_sizes(problem: Problem) -> dict[str, Any] | None:
+def alternate_sizes(problem: TorchProblem) -> dict[str, Any] | None:
     """Sizes that differ from the problem's own: another workload's, or another batch; None where there are none.
 
     A file's default sizes are no choice: where others were asked for, they may be far too large for this device.
@@ -29,5 +29,5 @@ def alternate_sizes(problem: Problem) -> dict[str, Any] | None:
     return None
 
 
-def _effective(problem: Problem, sizes: dict[str, Any]) -> dict[str, Any]:
+def _effective(problem: TorchProblem, sizes: dict[str, Any]) -> dict[str, Any]:
     return {**problem.constants, **sizes}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core import Status
+from ...core import Status, Tolerance
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs, UnreadableTensor
 
@@ -17,42 +17,43 @@ LARGE = 1e300
 """Stands for an infinite error, which JSON cannot hold."""
 SLACK = 8.0
 """A candidate may round otherwise than torch: so many times torch's own largest error are added to what is allowed."""
+EXACT = Tolerance(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """How far a candidate may be from the reference: |actual - expected| <= tolerance * (scale + |expected|) + slack.
+    """How far a candidate may be: |actual - expected| <= absolute * scale + relative * |expected| + slack.
 
     The scale is the root mean square of what is expected, at most 1: so outputs that are small as a whole are not
     met by zeros. Inputs of another distribution make other magnitudes, and the scale is `unbounded` then.
     """
 
-    tolerances: Mapping[str, float]
+    tolerances: Mapping[str, Tolerance]
     rounding: float = 0.0
     """Torch's own largest error against fp64, over the root mean square of the result."""
     unbounded: bool = False
 
-    def of(self, expected: Any) -> tuple[float, float]:
-        """Relative tolerance, and what is allowed where the reference is zero."""
-        tolerance = self.tolerances.get(_dtype(expected), 0.0)
+    def of(self, expected: Any) -> Tolerance:
+        """The tolerance for one output: absolute is what is allowed where the reference is zero."""
+        tolerance = self.tolerances.get(dtype_name(expected), EXACT)
         if not expected.is_floating_point():
-            return tolerance, tolerance
+            return tolerance
         rms = root_mean_square(expected)
         scale = rms if self.unbounded else min(1.0, rms)
-        return tolerance, tolerance * scale + SLACK * self.rounding * rms
+        return Tolerance(tolerance.absolute * scale + SLACK * self.rounding * rms, tolerance.relative)
 
 
 def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, allowed: Allowed) -> Message:
     """Compare tensor by tensor; the first difference in kind decides the status.
 
     `described` says how the candidate's outputs are to be read, from `path` where they are not shared. Returns
-    status, message, max_abs_error, max_rel_error (over the largest magnitude of the reference), tolerance, and as
-    `actual` the outputs where they are right in kind.
+    status, message, max_abs_error, max_rel_error (over the largest magnitude of the reference), tolerance (the relative
+    one), absolute_tolerance, and as `actual` the outputs where they are right in kind.
     """
     if len(described) != len(expected):
         return failed(Status.WRONG_SHAPE, f"returned {len(described)} outputs, the reference {len(expected)}")
     outputs = Outputs(path)
-    worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0}
+    worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0, "absolute_tolerance": 0.0}
     actuals: list[Any] = []
     for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
         which = f"output {number}: " if len(expected) > 1 else ""
@@ -63,7 +64,8 @@ def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, a
         except UnreadableTensor as error:
             return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
         real = as_real(wanted.detach())
-        one = compare_tensor(real, as_real(actuals[-1]), *allowed.of(real), which)
+        nominal = {"absolute_tolerance": allowed.tolerances.get(dtype_name(real), EXACT).absolute}
+        one = compare_tensor(real, as_real(actuals[-1]), allowed.of(real), which) | nominal
         if one["status"] != Status.OK:
             return {**one, "actual": actuals}
         worst = {key: max(one[key], worst[key]) for key in worst}
@@ -76,8 +78,8 @@ def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
         return Status.WRONG_SHAPE, f"returned {got['type']}, not a tensor"
     if list(wanted.shape) != got["shape"]:
         return Status.WRONG_SHAPE, f"shape {got['shape']}, the reference has {list(wanted.shape)}"
-    if got["dtype"] != _dtype(wanted):
-        return Status.WRONG_DTYPE, f"dtype {got['dtype']}, the reference has {_dtype(wanted)}"
+    if got["dtype"] != dtype_name(wanted):
+        return Status.WRONG_DTYPE, f"dtype {got['dtype']}, the reference has {dtype_name(wanted)}"
     if got["device"] != wanted.device.type:
         return Status.WRONG_SHAPE, f"lies on the {got['device']}, the reference's on the {wanted.device.type}"
     if not got["stored"]:
@@ -85,14 +87,15 @@ def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
     return None
 
 
-def compare_tensor(expected: Any, actual: Any, relative: float, absolute: float, which: str = "") -> Message:
+def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str = "") -> Message:
     """|actual - expected| <= absolute + relative * |expected| everywhere; NaN and Inf only where expected.
 
     In fp32, or in fp64 where the tensors are; on their own device, in chunks that bound the memory it takes.
     """
     import torch
 
-    if relative == absolute == 0.0 and not expected.is_floating_point():
+    absolute, relative = tolerance
+    if tolerance == EXACT and not expected.is_floating_point():
         return _compare_exactly(expected, actual, which)
     wrong, max_abs, scale = 0, 0.0, 0.0
     first: tuple[int, float, float] | None = None
@@ -149,10 +152,11 @@ def _compare_exactly(expected: Any, actual: Any, which: str) -> Message:
     }
 
 
-def close_everywhere(expected: Any, actual: Any, relative: float, absolute: float) -> bool:
+def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
     """Whether `compare_tensor` would pass; `actual` may be a number. Ends at the first chunk that differs."""
     import torch
 
+    absolute, relative = tolerance
     sizes = (1 << 12, 1 << 20)  # most nulls differ at once
     flat = expected.detach().reshape(-1)
     other = actual.reshape(-1) if isinstance(actual, torch.Tensor) else None
@@ -222,5 +226,6 @@ def _wide(tensor: Any) -> Any:
     return tensor.to(torch.float32 if narrow else torch.float64)
 
 
-def _dtype(tensor: Any) -> str:
+def dtype_name(tensor: Any) -> str:
+    """'float32': the dtype without torch's prefix."""
     return str(tensor.dtype).removeprefix("torch.")

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...core import Status
+from ...core import Status, Tolerance
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .compare import relative_error
+from .compare import EXACT, dtype_name, relative_error
 
 FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors that no honest order of summation exceeds and the next lower precision does: TF32 has 2e-4
@@ -46,7 +46,7 @@ class Fp64Comparison:
         self._possible = all(fit) and any(one.dtype == torch.float64 for one in exact)
         return exact if self._possible else None
 
-    def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, float]) -> bool:
+    def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, Tolerance]) -> bool:
         """Whether the reference itself is finite and exact on such inputs; remembers how exact."""
         import torch
 
@@ -61,7 +61,7 @@ class Fp64Comparison:
             return False  # rounding decides which index or flag it is
         errors = [(relative_error(e, one)[1], one) for e, one in pairs if one.is_floating_point()]
         self._rounding[distribution] = max(error for error, _ in errors)
-        return all(error <= COPES * tolerances.get(_dtype(one), 0.0) for error, one in errors)
+        return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
 
     def compare(self, exact: Sequence[Any] | None, expected: Sequence[Any], actual: Sequence[Any]) -> Message:
         """Errors of candidate and torch against fp64; status wrong_value when the candidate's is of another precision.
@@ -76,7 +76,7 @@ class Fp64Comparison:
         self._rounding[None] = max(self.rounding(None), *(largest for _, largest in torchs))
         found: Message = {"error_fp64": max(own), "torch_error_fp64": max(rms for rms, _ in torchs)}
         for mine, (torch_rms, _), (_, one, _) in zip(own, torchs, floating, strict=True):
-            dtype = _dtype(one)
+            dtype = dtype_name(one)
             limit = max(TIMES_TORCH * torch_rms, FLOOR.get(dtype, 0.0))
             if mine > limit and dtype in FLOOR:
                 message = (
@@ -99,10 +99,6 @@ def _whole_numbers() -> tuple[Any, ...]:
     import torch
 
     return torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
-
-
-def _dtype(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _copy(value: Any) -> Any:

@@ -17,16 +17,16 @@ def passing_trivial_outputs(expected: Sequence[Any], inputs: Sequence[Any], allo
     expected, inputs = [as_real(wanted) for wanted in expected], [as_real(value) for value in inputs]
     limits = [allowed.of(wanted) for wanted in expected]
     passing = []
-    if all(close_everywhere(wanted, 0.0, *limit) for wanted, limit in zip(expected, limits, strict=True)):
+    if all(close_everywhere(wanted, 0.0, limit) for wanted, limit in zip(expected, limits, strict=True)):
         passing.append("zeros")
     if all(wanted.numel() > 1 and wanted.is_floating_point() for wanted in expected) and all(
-        close_everywhere(wanted, float(wanted.double().mean()), *limit)
+        close_everywhere(wanted, float(wanted.double().mean()), limit)
         for wanted, limit in zip(expected, limits, strict=True)
     ):
         passing.append("mean")
     for i, value in enumerate(inputs):
         if all(_alike(value, wanted) for wanted in expected) and all(
-            close_everywhere(wanted, value, *limit) for wanted, limit in zip(expected, limits, strict=True)
+            close_everywhere(wanted, value, limit) for wanted, limit in zip(expected, limits, strict=True)
         ):
             passing.append(f"input {i}")
     return passing

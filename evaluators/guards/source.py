@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...core import Kernel, Language, Rejection, Target
+from ...core import Kernel, Language, Rejection, Target, source_lines
 from ..settings import AllowTorch
 from . import operators
 from .live import live_nodes
@@ -18,7 +18,7 @@ from .paths import broken_rule, hides, words
 from .rules import RULES
 from .values import Value, Values
 
-_LANGUAGES = {Language.TRITON: "Triton", Language.TILELANG: "TileLang", Language.MLIR: "MLIR"}
+_LANGUAGES = {Language.TRITON: "Triton", Language.TILELANG: "TileLang"}
 _FRAMES = words(
     """
     __globals__ __code__ __closure__ __subclasses__ f_locals f_back f_globals f_code f_builtins gi_frame cr_frame
@@ -60,14 +60,13 @@ def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> lis
 
 
 def _too_deep(source: str) -> Rejection:
-    return RULES["unreadable"].broken("the source", ast.Pass(), source.splitlines())
+    return RULES["unreadable"].broken("the source", ast.Pass(), source_lines(source))
 
 
 class _Check:
     def __init__(self, tree: ast.Module, source: str, kernel: Kernel, allow_torch: AllowTorch) -> None:
         self.tree = tree
-        # Not splitlines, which also splits at characters that end no line of Python.
-        self.lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self.lines = source_lines(source)
         self.values = Values(tree)
         self.threads = kernel.target is Target.CPU
         self.language = _LANGUAGES[kernel.language]

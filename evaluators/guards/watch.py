@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, cast
 
+from ...core import source_lines
 from .global_state import GlobalState
 from .identities import Identities
 
@@ -112,7 +113,7 @@ def _waits(frame: FrameType) -> bool:
 
 _POOL_RUNS = pools._WorkItem.run.__code__
 _POOL_CALLS = next(
-    (number for number, line in enumerate(inspect.getsource(_POOL_RUNS).splitlines(), _POOL_RUNS.co_firstlineno)
+    (number for number, line in enumerate(source_lines(inspect.getsource(_POOL_RUNS)), _POOL_RUNS.co_firstlineno)
      if "self.fn(" in line or "self.task" in line),
     None,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...core import DeviceError, Problem
+from ...core import DeviceError, TorchProblem
 from ..pipeline.processes import Processes
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 from ..workers.device_lock import DeviceLock
@@ -49,7 +49,7 @@ class KernelBench:
         self._processes = processes
         self._settings = settings or KernelBenchSettings()
 
-    def evaluate(self, problem: Problem, source: str, backend: str) -> KernelBenchResult:
+    def evaluate(self, problem: TorchProblem, source: str, backend: str) -> KernelBenchResult:
         """The verdict on a kernel's source; `backend` is 'triton', 'tilelang', or 'cuda' for all others.
 
         A worker that dies, hangs or sends nonsense gives a result too: not compiled, with 'other_error'.
@@ -68,7 +68,7 @@ class KernelBench:
             worker.discard()
 
     def _ask(
-        self, worker: Worker, problem: Problem, source: str, backend: str, where: dict[str, str]
+        self, worker: Worker, problem: TorchProblem, source: str, backend: str, where: dict[str, str]
     ) -> KernelBenchResult:
         settings = self._settings
         try:

@@ -10,9 +10,7 @@ Its analysis pairs results and baseline by position, so both are kept in the ord
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -172,16 +170,18 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
+        from filelock import FileLock
+
+        lock = FileLock(self.path / ".lock", mode=0o644)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock.acquire()
         except OSError as error:
             raise ResultsError(f"cannot write {self.path}: {error.strerror}; choose another `run_folder`") from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(file)
+            lock.release()
 
 
 def _by_number(items: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core import DeviceError, Kernel, Problem
+from ...core import DeviceError, Kernel, TorchProblem
 from ..compilation.pool import CompilePool
 from ..reference.client import ReferenceClient
 from ..sandbox.containment import Containment, contain, home_in
@@ -123,7 +123,7 @@ class Processes:
                 self._memory.mkdir(parents=True, exist_ok=True)
         return (self._hidden, self._read[1], *([self._memory] if self._memory and self._memory.is_dir() else []))
 
-    def reference_client(self, problem: Problem) -> ReferenceClient:
+    def reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """The reference's process for a problem; the last one is kept, since most calls repeat it."""
         if (
             self._reference_client is None
@@ -134,7 +134,7 @@ class Processes:
             self._reference_client = self.new_reference_client(problem)
         return self._reference_client
 
-    def new_reference_client(self, problem: Problem) -> ReferenceClient:
+    def new_reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """One more process for the reference, for who closes it."""
         options = {**self._problem(problem), "tolerances": dict(problem.tolerances)}
         folder = _new_folder(self._hidden, "reference")
@@ -152,11 +152,11 @@ class Processes:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def candidate(self, problem: Problem, cache: Path | None = None) -> Callable[[], Worker]:
+    def candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
         """What starts workers for candidates; they share `cache`, or have one each."""
         return self.untrusted("candidate.worker", self._problem(problem), cache)
 
-    def compilers(self, problem: Problem, cache: Path, count: int) -> CompilePool:
+    def compilers(self, problem: TorchProblem, cache: Path, count: int) -> CompilePool:
         """Workers that compile into `cache`."""
         properties = self.reference_client(problem).call("properties")["properties"]
         options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE}
@@ -196,7 +196,7 @@ class Processes:
 
         return start
 
-    def _problem(self, problem: Problem) -> dict[str, Any]:
+    def _problem(self, problem: TorchProblem) -> dict[str, Any]:
         return problem_options(problem, self._read[0])
 
     def _device(self) -> dict[str, Any]:

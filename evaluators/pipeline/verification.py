@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ...core import Ceilings, Config, KernelProfile, Language, Rejection, SecondWorkload, Status
+from ...core.text import first_line
 from ..candidate.client import CandidateClient
 from ..candidate.verified import CheckPlan, Failure, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
@@ -138,7 +139,7 @@ class Verification:
             try:
                 self.client.check_at(self.reference_client, checked.config, sizes, checked.correctness.seeds[0])
             except Failure as failure:
-                return SecondWorkload(sizes=sizes, status=failure.status, message=_first_line(failure.message))
+                return SecondWorkload(sizes=sizes, status=failure.status, message=first_line(failure.message))
             return SecondWorkload(sizes=sizes, status=Status.OK)
 
     @contextlib.contextmanager
@@ -169,7 +170,3 @@ def impossible(latency_ms: float, bytes_moved: float, ceilings: Ceilings) -> Rej
         why=f"reading the inputs and writing the outputs once takes {floor_ms:.4f} ms at the best rate that was "
         "measured on this device; work is left out, or the clock is deceived",
     )
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0] if text else ""

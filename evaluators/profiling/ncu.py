@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...core import Kernel, Problem
+from ...core import Kernel, TorchProblem
 from ...core.secrets import without_secrets
 from ..workers.client import import_path
 from ..workers.problem_file import problem_options
@@ -57,7 +57,7 @@ class Counted:
 
 
 def count(
-    problem: Problem, kernel: Kernel, device: str, own: Collection[str] = (), timeout_s: float = TIMEOUT_S
+    problem: TorchProblem, kernel: Kernel, device: str, own: Collection[str] = (), timeout_s: float = TIMEOUT_S
 ) -> Counted:
     """Run the kernel, as its source stands, under ncu; never raises for what ncu or the kernel does.
 

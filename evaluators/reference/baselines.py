@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...core import Measurement, Problem, Speedup
+from ...core import Measurement, Speedup, TorchProblem
 from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
@@ -142,7 +142,7 @@ class BaselineCache:
 
 
 def baseline_key(
-    name: str, problem: Problem, environment: Mapping[str, str], driver: str | None, graph: bool = False
+    name: str, problem: TorchProblem, environment: Mapping[str, str], driver: str | None, graph: bool = False
 ) -> str:
     """All that a baseline's ratio depends on: device, versions, the problem's text and sizes, how it is timed.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from ...core import Problem, ProblemError
+from ...core import ProblemError, TorchProblem
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 
@@ -21,7 +21,7 @@ class ReferenceClient:
     Raises `ProblemError` when the reference itself fails.
     """
 
-    def __init__(self, problem: Problem, worker: Worker) -> None:
+    def __init__(self, problem: TorchProblem, worker: Worker) -> None:
         self.problem = problem
         self._worker = worker
         opened = self.call("open")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...core import Status
+from ...core import Status, Tolerance
 from ..correctness.compare import Allowed, compare
 from ..correctness.fp64 import Fp64Comparison
 from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
@@ -73,7 +72,8 @@ class ReferenceWorker:
     def __init__(self, options: Message) -> None:
         self.options = options
         self.device: str = options["device"]
-        self.tolerances: Mapping[str, float] = options["tolerances"]
+        # JSON has no tuples.
+        self.tolerances = {dtype: Tolerance(*pair) for dtype, pair in options["tolerances"].items()}
         self._problem: ProblemModule | None = None
         self._exactness = Fp64Comparison()
         self._model: Any = None

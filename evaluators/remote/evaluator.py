@@ -111,10 +111,6 @@ class RemoteEvaluator:
         """See `core.Evaluator`: of the device of one worker."""
         return self._ask(Payload.asking(What.PROFILE, problem, self.settings), read_profile)
 
-    def also(self, settings: Settings) -> RemoteEvaluator:
-        """One with other settings and the same workers; closing either ends them."""
-        return RemoteEvaluator(self._workers, settings, self._attempts)
-
     def close(self) -> None:
         """End all workers."""
         self._workers.close()

@@ -17,7 +17,7 @@ NAME = "kernelwright"
 CUDA_IMAGE = "nvidia/cuda:13.0.1-devel-ubuntu24.04"
 """TileLang needs nvcc."""
 SYSTEM_PACKAGES = ("g++", "bubblewrap")
-PACKAGES = ("torch", "tilelang", "numpy", "pydantic", "platformdirs")
+PACKAGES = ("torch", "tilelang", "numpy", "filelock", "nvidia-ml-py", "pydantic", "platformdirs")
 """What evaluators import, at the versions of this environment. torch decides on triton's version."""
 PACKAGE_FOLDERS = ("core", "evaluators")
 """Of kernelwright: an evaluation needs no other."""

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...core import DeviceError
+from ...core.text import first_line
 from ..settings import Settings
-from .evaluator import ATTEMPTS, GivenUp, Lost, Overdue, RemoteEvaluator, polled
+from .evaluator import GivenUp, Lost, Overdue, polled
 from .modal_app import Resources, build, time_limit_s
 from .payload import ANSWERS, Answer, Payload
 from .reach import unreachable
@@ -78,19 +79,6 @@ class ModalContainers:
             return self._run
 
 
-class ModalEvaluator(RemoteEvaluator):
-    """A `core.Evaluator` on Modal. Its app is started by the first question and stopped by `close`.
-
-    Baseline and candidate are timed in the same container. Raises `DeviceError` when Modal cannot be used.
-    """
-
-    def __init__(
-        self, resources: Resources | None = None, settings: Settings | None = None, attempts: int = ATTEMPTS
-    ) -> None:
-        settings = settings or Settings()
-        super().__init__(ModalContainers(resources or Resources(), settings), settings, attempts)
-
-
 def check_login() -> None:
     """Raise `DeviceError` when there is no token, or no way to Modal's servers, which its client tries for a minute."""
     from modal.config import config
@@ -129,17 +117,14 @@ class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used l
             modal_errors.InputCancellation,
         )
         if isinstance(error, modal_errors.ImageBuildError):
-            raise DeviceError(f"Modal cannot build the image: {_line(error)}") from None
+            raise DeviceError(f"Modal cannot build the image: {first_line(error)}") from None
         if isinstance(error, lost):
-            raise Lost(f"the container was lost: {_line(error)}") from None
+            raise Lost(f"the container was lost: {first_line(error)}") from None
         if isinstance(error, modal_errors.AuthError):
-            raise DeviceError(f"Modal refuses the token: {_line(error)}; {LOGIN}") from None
+            raise DeviceError(f"Modal refuses the token: {first_line(error)}; {LOGIN}") from None
         if isinstance(error, modal_errors.ConnectionError | modal_errors.ServiceError | modal_errors.ClientClosed):
-            raise DeviceError(f"the connection to Modal was lost: {_line(error)}; run again with `resume`") from None
+            raise DeviceError(
+                f"the connection to Modal was lost: {first_line(error)}; run again with `resume`"
+            ) from None
         if isinstance(error, modal_errors.Error):
-            raise DeviceError(f"Modal: {_line(error)}") from None
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
+            raise DeviceError(f"Modal: {first_line(error)}") from None

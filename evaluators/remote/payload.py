@@ -12,7 +12,20 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from ...core import Config, DeviceError, Evaluation, Kernel, KernelwrightError, Language, Problem, Profile, Target
+from ...core import (
+    Config,
+    DeviceError,
+    Evaluation,
+    Kernel,
+    KernelwrightError,
+    Language,
+    Problem,
+    Profile,
+    PythonKernel,
+    Target,
+    Tolerance,
+    TorchProblem,
+)
 from ...core import errors as user_errors
 from ...core.measurement import Measurement
 from ...core.space import Value
@@ -44,11 +57,12 @@ class ProblemText(BaseModel):
     workload: str
     sizes: dict[str, str]
     """Python literals, since JSON would make lists of tuples."""
-    tolerances: dict[str, float]
+    tolerances: dict[str, Tolerance]
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """The problem as text."""
+        """The problem as text; raises `ProblemError` for one that has no PyTorch reference."""
+        problem = TorchProblem.of(problem)
         return cls(
             id=problem.id,
             name=problem.name,
@@ -58,10 +72,12 @@ class ProblemText(BaseModel):
             tolerances=dict(problem.tolerances),
         )
 
-    def problem(self) -> Problem:
-        """The problem again; raises `ProblemError` as `Problem` does."""
+    def problem(self) -> TorchProblem:
+        """The problem again; raises `ProblemError` as `TorchProblem` does."""
         sizes = {name: ast.literal_eval(size) for name, size in self.sizes.items()}
-        return Problem(self.id, self.name, self.source, "", self.workload, sizes, self.tolerances)
+        return TorchProblem(
+            self.id, self.name, self.source, workload=self.workload, sizes=sizes, tolerances=self.tolerances
+        )
 
 
 class KernelText(BaseModel):
@@ -81,7 +97,7 @@ class KernelText(BaseModel):
 
     def kernel(self) -> Kernel:
         """The kernel again."""
-        return Kernel(self.language, self.target, self.source, self.name)
+        return PythonKernel(self.language, self.target, self.source, self.name)
 
 
 class Payload(BaseModel):

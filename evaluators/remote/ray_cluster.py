@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core import DeviceError
+from ...core.text import first_line
 from ..settings import Settings
 from .evaluator import GivenUp, Lost, polled
 from .payload import ANSWERS, Answer, Payload
-from .ray_connection import connect, first_line, gpus_of, living_nodes
+from .ray_connection import connect, gpus_of, living_nodes
 from .ray_worker import SETTINGS, RayWorker
 from .worker_host import versions
 
@@ -83,11 +84,6 @@ class RayCluster:
     def count(self) -> int:
         """The actors there are, at least one: those that still start take what they are given when they are ready."""
         return max(1, len(self._seats))
-
-    def refresh(self) -> None:
-        """Note what has become ready, and take in nodes that have joined."""
-        with self._lock:
-            self._look()
 
     @property
     def cpus(self) -> int:

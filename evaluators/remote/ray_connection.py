@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import DeviceError
+from ...core.text import first_line
 from .reach import unreachable
 
 _log = logging.getLogger(__name__)
@@ -66,9 +67,3 @@ def living_nodes() -> list[dict[str, Any]]:
 def gpus_of(node: dict[str, Any]) -> int:
     """How many GPUs a node offers."""
     return int(node["Resources"].get("GPU", 0))
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an exception's message, which may be a page."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__

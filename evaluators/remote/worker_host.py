@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from ... import __version__
 from ...core import Config, KernelwrightError
+from ...core.files import memory_folder
 from ..local import LocalEvaluator
 from ..settings import Settings
 from .payload import Answer, Payload, What, failure
@@ -30,7 +27,7 @@ class WorkerHost:
 
     def __init__(self, device: str, memory: Path | None = None) -> None:
         self.device = device
-        self._memory = memory or _memory()
+        self._memory = memory or memory_folder()
         self._evaluators: dict[Settings, LocalEvaluator] = {}
 
     def run(self, payload: Payload) -> list[Answer]:
@@ -76,12 +73,6 @@ class WorkerHost:
         return self._evaluators[settings]
 
 
-def run_payload(payload: Payload, device: str, memory: Path | None = None) -> list[Answer]:
-    """`WorkerHost.run` for one payload: everything is started for it and ended with it."""
-    with contextlib.closing(WorkerHost(device, memory)) as station:
-        return station.run(payload)
-
-
 def versions() -> dict[str, str]:
     """Of this kernelwright, which must be the same on both ends: its version, and a digest of what evaluates."""
     root = Path(__file__).parents[2]
@@ -89,7 +80,3 @@ def versions() -> dict[str, str]:
     for path in sorted(path for folder in ("core", "evaluators") for path in (root / folder).rglob("*.py")):
         digest.update(path.read_bytes())
     return {"version": __version__, "source": digest.hexdigest()[:12]}
-
-
-def _memory() -> Path:
-    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...core.text import first_line
 from .l2_flush import L2
 
 _WARM_UP_CALLS = 3
@@ -69,7 +70,7 @@ class CudaEvents:
         except RuntimeError as error:
             raise CaptureError(
                 "a CUDA graph cannot hold this call (it waits for the device, or copies from the processor): "
-                f"{str(error).splitlines()[0]}"
+                f"{first_line(error)}"
             ) from error
 
         def replayed() -> object:

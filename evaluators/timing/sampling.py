@@ -34,9 +34,6 @@ class Timing:
     """Cores that it kept busy; 0.0 where nobody counted."""
     pruned: bool = False
     """Whether it was given up after a glance."""
-    events_ms: tuple[float, ...] = ()
-    host_ms: tuple[float, ...] = ()
-    """The samples before anything was taken off, and the wall time of the same calls: for `clock.hidden_work`."""
 
 
 def interleave(
@@ -79,8 +76,6 @@ class _Series:
         self.sampling = sampling
         self.overhead_ms = overhead_ms
         self.samples: list[float] = []
-        self.events: list[float] = []
-        self.host: list[float] = []
         self.cores: list[float] = []
         warm = timer(1)
         if _wall_ms(warm)[0] < sampling.chunk_s * 1e3:
@@ -105,8 +100,6 @@ class _Series:
 
     def _take(self, count: int) -> None:
         message = self.timer(count)
-        self.events += message["samples_ms"]
-        self.host += message.get("host_ms", [])
         self.samples += [self._own(sample) for sample in message["samples_ms"]]
         if "cores" in message:
             self.cores.append(message["cores"])
@@ -131,7 +124,7 @@ class _Series:
 
     def timing(self, pruned: bool = False) -> Timing:
         cores = statistics.median(self.cores) if self.cores else 0.0
-        return Timing(self._measurement(), cores, pruned, tuple(self.events), tuple(self.host))
+        return Timing(self._measurement(), cores, pruned)
 
 
 def _wall_ms(message: Message) -> list[float]:

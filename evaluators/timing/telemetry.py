@@ -1,25 +1,19 @@
 """The state of a GPU while it is timed: clocks, temperature, power, throttling.
 
-Read from NVML, the driver's own library, by ctypes: it comes with every driver, needs nothing installed, and opens no
-CUDA context. Signatures and constants are those of nvml.h, which are kept stable.
+Read from NVML, the driver's own library, which opens no CUDA context.
 """
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
-LIBRARY = "libnvidia-ml.so.1"
 EVERY_S = 0.02
 """Samples are no closer than this: a query takes some microseconds, of power up to a millisecond."""
-_SM_CLOCK, _MEMORY_CLOCK = 1, 2
-_GPU_TEMPERATURE = 0
 _THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 """Reasons to slow down: software power cap, hardware slowdown, software thermal, hardware thermal, power brake."""
-_TEXT_BYTES = 96
 
 
 class Telemetry:
@@ -29,12 +23,12 @@ class Telemetry:
     during one.
     """
 
-    def __init__(self, gpu: str | int, library: str = LIBRARY, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, gpu: str | int, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._taken_at: float | None = None
         self._seen: dict[str, list[float]] = {}
-        self._nvml = _open(library)
-        self._handle = _find(self._nvml, gpu) if self._nvml else None
+        self._nvml = _open()
+        self._handle = self._find(gpu)
 
     def sample(self) -> None:
         """Look at the GPU, unless it was looked at a moment ago."""
@@ -42,12 +36,13 @@ class Telemetry:
         if self._handle is None or (self._taken_at is not None and now - self._taken_at < EVERY_S):
             return
         self._taken_at = now
-        self._note("sm_mhz", self._ask("nvmlDeviceGetClockInfo", _SM_CLOCK))
-        self._note("memory_mhz", self._ask("nvmlDeviceGetClockInfo", _MEMORY_CLOCK))
-        self._note("temperature_c", self._ask("nvmlDeviceGetTemperature", _GPU_TEMPERATURE))
-        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
+        nvml = self._nvml
+        self._note("sm_mhz", self._ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM))
+        self._note("memory_mhz", self._ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM))
+        self._note("temperature_c", self._ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU))
+        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
         self._note("power_w", None if milliwatts is None else milliwatts / 1000)
-        reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", form=ctypes.c_ulonglong)
+        reasons = self._ask(nvml.nvmlDeviceGetCurrentClocksEventReasons)
         self._note("throttled", None if reasons is None else float(bool(reasons & _THROTTLED)))
 
     def medians(self) -> dict[str, float]:
@@ -69,36 +64,40 @@ class Telemetry:
         if value is not None:
             self._seen.setdefault(name, []).append(float(value))
 
-    def _ask(self, function: str, *arguments: int, form: Any = ctypes.c_uint) -> int | None:
-        answer = form()
-        asked = getattr(self._nvml, function, None)
-        if asked is None or asked(self._handle, *arguments, ctypes.byref(answer)):
+    def _ask(self, function: Callable[..., int], *arguments: int) -> int | None:
+        try:
+            return function(self._handle, *arguments)
+        except self._nvml.NVMLError:
             return None
-        return int(answer.value)
+
+    def _find(self, gpu: str | int) -> Any:
+        if self._nvml is None:
+            return None
+        try:
+            if isinstance(gpu, int):
+                return self._nvml.nvmlDeviceGetHandleByIndex(gpu)
+            return self._nvml.nvmlDeviceGetHandleByUUID(gpu if gpu.startswith("GPU-") else f"GPU-{gpu}")
+        except self._nvml.NVMLError:
+            return None
 
 
-def driver_version(library: str = LIBRARY) -> str | None:
+def driver_version() -> str | None:
     """The NVIDIA driver's version, such as '580.159.04'; None without one."""
-    nvml = _open(library)
-    text = ctypes.create_string_buffer(_TEXT_BYTES)
-    if nvml is None or nvml.nvmlSystemGetDriverVersion(text, _TEXT_BYTES):
+    nvml = _open()
+    if nvml is None:
         return None
-    return text.value.decode()
-
-
-def _open(library: str) -> Any:
     try:
-        nvml = ctypes.CDLL(library)
-    except OSError:
+        return str(nvml.nvmlSystemGetDriverVersion())
+    except nvml.NVMLError:
         return None
-    return None if nvml.nvmlInit_v2() else nvml
 
 
-def _find(nvml: Any, gpu: str | int) -> ctypes.c_void_p | None:
-    handle = ctypes.c_void_p()
-    if isinstance(gpu, int):
-        failed = nvml.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(handle))
-    else:
-        uuid = gpu if gpu.startswith("GPU-") else f"GPU-{gpu}"
-        failed = nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
-    return None if failed else handle
+def _open() -> Any:
+    """NVML, or None where no driver is. Opened as often as it is asked for, and never closed."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..correctness.inputs import Feed
 from ..workers.channel import Message
 from ..workers.modules import ProblemModule
-from .clock import Clock
+from .clock import Clock, bind_call
 
 
 class TimedCalls:
@@ -40,7 +40,7 @@ class TimedCalls:
         def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
             self.call_returned()  # the last one, a moment ago
             number, inputs = feed.next()
-            return (name, number), _bind(model, inputs)
+            return (name, number), bind_call(model, inputs)
 
         taken = self.clock.sample(next_call, samples)
         self.call_returned()
@@ -52,10 +52,3 @@ class TimedCalls:
         self.last = None
         self.clock.forget()
         self._feed = Feed(problem)
-
-
-def _bind(model: Any, inputs: Sequence[Any]) -> Callable[[], object]:
-    def call() -> object:
-        return model(*inputs)
-
-    return call

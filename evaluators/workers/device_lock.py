@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...core import DeviceError
 
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
 FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
 """One for all users of the machine."""
-TOLD_AFTER_S = 20.0
-"""How long waiting is nothing to speak of."""
+REPORTED_AFTER_S = 20.0
+"""How long is waited in silence."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,49 +36,39 @@ class DeviceLock:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Wait until nobody else measures on the device, then keep others waiting."""
-        file = self._open()
-        try:
-            self._wait(file)
-            os.ftruncate(file, 0)
-            os.pwrite(file, str(os.getpid()).encode(), 0)
-            yield
-        finally:
-            os.close(file)
+        from filelock import FileLock
 
-    def _wait(self, file: int) -> None:
-        """Lock the file, and say after a while whom that is waiting for: a stopped process would hold it for ever."""
+        # Every user must be able to lock it, whatever the umask of the one who made it says.
+        lock = FileLock(self.path, mode=0o666, fallback_to_soft=False, on_acquired=_note_holder)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            pass
-        telling = threading.Timer(TOLD_AFTER_S, self._tell, [file])
-        telling.start()
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        finally:
-            telling.cancel()
-
-    def _tell(self, file: int) -> None:
-        holder = os.pread(file, 20, 0).decode(errors="replace") or "another"
-        _log.warning("waiting for the device: process %s is measuring on it (%s)", holder, self.path)
-
-    def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            # Every user must be able to lock it, whatever the umask of the one who made it says.
-            if not self.path.parent.exists():
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(PermissionError):  # another user was faster
-                    self.path.parent.chmod(0o1777)
-            with contextlib.suppress(FileNotFoundError):
-                # Systems refuse to "create" what another user has created in such a folder.
-                return os.open(self.path, flags)
-            file = os.open(self.path, flags | os.O_CREAT, 0o666)
-            with contextlib.suppress(PermissionError):
-                os.fchmod(file, 0o666)
-            return file
+            self._make_folder()
+            self._wait(lock)
         except OSError as error:
             raise DeviceError(
                 f"cannot lock the device by {self.path}: {error.strerror}; remove that file, or let all write it"
             ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _make_folder(self) -> None:
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # another user was faster
+                self.path.parent.chmod(0o1777)
+
+    def _wait(self, lock: BaseFileLock) -> None:
+        """Lock the file, and say after a while which process holds it: a stopped one would hold it for ever."""
+        from filelock import Timeout
+
+        try:
+            lock.acquire(timeout=REPORTED_AFTER_S)
+        except Timeout:
+            holder = self.path.read_text(errors="replace") or "another"
+            _log.warning("waiting for the device: process %s is measuring on it (%s)", holder, self.path)
+            lock.acquire()
+
+
+def _note_holder(file: int) -> None:
+    os.pwrite(file, str(os.getpid()).encode(), 0)

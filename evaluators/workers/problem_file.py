@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...core import Problem
+from ...core import TorchProblem
 from ...core.files import write_whole
 
 ROOM = "make room there, or set TMPDIR to another folder"
 
 
-def problem_options(problem: Problem, folder: Path) -> dict[str, Any]:
+def problem_options(problem: TorchProblem, folder: Path) -> dict[str, Any]:
     """What a worker must know to load a problem; its source is written to `folder`."""
     path = folder / f"{problem.name}.py"
     # Replaced whole: a worker that was started a moment ago may be reading it.

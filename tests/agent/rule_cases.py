@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.core import Kernel, Problem
+from kernelwright.core import Kernel, PythonKernel, TorchProblem
 
 PROBLEM = """
 import torch
@@ -69,11 +69,11 @@ class Case:
         lines = self.body.strip("\n").splitlines()
         margin = len(lines[0]) - len(lines[0].lstrip())
         body = "\n".join(" " * 12 + line[margin:] for line in lines)
-        return Kernel.parse(KERNEL.format(grid=self.grid, axes=self.axes, body=body))
+        return PythonKernel.parse(KERNEL.format(grid=self.grid, axes=self.axes, body=body))
 
     @property
-    def problem(self) -> Problem:
-        return Problem(id="level1/1_997", name="997_Case", source=PROBLEM.format(reference=self.reference))
+    def problem(self) -> TorchProblem:
+        return TorchProblem(id="level1/1_997", name="997_Case", source=PROBLEM.format(reference=self.reference))
 
 
 PRODUCT = Case(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.results import Results
-from kernelwright.core import Config, Kernel, Problem, ResultsError
+from kernelwright.core import Config, PythonKernel, ResultsError, TorchProblem
 from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
 
@@ -35,7 +35,7 @@ def test_the_header_holds_the_evidence_and_the_description() -> None:
     assert found["start_latency_ms"] == 20.0
     assert found["seeds"] == [1]
     assert "Transposed convolution" in text
-    assert Kernel.parse(text).constants == Kernel.parse(source).constants
+    assert PythonKernel.parse(text).constants == PythonKernel.parse(source).constants
 
 
 def test_a_second_header_replaces_the_first() -> None:
@@ -54,9 +54,16 @@ def test_any_docstring_survives(doc: str) -> None:
     assert (ast.get_docstring(ast.parse(source)) or "") in (ast.get_docstring(ast.parse(text)) or "")
 
 
+@pytest.mark.parametrize("character", ["\f", "\v", "\x85", "\u2028"])
+def test_a_character_that_ends_no_line_cuts_nothing_off(character: str) -> None:
+    source = f'"""One{character}line."""\nimport triton\n\n\nclass ModelNew: ...\n'
+    text = with_evidence(source, PROBLEM, BEST, START)
+    assert text.endswith('"""\n\nimport triton\n\n\nclass ModelNew: ...\n')
+
+
 def test_files_are_where_users_look_for_them(tmp_path: Path) -> None:
     results = Results(tmp_path)
-    problem = Problem("level2/2_10", "10_Name", PROBLEM.source)
+    problem = TorchProblem("level2/2_10", "10_Name", PROBLEM.source)
     path = results.save_kernel(problem, find_kernel("2_10", "tilelang_cpu").read(), BEST, START)
     assert path == tmp_path / "level2" / "2_10_optimized_2.500x.py"
     history = results.save_history(problem, "tilelang_cpu", [])

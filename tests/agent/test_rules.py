@@ -7,7 +7,7 @@ import ast
 import pytest
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine, Rule
-from kernelwright.core import Config, Kernel, Status
+from kernelwright.core import Config, Kernel, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
@@ -155,7 +155,7 @@ def test_jam_binds_its_factor_to_the_block_that_it_divides() -> None:
 def test_a_call_that_is_no_launch_is_left_alone() -> None:
     source = find_kernel("1_19", "triton").read().source
     calls = source + "\n\ndef other(layers, x):\n    return layers[0](x)\n"
-    rewritten = BY_NAME["launch-parameters"].apply(Kernel.parse(calls), MACHINE)
+    rewritten = BY_NAME["launch-parameters"].apply(PythonKernel.parse(calls), MACHINE)
     assert rewritten is None or "return layers[0](x)\n" in rewritten.kernel.source
 
 
@@ -170,7 +170,7 @@ def test_one_core_leaves_nothing_to_split() -> None:
 
 def test_launch_parameters_of_triton_and_tilelang() -> None:
     relu = find_kernel("1_19", "triton").read()
-    bare = Kernel.parse(relu.source.replace(", num_warps=NUM_WARPS", "").replace("NUM_WARPS", "UNUSED_WARPS"))
+    bare = PythonKernel.parse(relu.source.replace(", num_warps=NUM_WARPS", "").replace("NUM_WARPS", "UNUSED_WARPS"))
     rewritten = BY_NAME["launch-parameters"].apply(bare, MACHINE)
     assert rewritten is not None
     assert [parameter.name for parameter in rewritten.parameters] == ["NUM_WARPS", "NUM_STAGES"]

@@ -8,7 +8,7 @@ import pytest
 from kernelwright.agent.analysis import Category
 from kernelwright.agent.proposer import NoKernel, RunEnded, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.agent.turn import ToolCall
+from kernelwright.agent.turn import ToolCall, diff
 from kernelwright.core import Config, Journal, Kernel
 
 from ..fakes import kernel
@@ -133,3 +133,7 @@ def test_what_was_found_before_the_run_ended_is_kept_and_verified(tmp_path: Path
 def test_a_run_that_ends_before_anything_was_tried_leaves_no_turn(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), listed(RunEnded("the model failed")))
     assert (outcome.stopped, outcome.turns, outcome.verified) == ("the model failed", (), True)
+
+
+def test_a_form_feed_does_not_split_a_line_of_the_diff() -> None:
+    assert diff("A = 1\n\fB = 2\n", "A = 1\n\fB = 3\n").split("\n")[3:] == [" A = 1", "-\fB = 2", "+\fB = 3"]

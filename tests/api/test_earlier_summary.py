@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from kernelwright.api.jobs import Job
 from kernelwright.api.optimize import earlier_summary, identity
-from kernelwright.core import Journal, Kernel, Problem
+from kernelwright.core import Journal, PythonKernel, TorchProblem
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 
 JOB = Job(
-    Kernel.parse(SCALE_KERNEL), Problem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM), "cpu", "1_999"
+    PythonKernel.parse(SCALE_KERNEL),
+    TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM),
+    "cpu",
+    "1_999",
 )
 FINISHED: dict[str, Any] = {"verified": True, "target_speedup": 2.0, "cut_short": False, "stopped": "nothing left"}
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Kernel, SearchSpace
+from kernelwright.core import Config, SearchSpace
 from kernelwright.tuners.formats import read_recording
 
 from ..conftest import TORCH_KERNEL
@@ -58,13 +58,13 @@ def test_a_disturbed_gain_names_no_file(tmp_path: Path, disturbed: int) -> None:
 
 def test_texts_that_a_csv_cannot_hold(tmp_path: Path) -> None:
     """The trials are then written as T4, and the tuned kernel all the same."""
-    kernel = Kernel.parse(TORCH_KERNEL.format(top="MODE = '1'", body="return x * self.weight"), "text")
+    kernel = PythonKernel.parse(TORCH_KERNEL.format(top="MODE = '1'", body="return x * self.weight"), "text")
     space = SearchSpace.of({"MODE": ["", "1"]})
     trials = tuple(evaluation(kernel, config, 1.0 + len(str(config["MODE"]))) for config in space)
     finals = (trials[0], evaluation(kernel, Config(), 2.0))
     result = tuned(tmp_path, *finals, trials=trials, kernel=kernel, space=space)
     result.write()
     assert result.kernel_path is not None
-    assert Kernel.parse(result.kernel_path.read_text()).config == {"MODE": ""}
+    assert PythonKernel.parse(result.kernel_path.read_text()).config == {"MODE": ""}
     assert set(read_recording(tmp_path / "trials.json").results) == set(space)
     assert json.loads((tmp_path / "summary.json").read_text())["best"]["config"] == {"MODE": ""}

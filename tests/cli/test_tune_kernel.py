@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Kernel
+from kernelwright.core import PythonKernel
 from kernelwright.evaluators.workers.device_lock import FOLDER as DEVICE_LOCKS
 from kernelwright.tuners.formats import read_recording
 
@@ -64,7 +64,7 @@ def test_the_tuned_kernel_is_right_and_has_the_best_constants(folder: Path) -> N
     found = json.loads(run.stdout)
     path = folder / found["kernel"]
     assert path.name.startswith("1_999_tuned")
-    tuned = Kernel.parse(path.read_text())
+    tuned = PythonKernel.parse(path.read_text())
     assert dict(tuned.config) == found["best"]["config"] and tuned.config["TIMES"] == 1
     assert tuned.declared_space is not None
     again = kernelwright("evaluate", "--kernel", found["kernel"], *SCALE, "--json", cwd=folder)

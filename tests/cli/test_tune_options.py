@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwright.api import tune
 from kernelwright.api.options.tune import TuneOptions
-from kernelwright.core import Config, Kernel, Profile, SearchSpace
+from kernelwright.core import Config, Kernel, Profile, PythonKernel, SearchSpace
 from kernelwright.evaluators.settings import Sandbox
 
 from ..conftest import SCALE_KERNEL
@@ -110,7 +110,7 @@ def test_warm_from_another_kernel_is_taken_with_a_warning(folder: Path, made_up:
     other = tuned_here("--tuner", "hill_climb", "--warm", journal)
     assert other.exit_code == 0, other.output
     (line,) = other.stderr.splitlines()
-    digest = Kernel.parse(SCALE_KERNEL).digest
+    digest = PythonKernel.parse(SCALE_KERNEL).digest
     assert line == f"warning: --warm {journal} is of another kernel ({digest}), so it only seeds the search"
     assert len(made_up.created["warm"]) == 3
 

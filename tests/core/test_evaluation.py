@@ -21,8 +21,6 @@ def test_a_measurement_lies_within_its_samples(measurement: Measurement) -> None
     smallest, largest = min(measurement.samples_ms), max(measurement.samples_ms)
     assert smallest <= low <= high <= largest
     assert low <= measurement.median_ms <= high
-    assert smallest <= measurement.quantile_ms(0.25) <= measurement.quantile_ms(0.75) <= largest
-    assert measurement.spread >= 0
     assert measurement.precision >= 0
 
 

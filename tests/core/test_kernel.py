@@ -5,7 +5,7 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwright.core import Kernel, KernelError, Language, SpaceError, Target
+from kernelwright.core import KernelError, Language, PythonKernel, SpaceError, Target
 
 SOURCE = '''"""Ein Kernel: für alle Größen."""
 import triton
@@ -29,7 +29,7 @@ class ModelNew:
 
 
 def test_constants_are_the_upper_case_literals_of_the_module() -> None:
-    kernel = Kernel.parse(SOURCE)
+    kernel = PythonKernel.parse(SOURCE)
     assert kernel.constants == {"BLOCK_M": 32, "ÄRGER": "ü", "BLOCK_N": 64, "TUPLE": (1, 2), "RATE": 0.5}
     assert set(kernel.config) == {"BLOCK_M", "ÄRGER", "BLOCK_N", "RATE"}
     assert (kernel.language, kernel.target) == (Language.TRITON, Target.CUDA)
@@ -42,7 +42,7 @@ def test_constants_are_the_upper_case_literals_of_the_module() -> None:
     st.floats(0, 1),
 )
 def test_bind_changes_these_constants_and_nothing_else(m: int, text: str, tup: int, rate: float) -> None:
-    kernel = Kernel.parse(SOURCE)
+    kernel = PythonKernel.parse(SOURCE)
     config = {"BLOCK_M": m, "ÄRGER": text, "TUPLE": tup, "RATE": rate}
     bound = kernel.bind(config)
     assert bound.constants == {**kernel.constants, **config}
@@ -52,13 +52,13 @@ def test_bind_changes_these_constants_and_nothing_else(m: int, text: str, tup: i
 
 
 def test_the_digest_follows_the_source() -> None:
-    kernel = Kernel.parse(SOURCE)
-    assert kernel.digest == Kernel.parse(SOURCE).digest
+    kernel = PythonKernel.parse(SOURCE)
+    assert kernel.digest == PythonKernel.parse(SOURCE).digest
     assert kernel.digest != kernel.bind({"BLOCK_M": 16}).digest
 
 
 def test_declared_space_has_the_present_values_as_defaults() -> None:
-    space = Kernel.parse(SOURCE).declared_space
+    space = PythonKernel.parse(SOURCE).declared_space
     assert space is not None
     assert dict(space.default) == {"BLOCK_M": 32, "BLOCK_N": 64}
     assert space.constraints == ("BLOCK_M <= BLOCK_N",)
@@ -66,15 +66,15 @@ def test_declared_space_has_the_present_values_as_defaults() -> None:
 
 def test_what_is_declared_comes_as_it_stands() -> None:
     """A space is made of it later, by who knows what else is wanted."""
-    kernel = Kernel.parse(SOURCE.replace("[16, 32]", "[16, 16]"))
+    kernel = PythonKernel.parse(SOURCE.replace("[16, 32]", "[16, 16]"))
     assert kernel.declared_values == {"BLOCK_M": [16, 16], "BLOCK_N": [64]}
     assert kernel.declared_constraints == ("BLOCK_M <= BLOCK_N",)
-    bare = Kernel.parse("import triton\nclass ModelNew: ...\n")
+    bare = PythonKernel.parse("import triton\nclass ModelNew: ...\n")
     assert (bare.declared_values, bare.declared_constraints, bare.declared_space) == ({}, (), None)
 
 
 def test_the_first_value_is_the_default_where_the_present_one_is_not_declared() -> None:
-    space = Kernel.parse(SOURCE.replace("[16, 32]", "[16, 64]")).declared_space
+    space = PythonKernel.parse(SOURCE.replace("[16, 32]", "[16, 64]")).declared_space
     assert space is not None
     assert dict(space.default) == {"BLOCK_M": 16, "BLOCK_N": 64}
 
@@ -89,16 +89,16 @@ def test_the_first_value_is_the_default_where_the_present_one_is_not_declared() 
 )
 def test_what_is_no_kernel_is_refused(source: str, says: str) -> None:
     with pytest.raises(KernelError, match=says):
-        Kernel.parse(source, "k.py")
+        PythonKernel.parse(source, "k.py")
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(KernelError, match="no constant NOPE"):
-        Kernel.parse(SOURCE).bind({"NOPE": 1})
+        PythonKernel.parse(SOURCE).bind({"NOPE": 1})
     with pytest.raises(SpaceError, match="no constants of it"):
-        _ = Kernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')).declared_space
+        _ = PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')).declared_space
     with pytest.raises(SpaceError, match="names TUPLE, which are no constants of it that can be set"):
-        _ = Kernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"TUPLE": [64]')).declared_space
+        _ = PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"TUPLE": [64]')).declared_space
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_unknown_names_are_refused() -> None:
     ],
 )
 def test_language_and_target_follow_the_imports(imports: str, language: Language, target: Target) -> None:
-    kernel = Kernel.parse(f"{imports}\nclass ModelNew: ...\n")
+    kernel = PythonKernel.parse(f"{imports}\nclass ModelNew: ...\n")
     assert (kernel.language, kernel.target) == (language, target)
 
 
@@ -121,11 +121,11 @@ def test_language_and_target_follow_the_imports(imports: str, language: Language
 def test_a_space_of_another_form_is_refused(space: str) -> None:
     source = f"import triton\nBLOCK = 8\nSEARCH_SPACE = {space}\nclass ModelNew: ...\n"
     with pytest.raises(SpaceError, match="SEARCH_SPACE"):
-        _ = Kernel.parse(source).declared_values
+        _ = PythonKernel.parse(source).declared_values
 
 
 @pytest.mark.parametrize("constraints", ['"BLOCK > 1"', "[1]", "[open]"])
 def test_constraints_of_another_form_are_refused(constraints: str) -> None:
     source = f"import triton\nBLOCK = 8\nCONSTRAINTS = {constraints}\nclass ModelNew: ...\n"
     with pytest.raises(SpaceError, match="CONSTRAINTS must be a li"):
-        _ = Kernel.parse(source).declared_constraints
+        _ = PythonKernel.parse(source).declared_constraints

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
 import pytest
-from kernelwright.core import Budget, Problem, ProblemError
+from kernelwright.core import Budget, Problem, ProblemError, Tolerance, TorchProblem
 
 SOURCE = """
 batch, height = 4, 8
@@ -13,8 +18,8 @@ def get_init_inputs(): ...
 """
 
 
-def problem() -> Problem:
-    return Problem(id="level1/1_1", name="1_P", source=SOURCE)
+def problem() -> TorchProblem:
+    return TorchProblem(id="level1/1_1", name="1_P", source=SOURCE)
 
 
 def test_workloads_set_sizes() -> None:
@@ -35,7 +40,7 @@ def test_unknown_workloads_are_refused(workload: str, says: str) -> None:
 @pytest.mark.parametrize("missing", ["class Model: ...", "def get_inputs(): ...", "def get_init_inputs(): ..."])
 def test_an_incomplete_problem_is_refused(missing: str) -> None:
     with pytest.raises(ProblemError, match="lacks"):
-        Problem(id="x", name="x", source=SOURCE.replace(missing, ""))
+        TorchProblem(id="x", name="x", source=SOURCE.replace(missing, ""))
 
 
 def test_a_budget_says_which_limit_is_reached() -> None:
@@ -49,4 +54,42 @@ def test_a_budget_says_which_limit_is_reached() -> None:
 def test_workloads_of_another_form_are_refused(workloads: str) -> None:
     source = SOURCE.replace('{"cpu": {"batch": 1}}', workloads)
     with pytest.raises(ProblemError, match="WORKLOADS must be"):
-        Problem(id="x", name="x", source=source).at("cpu")
+        TorchProblem(id="x", name="x", source=source).at("cpu")
+
+
+def test_digests_are_those_of_records_written_before() -> None:
+    """Journals know a reference by the digest of its source, and its sizes by their sorted items."""
+    assert problem().digest == hashlib.sha256(SOURCE.encode()).hexdigest()[:16]
+    sized = problem().at("height=2,batch=3")
+    assert sized.sizes_key == "[('batch', 3), ('height', 2)]"
+    assert sized.sizes_digest == hashlib.sha256(sized.sizes_key.encode()).hexdigest()[:16]
+    assert sized.digest == problem().digest
+
+
+def test_integers_are_the_whole_numbers_that_a_problem_names() -> None:
+    source = "M = 1024 * 2\nK, N = M // 4, 8\nRATE = 0.5\nFLAG = True\nLATE = make()\nOLD = 3\nOLD = make()\n" + SOURCE
+    made = TorchProblem(id="x", name="x", source=source)
+    assert made.integers == {"M": 2048, "K": 512, "N": 8, "batch": 4, "height": 8}
+    assert made.at("M=16,RATE=0.25").integers == {**made.integers, "M": 16}
+    assert made.at("M=0.5").integers.keys() == made.integers.keys() - {"M"}
+
+
+def test_another_kind_of_problem_has_no_reference_in_torch() -> None:
+    """What all problems share needs no PyTorch source."""
+
+    @dataclass(frozen=True)
+    class Module(Problem):
+        text: str
+
+        digest = "0" * 16
+        workloads = {"default": {}}
+        integers = {"M": 4}
+
+        def resized(self, workload: str, sizes: Mapping[str, Any]) -> Module:
+            return replace(self, workload=workload, sizes=sizes)
+
+    module = Module("mlir/1", "1_Module", "func.func @f")
+    assert module.at("M=8").sizes == {"M": 8}
+    assert module.tolerances["float32"] == Tolerance(absolute=1e-4, relative=1e-4)
+    with pytest.raises(ProblemError, match="no PyTorch reference"):
+        TorchProblem.of(module)

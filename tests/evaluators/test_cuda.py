@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.core import Config, Evaluation, Problem, PythonKernel, Status
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Limits, Sampling, Settings
 from kernelwright.evaluators.workers.device_lock import DeviceLock
@@ -54,7 +54,7 @@ def cuda() -> Iterator[LocalEvaluator]:
 
 
 def evaluate(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evaluation:
-    return next(iter(evaluator.evaluate(problem, Kernel.parse(source), [Config()])))
+    return next(iter(evaluator.evaluate(problem, PythonKernel.parse(source), [Config()])))
 
 
 def test_a_right_kernel_is_timed_with_events(cuda: LocalEvaluator, scale_problem: Problem) -> None:

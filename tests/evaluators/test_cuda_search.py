@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.api.devices import cuda_devices
-from kernelwright.core import Config, Kernel, Problem, Status
+from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
@@ -53,7 +53,7 @@ def test_what_was_compiled_ahead_is_not_compiled_again(
 
 
 def test_equal_code_is_measured_once_and_a_slow_config_is_pruned(cuda: LocalEvaluator, scale_problem: Problem) -> None:
-    kernel = Kernel.parse(KERNEL.replace("BLOCK = 256", "BLOCK = 256\nDUMMY = 0"))
+    kernel = PythonKernel.parse(KERNEL.replace("BLOCK = 256", "BLOCK = 256\nDUMMY = 0"))
     configs = [Config({"BLOCK": b, "DUMMY": d}) for b, d in ((1024, 0), (1024, 1), (32, 0), (512, 0))]
     one, twin, slow, other = cuda.evaluate(scale_problem.at(WIDE), kernel, configs)
     assert one.ok and one.duplicate_of is None
@@ -69,7 +69,7 @@ def test_wrong_values_do_not_hide_behind_an_earlier_result(cuda: LocalEvaluator,
         "    tl.store(y + offsets, value, mask)", "    if BLOCK != 128:\n        tl.store(y + offsets, value, mask)"
     )
     right, wrong, after = cuda.evaluate(
-        scale_problem.at(WIDE), Kernel.parse(lazy), [Config({"BLOCK": b}) for b in (256, 128, 512)]
+        scale_problem.at(WIDE), PythonKernel.parse(lazy), [Config({"BLOCK": b}) for b in (256, 128, 512)]
     )
     assert right.ok and after.ok
     assert wrong.status is Status.WRONG_VALUE
@@ -78,7 +78,7 @@ def test_wrong_values_do_not_hide_behind_an_earlier_result(cuda: LocalEvaluator,
 def test_a_config_that_poisons_the_device_costs_one_trial(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     stray = KERNEL.replace("y + offsets, value", "y + offsets + (1 << 40) * (BLOCK == 128), value")
     before, broken, after = cuda.evaluate(
-        scale_problem.at(WIDE), Kernel.parse(stray), [Config({"BLOCK": b}) for b in (256, 128, 512)]
+        scale_problem.at(WIDE), PythonKernel.parse(stray), [Config({"BLOCK": b}) for b in (256, 128, 512)]
     )
     assert broken.status is Status.RUNTIME_ERROR and "illegal" in broken.message.lower()
     assert before.ok and after.ok
@@ -86,7 +86,7 @@ def test_a_config_that_poisons_the_device_costs_one_trial(cuda: LocalEvaluator, 
 
 def test_finalists_are_timed_in_turn(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     configs = [Config({"BLOCK": 256}), Config({"BLOCK": 1024}), Config()]
-    found = cuda.compare(scale_problem.at(WIDE), Kernel.parse(KERNEL), configs)
+    found = cuda.compare(scale_problem.at(WIDE), PythonKernel.parse(KERNEL), configs)
     assert [Config(one.config) for one in found] == configs
     assert all(one.speedup is not None for one in found)
     assert len({one.reference for one in found}) == 1
@@ -99,7 +99,7 @@ def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
     settings = Settings(limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=2, window=2))
     configs = [Config({"BLOCK": b}) for b in (64, 128, 256, 512, 1024, 2048)]
     with MultiDeviceEvaluator([LocalEvaluator(f"cuda:{i}", settings) for i in range(2)]) as fleet:
-        found = list(fleet.evaluate(scale_problem.at(WIDE), Kernel.parse(KERNEL), configs))
+        found = list(fleet.evaluate(scale_problem.at(WIDE), PythonKernel.parse(KERNEL), configs))
     assert [Config(one.config) for one in found] == configs
     assert all(one.ok for one in found), [one.message for one in found]
     assert len({one.environment["uuid"] for one in found}) == 2

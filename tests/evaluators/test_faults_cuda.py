@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.core import Config, Evaluation, Problem, PythonKernel, Status
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Settings
 
@@ -148,7 +148,7 @@ def before_ms(cuda: LocalEvaluator, problem: Problem) -> float:
 
 
 def evaluate(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evaluation:
-    return next(iter(evaluator.evaluate(problem, Kernel.parse(source), [Config()])))
+    return next(iter(evaluator.evaluate(problem, PythonKernel.parse(source), [Config()])))
 
 
 def require_undisturbed(evaluator: LocalEvaluator, problem: Problem, before_ms: float) -> None:

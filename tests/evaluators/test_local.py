@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, KernelError, Problem, ProblemError, Status
+from kernelwright.core import Config, Evaluation, Kernel, KernelError, ProblemError, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.client import CandidateClient
 from kernelwright.evaluators.candidate.verified import CheckPlan
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
@@ -26,7 +26,9 @@ from kernelwright.evaluators.workers.problem_file import problem_options
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
 
 
-def test_many_configs_in_one_worker(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_many_configs_in_one_worker(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
     configs = [Config({"BLOCK": size}) for size in (4, 8, 16)]
     evaluations = list(evaluator.evaluate(scale_problem, scale_kernel, configs))
     assert [e.config["BLOCK"] for e in evaluations] == [4, 8, 16]
@@ -39,14 +41,14 @@ def test_many_configs_in_one_worker(evaluator: LocalEvaluator, scale_problem: Pr
         assert evaluation.kernel_digest == scale_kernel.digest
 
 
-def test_a_crash_costs_one_config(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+def test_a_crash_costs_one_config(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
     kernel = torch_kernel("import os; os._exit(1) if SIZE == 2 else None; return x * self.weight", top="SIZE = 1")
     configs = [Config({"SIZE": size}) for size in (1, 2, 3)]
     statuses = [e.status for e in evaluator.evaluate(scale_problem, kernel, configs)]
     assert statuses == [Status.OK, Status.CRASHED, Status.OK]
 
 
-def test_seeds_are_drawn_per_run_and_written_down(scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_seeds_are_drawn_per_run_and_written_down(scale_problem: TorchProblem, scale_kernel: Kernel) -> None:
     with LocalEvaluator(settings=FAST, rng=random.Random(5)) as one:
         first, second = (next(iter(one.evaluate(scale_problem, scale_kernel, [Config()]))) for _ in range(2))
     assert first.correctness is not None
@@ -54,7 +56,7 @@ def test_seeds_are_drawn_per_run_and_written_down(scale_problem: Problem, scale_
     assert len({*first.correctness.seeds, *second.correctness.seeds}) == 4
 
 
-def test_weights_change_between_trials(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+def test_weights_change_between_trials(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
     remembers = torch_kernel(
         "import builtins; w = getattr(self, 'kept', None); self.kept = self.weight.clone() if w is None else w; "
         "return x * self.kept"
@@ -63,8 +65,8 @@ def test_weights_change_between_trials(evaluator: LocalEvaluator, scale_problem:
     assert evaluation.status is Status.WRONG_VALUE
 
 
-def test_triton_on_a_cpu_is_checked_not_timed(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
-    kernel = Kernel.parse(
+def test_triton_on_a_cpu_is_checked_not_timed(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
+    kernel = PythonKernel.parse(
         """
 import torch
 import triton
@@ -108,18 +110,18 @@ class ModelNew(nn.Module):
 def test_a_broken_reference_is_the_problems_fault(
     evaluator: LocalEvaluator, scale_kernel: Kernel, change: tuple[str, str], says: str
 ) -> None:
-    broken = Problem(id="level1/1_998", name="998_Broken", source=SCALE_PROBLEM.replace(*change))
+    broken = TorchProblem(id="level1/1_998", name="998_Broken", source=SCALE_PROBLEM.replace(*change))
     with pytest.raises(ProblemError, match=says):
         list(evaluator.evaluate(broken, scale_kernel, [Config()]))
 
 
-def test_a_cuda_kernel_is_refused_on_a_cpu(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
-    kernel = Kernel.parse("import tilelang.language as T\nclass ModelNew: ...\n")
+def test_a_cuda_kernel_is_refused_on_a_cpu(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
+    kernel = PythonKernel.parse("import tilelang.language as T\nclass ModelNew: ...\n")
     with pytest.raises(KernelError, match="written for cuda"):
         list(evaluator.evaluate(scale_problem, kernel, [Config()]))
 
 
-def test_profile_counts_the_reference(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+def test_profile_counts_the_reference(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
     profile = evaluator.profile(scale_problem)
     assert profile.min_bytes == 4 * (2 * 32 * 256 + 256)
     assert profile.flops == 32 * 256
@@ -128,7 +130,7 @@ def test_profile_counts_the_reference(evaluator: LocalEvaluator, scale_problem: 
     assert profile.ceilings.copy_gb_s > 0
 
 
-def test_nothing_is_left_behind(scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_nothing_is_left_behind(scale_problem: TorchProblem, scale_kernel: Kernel) -> None:
     with LocalEvaluator(settings=FAST) as one:
         folder, server = one.processes.folder, one.processes.server.pid
         list(one.evaluate(scale_problem, scale_kernel, [Config()]))
@@ -139,7 +141,7 @@ def test_nothing_is_left_behind(scale_problem: Problem, scale_kernel: Kernel) ->
 
 @pytest.mark.parametrize("unreadable", [0, 1])
 def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
-    evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel, unreadable: int
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, unreadable: int
 ) -> None:
     """Whether it is the candidate that cannot hand it over, as here on a CPU, or the judge that cannot open it."""
     reference_client = evaluator.processes.reference_client(scale_problem)
@@ -165,7 +167,7 @@ def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
 def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:
     """Workers read the file while the next one's options are made."""
     source = SCALE_PROBLEM + "# padding\n" * 20_000 + "LAST = True\n"
-    problem = Problem(id="level1/1_997", name="997_Long", source=source)
+    problem = TorchProblem(id="level1/1_997", name="997_Long", source=source)
     path = Path(problem_options(problem, tmp_path)["problem"])
     done = threading.Event()
 
@@ -192,14 +194,14 @@ class AGpu(LocalEvaluator):
         self.came = threading.Event()
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
-    def _reference_for(self, problem: Problem, kernel: Kernel) -> Any:
+    def _reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
         return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self)}"})
 
-    def _new_client(self, problem: Problem, kernel: Kernel, cache: Path | None = None) -> Any:
+    def _new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
         return SimpleNamespace(kernel=kernel, alive=True, cache=cache, close=lambda: None)
 
     @contextlib.contextmanager
-    def _compilers(self, problem: Problem, cache: Path, count: int) -> Iterator[Any]:
+    def _compilers(self, problem: TorchProblem, cache: Path, count: int) -> Iterator[Any]:
         def submit(source: str) -> Future[CompileResult]:
             self.happened.append((f"compiled {source}", cache))
             self.came.set()
@@ -220,10 +222,10 @@ def work(gpu: AGpu) -> list[Path]:
     return list((gpu.processes.folder / "work").iterdir())
 
 
-SIZED = Kernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
+SIZED = PythonKernel.parse("import triton\nSIZE = 1\nclass ModelNew: ...\n")
 
 
-def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Problem) -> None:
+def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: TorchProblem) -> None:
     with AGpu(CompileResult(CompileStatus.COMPILED, seconds=2.0)) as gpu:
         found: list[Evaluation] = []
         measuring = threading.Thread(
@@ -245,7 +247,7 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Probl
 
 
 @pytest.mark.parametrize("status", [CompileStatus.COMPILED, CompileStatus.TIMEOUT])
-def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: Problem, status: CompileStatus) -> None:
+def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: TorchProblem, status: CompileStatus) -> None:
     with AGpu(CompileResult(status, "made up")) as gpu:
         for _ in range(3):
             list(gpu.evaluate(scale_problem, SIZED, [Config()]))
@@ -260,7 +262,7 @@ def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: Problem, stat
 
 
 def test_an_evaluation_that_is_broken_off_leaves_nothing(
-    scale_problem: Problem, monkeypatch: pytest.MonkeyPatch
+    scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -274,7 +276,7 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
             assert gpu._client is None and work(gpu) == []
 
 
-def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: Problem) -> None:
+def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: TorchProblem) -> None:
     hangs = CompileResult(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)")
     with AGpu(hangs) as gpu, DeviceLock(f"made-up-{id(gpu)}").held():
         (evaluation,) = gpu.evaluate(scale_problem, SIZED, [Config()])
@@ -282,7 +284,7 @@ def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_proble
 
 
 def test_on_a_cpu_nothing_compiles_beside_a_measurement(
-    evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_compilers(*_: Any) -> None:
         raise AssertionError("a compiler was started")
@@ -292,13 +294,13 @@ def test_on_a_cpu_nothing_compiles_beside_a_measurement(
     assert evaluation.status is Status.OK
 
 
-def test_a_kernel_sees_no_keys(scale_problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_sees_no_keys(scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-kernels")
     monkeypatch.setenv("KERNELWRIGHT_SEEN", "this one is")
     spying = torch_kernel(
         'raise ValueError(f\'{os.environ.get("OPENAI_API_KEY")}, {os.environ["KERNELWRIGHT_SEEN"]}\')'
     )
-    spying = Kernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
+    spying = PythonKernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
     with Unguarded(settings=FAST) as fresh:
         (found,) = fresh.evaluate(scale_problem, spying, [Config()])
     assert found.message.startswith("ValueError: None, this one is")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, Status
+from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, PythonKernel, Status
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.evaluators.workers import device_lock
@@ -224,7 +224,7 @@ def test_finalists_that_leave_the_reference_no_room_are_looked_at_one_by_one(
 
 def test_what_an_earlier_run_measured_is_known(searching: LocalEvaluator, scale_problem: Problem) -> None:
     """Equal code is not measured again, nor is a slow config timed in full, after a resume."""
-    kernel = Kernel.parse(SCALE_KERNEL.replace("BLOCK = 8", "BLOCK = 8\nDUMMY = 0"), "scale")
+    kernel = PythonKernel.parse(SCALE_KERNEL.replace("BLOCK = 8", "BLOCK = 8\nDUMMY = 0"), "scale")
     (first,) = searching.evaluate(scale_problem, kernel, [Config({"BLOCK": 8, "DUMMY": 0})])
     assert first.ok and first.code_digest
     (twin,) = searching.evaluate(scale_problem, kernel, [Config({"BLOCK": 8, "DUMMY": 1})], [first])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from kernelwright.core import Config, Problem, Status
+from kernelwright.core import Config, Status, TorchProblem
 from kernelwright.evaluators.correctness.alternate_shapes import alternate_sizes
 from kernelwright.evaluators.local import LocalEvaluator
 
@@ -19,7 +19,7 @@ def everywhere() -> Iterator[LocalEvaluator]:
         yield shared
 
 
-def test_each_config_is_checked_at_its_own_sizes(everywhere: LocalEvaluator, scale_problem: Problem) -> None:
+def test_each_config_is_checked_at_its_own_sizes(everywhere: LocalEvaluator, scale_problem: TorchProblem) -> None:
     kernel = torch_kernel("return x * self.weight if len(x) > 4 or SIZE > 1 else x", top="SIZE = 1")
     first, second, third = everywhere.evaluate(
         scale_problem, kernel, [Config({"SIZE": 1}), Config({"SIZE": 2}), Config({"SIZE": 3})]
@@ -31,9 +31,9 @@ def test_each_config_is_checked_at_its_own_sizes(everywhere: LocalEvaluator, sca
     assert first.second_workload.status is Status.WRONG_VALUE
 
 
-def test_other_sizes_are_a_workload_or_another_batch(scale_problem: Problem) -> None:
+def test_other_sizes_are_a_workload_or_another_batch(scale_problem: TorchProblem) -> None:
     assert alternate_sizes(scale_problem) == {"rows": 4, "columns": 64}
     assert alternate_sizes(scale_problem.at("tiny")) == {"rows": 32}
     source = "batch_size = 7\nclass Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ..."
-    assert alternate_sizes(Problem("level1/1_1", "1_P", source)) == {"batch_size": 4}
-    assert alternate_sizes(Problem("level1/1_1", "1_P", source.replace("batch_size", "width"))) is None
+    assert alternate_sizes(TorchProblem("level1/1_1", "1_P", source)) == {"batch_size": 4}
+    assert alternate_sizes(TorchProblem("level1/1_1", "1_P", source.replace("batch_size", "width"))) is None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.core import Config, Evaluation, Kernel, Problem, PythonKernel, Status
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Limits
 
@@ -85,10 +85,10 @@ def test_what_a_kernel_printed_is_in_the_log(run) -> None:  # type: ignore[no-un
 
 def test_a_compile_error_of_tilelang(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
     source = scale_kernel.source.replace("X[b * BLOCK + i, j] * W[j]", "X[b * BLOCK + i, j] * W[j, j, j]")
-    evaluation = evaluate(evaluator, scale_problem, Kernel.parse(source))
+    evaluation = evaluate(evaluator, scale_problem, PythonKernel.parse(source))
     assert evaluation.status is Status.COMPILE_ERROR
     bad_flag = scale_kernel.source.replace('"-O3"', '"-no-such-flag"')
-    evaluation = evaluate(evaluator, scale_problem, Kernel.parse(bad_flag))
+    evaluation = evaluate(evaluator, scale_problem, PythonKernel.parse(bad_flag))
     assert evaluation.status is Status.COMPILE_ERROR
     assert "no-such-flag" in evaluation.message + evaluation.log
 

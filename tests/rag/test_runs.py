@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Config, Kernel, Language, Query, Target, Trial
+from kernelwright.core import Config, Kernel, Language, PythonKernel, Query, Target, Trial
 from kernelwright.corpus import find_kernel
 from kernelwright.rag import ExampleRetriever, run_examples, runs
 
 from ..fakes import evaluation
 from .technique_cases import REGISTERS, TEXTBOOK
 
-START, FOUND = Kernel.parse(TEXTBOOK), Kernel.parse(REGISTERS)
+START, FOUND = PythonKernel.parse(TEXTBOOK), PythonKernel.parse(REGISTERS)
 
 
 def _trial(kernel: Kernel, origin: str, ms: float | str, contention: float | None = None) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.core import Config, Kernel, Language, SpaceError, Target
+from kernelwright.core import Config, Kernel, Language, PythonKernel, SpaceError, Target
 from kernelwright.tuners.discovery import LARGEST, space_of, suggest
 
 DECLARED = "BLOCK = 8\nTHREADS = 64\nMODE = 'fast'\nSEARCH_SPACE = {'BLOCK': [4, 8, 16], 'THREADS': [32, 64]}"
 
 
 def kernel(source: str) -> Kernel:
-    return Kernel(Language.TILELANG, Target.CPU, source, "k")
+    return PythonKernel(Language.TILELANG, Target.CPU, source, "k")
 
 
 def test_a_declared_space_is_taken_as_it_is() -> None:

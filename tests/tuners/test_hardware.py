@@ -14,10 +14,10 @@ import pytest
 from kernelwright.core import (
     Ceilings,
     DeviceLimits,
-    Kernel,
     Language,
     MatrixProduct,
     Profile,
+    PythonKernel,
     SearchSpace,
     SpaceError,
     Target,
@@ -26,8 +26,8 @@ from kernelwright.core.expressions import Expression
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, _inefficiency, constraints, multiplies, prune
 
-TRITON = Kernel(Language.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
-TILELANG = Kernel(Language.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")
+TRITON = PythonKernel(Language.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
+TILELANG = PythonKernel(Language.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")
 CPU = Profile(
     flops=1e9,
     matrix_flops=1e9,

@@ -15,12 +15,24 @@ from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate, ToolCall, Turn
 from kernelwright.agent.workbench import Lane, Workbench
-from kernelwright.core import Budget, Config, Evaluation, Hit, Journal, Kernel, Problem, Profile, Query, WorkedExample
+from kernelwright.core import (
+    Budget,
+    Config,
+    Evaluation,
+    Hit,
+    Journal,
+    Kernel,
+    Profile,
+    PythonKernel,
+    Query,
+    TorchProblem,
+    WorkedExample,
+)
 
 from ...fakes import PROFILE, evaluation
 from ...openai_server import KEY, OpenAIServer, Text, Tools
 
-PROBLEM = Problem(
+PROBLEM = TorchProblem(
     "level1/1_999",
     "999_Scale",
     """
@@ -65,7 +77,7 @@ def source(result: float | str) -> str:
     return _KERNEL.format(result=result)
 
 
-START = Kernel.parse(source(20.0))
+START = PythonKernel.parse(source(20.0))
 
 TRITON = '''"""Each row times a vector."""
 
@@ -106,7 +118,7 @@ class Told:
         self.bug: Exception | None = None
 
     def evaluate(
-        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+        self, problem: TorchProblem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Iterator[Evaluation]:
         for config in configs:
             if self.bug is not None:
@@ -115,10 +127,10 @@ class Told:
             result = constants["RESULT"]
             yield evaluation(kernel, config, result if isinstance(result, str) else result * 8 / constants["BLOCK"])
 
-    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+    def compare(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         return list(self.evaluate(problem, kernel, configs))
 
-    def profile(self, problem: Problem) -> Profile:
+    def profile(self, problem: TorchProblem) -> Profile:
         return PROFILE
 
 

@@ -26,10 +26,11 @@ from kernelwright.core import (
     Kernel,
     KernelProfile,
     Measurement,
-    Problem,
     Profile,
     Proposal,
+    PythonKernel,
     Status,
+    TorchProblem,
 )
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
@@ -37,7 +38,7 @@ from ..conversations.telling import submit
 from .stand import TRITON, Heard, OneExample, requests, stand, textual
 
 GOLDEN = Path(__file__).with_name("golden")
-PROBLEM = Problem("level1/1_999", "999_Scale", SCALE_PROBLEM)
+PROBLEM = TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM)
 CPU = Profile(
     flops=2**21,
     matrix_flops=0,
@@ -84,8 +85,8 @@ def scale(x, w, y, N, BLOCK: tl.constexpr):
 TypeError("load() got an unexpected keyword argument 'msk'")
 line 28: scale[(x.shape[0],)](x, self.weight, y, x.shape[1], BLOCK=BLOCK)"""
 CASES = {
-    "tilelang_cpu": (Kernel.parse(SCALE_KERNEL), PROBLEM.at("cpu"), CPU, 4.0),
-    "triton": (Kernel.parse(TRITON), PROBLEM.at("default"), GPU, 0.0125),
+    "tilelang_cpu": (PythonKernel.parse(SCALE_KERNEL), PROBLEM.at("cpu"), CPU, 4.0),
+    "triton": (PythonKernel.parse(TRITON), PROBLEM.at("default"), GPU, 0.0125),
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.program.briefing import failure_text
 from kernelwright.agent.program.context import error_context, gist, last_lines
-from kernelwright.core import Config, Evaluation, Kernel, Problem, Status
+from kernelwright.core import Config, Evaluation, Kernel, Problem, PythonKernel, Status
 from kernelwright.evaluators.local import LocalEvaluator
 
 from ...conftest import SCALE_KERNEL
@@ -29,7 +29,7 @@ def marked(context: str) -> list[str]:
 
 
 def judged(evaluator: LocalEvaluator, problem: Problem, source: str) -> tuple[Kernel, Evaluation]:
-    kernel = Kernel.parse(source)
+    kernel = PythonKernel.parse(source)
     (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])
     assert not evaluation.ok
     return kernel, evaluation
@@ -162,7 +162,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("case", REFUSED)
 def test_the_line_of_a_triton_error_is_found(refused: dict[str, str], case: str) -> None:
     change, line, reason = REFUSED[case]
-    kernel = Kernel.parse(changed(TRITON, change))
+    kernel = PythonKernel.parse(changed(TRITON, change))
     status, _, message = refused[case].partition(": ")
     evaluation = Evaluation(status=Status(status), kernel_digest=kernel.digest, message=message)
     assert evaluation.status is Status.COMPILE_ERROR
@@ -177,7 +177,7 @@ def failed(message: str, log: str = "") -> Evaluation:
 
 
 def test_places_are_shown_once_and_in_order() -> None:
-    kernel = Kernel.parse(SCALE_KERNEL)
+    kernel = PythonKernel.parse(SCALE_KERNEL)
     lines = SCALE_KERNEL.splitlines()
     message = (
         f"ValueError: no\nline 33: {lines[32].strip()}\nline 22: {lines[21].strip()}\nline 21: {lines[20].strip()}"
@@ -189,8 +189,14 @@ def test_places_are_shown_once_and_in_order() -> None:
     assert "  ...\n" in context
 
 
+def test_a_character_that_ends_no_line_moves_no_place() -> None:
+    kernel = PythonKernel.parse(SCALE_KERNEL.replace("Each row", "Each\frow\u2028", 1))
+    log = 'File "/x/candidate-1/kernel_3.py", line 33 in forward'
+    assert marked(error_context(kernel, failed("killed", log))) == [FORWARD]
+
+
 def test_lines_of_the_log_are_found_and_others_are_not() -> None:
-    kernel = Kernel.parse(SCALE_KERNEL)
+    kernel = PythonKernel.parse(SCALE_KERNEL)
     log = 'Fatal: \n  File "/x/candidate-1/kernel_3.py", line 33 in forward\n  File "/usr/lib/queue.py", line 20 in get'
     assert marked(error_context(kernel, failed("the process was killed by SIGSEGV", log))) == [FORWARD]
     # A number that is no line of the kernel, and a line whose text is another.

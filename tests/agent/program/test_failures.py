@@ -12,7 +12,7 @@ from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import RunEnded
 from kernelwright.agent.turn import Attempt
-from kernelwright.core import Budget, Config, Kernel, Proposal, Waiting
+from kernelwright.core import Budget, Config, Proposal, PythonKernel, Waiting
 
 from ...fakes import evaluation
 from ...openai_server import Fail, Malformed, OpenAIServer, Step
@@ -25,7 +25,7 @@ TOO_LONG = Fail(400, "This model's maximum context length is 8192 tokens.", code
 
 
 def test_a_repair_is_told_what_failed(tmp_path: Path, here: Stand) -> None:
-    failed = Kernel.parse(source("wrong_value"))
+    failed = PythonKernel.parse(source("wrong_value"))
     verdict = evaluation(failed, Config(), "wrong_value")
     attempts = [
         Attempt(None, (), "the reply holds no kernel"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import textwrap
 
 import pytest
@@ -11,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelwright.agent.program.reply import kernel_of, source_of
 from kernelwright.agent.proposer import NoKernel
-from kernelwright.core import Kernel, Problem
+from kernelwright.core import PythonKernel, TorchProblem
 
 from ...conftest import SCALE_KERNEL, SCALE_PROBLEM
 
-PROBLEM = Problem("level1/1_999", "999_Scale", SCALE_PROBLEM)
-BEFORE = Kernel.parse(SCALE_KERNEL)
+PROBLEM = TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM)
+BEFORE = PythonKernel.parse(SCALE_KERNEL)
 # A kernel whose docstring shows code in fences.
 SHOWN = SCALE_KERNEL.replace(
     '"""Each row times a vector."""',
@@ -28,7 +29,7 @@ def taken(text: str) -> str:
     return kernel_of(text, PROBLEM, BEFORE).source
 
 
-def refusal(text: str, problem: Problem = PROBLEM, before: Kernel = BEFORE) -> str:
+def refusal(text: str, problem: TorchProblem = PROBLEM, before: PythonKernel = BEFORE) -> str:
     with pytest.raises(NoKernel) as caught:
         kernel_of(text, problem, before)
     assert "\n" not in str(caught.value)
@@ -95,6 +96,13 @@ def test_a_kernel_in_two_parts_is_refused() -> None:
     head, tail = SCALE_KERNEL.split("class ModelNew")
     text = f"First:\n```python\n{head}```\nthen:\n```python\nclass ModelNew{tail}```"
     assert "imports neither tilelang nor triton" in refusal(text)
+
+
+def test_a_character_that_ends_no_line_moves_no_place() -> None:
+    shifted = SCALE_KERNEL.replace("Each row", "Each\v row", 1)
+    assert taken(f"Here it is.\n{shifted}Prose follows\n") == shifted
+    broken = shifted.replace("def forward(self", "def forward((self", 1)
+    assert re.search(r"line \d+: .* \(def forward\(\(self", refusal(f"```python\n{broken}```"))
 
 
 def test_a_file_may_begin_with_anything() -> None:

@@ -17,7 +17,7 @@ from kernelwright.agent.prompt_optimization.recorded import RecordedTurn
 from kernelwright.agent.prompt_optimization.reflection import Reflection
 from kernelwright.agent.prompt_optimization.rollout import Rollouts
 from kernelwright.agent.workbench import Workbench
-from kernelwright.core import Budget, Evaluation, Journal, Kernel, Language, Target
+from kernelwright.core import Budget, Evaluation, Journal, Language, PythonKernel, Target
 
 from ...fakes import PROFILE
 from ...openai_server import JSON, Fail, OpenAIServer, Step, Text
@@ -33,7 +33,7 @@ def situations(count: int) -> list[RecordedTurn]:
     found = []
     for number in range(count):
         problem = dataclasses.replace(PROBLEM, id=f"level1/1_{number}", name=f"{number}_Scale")
-        found.append(RecordedTurn(problem, PROFILE, Kernel.parse(source(20.0 + number)), ()))
+        found.append(RecordedTurn(problem, PROFILE, PythonKernel.parse(source(20.0 + number)), ()))
     return found
 
 
@@ -270,7 +270,7 @@ def test_the_contract_stands_once_whatever_is_proposed(tmp_path: Path, reply: st
 
 def test_the_split_is_seeded_and_keeps_problems_apart() -> None:
     many = situations(7)
-    twins = [dataclasses.replace(one, kernel=Kernel.parse(source(99.0))) for one in many[:2]]
+    twins = [dataclasses.replace(one, kernel=PythonKernel.parse(source(99.0))) for one in many[:2]]
     everything = [*many, *twins]
     first = split(everything, 0)
     assert first == split(everything, 0)
@@ -282,7 +282,7 @@ def test_the_split_is_seeded_and_keeps_problems_apart() -> None:
 
 def test_situations_of_one_problem_are_split_and_a_single_one_serves_twice() -> None:
     problem = situations(1)[0]
-    same = [dataclasses.replace(problem, kernel=Kernel.parse(source(float(n)))) for n in range(1, 4)]
+    same = [dataclasses.replace(problem, kernel=PythonKernel.parse(source(float(n)))) for n in range(1, 4)]
     parted = split(same, 0)
     assert (len(parted.training), len(parted.validation)) == (2, 1)
     assert split(same[:1], 0) == Split((same[0],), (same[0],))

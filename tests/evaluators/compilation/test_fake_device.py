@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Kernel, Problem
+from kernelwright.core import Problem, PythonKernel
 from kernelwright.corpus import find_problem, list_kernels
 from kernelwright.evaluators.compilation.launches import ptx_code
 from kernelwright.evaluators.compilation.pool import CompilePool, CompileResult, CompileStatus
@@ -66,7 +66,7 @@ def matmul_problem() -> Problem:
 
 
 def test_triton_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, cache: Path, tmp_path: Path) -> None:
-    kernel = Kernel.parse(TRITON_MATMUL)
+    kernel = PythonKernel.parse(TRITON_MATMUL)
     small = kernel.bind(SMALL).source
     with_constant = small.replace("BLOCK_K: tl.constexpr,\n", "BLOCK_K: tl.constexpr,\n    UNUSED: tl.constexpr,\n")
     with_constant = with_constant.replace("BLOCK_K=BLOCK_K,", "BLOCK_K=BLOCK_K, UNUSED=7,")
@@ -93,7 +93,7 @@ def test_triton_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, cach
 
 
 def test_triton_kernels_that_cannot_run_are_refused(new_worker: NewWorker) -> None:
-    small = Kernel.parse(TRITON_MATMUL).bind(SMALL).source
+    small = PythonKernel.parse(TRITON_MATMUL).bind(SMALL).source
     with on_h200(new_worker, matmul_problem(), {**H200, "shared_memory_per_block_optin": 1024}) as pool:
         greedy = result(pool, small)
         broken = result(pool, small.replace("tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)"))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Kernel, Problem
+from kernelwright.core import Problem, PythonKernel
 from kernelwright.evaluators.compilation.pool import CompilePool, CompileResult, CompileStatus
 from kernelwright.evaluators.workers.client import ForkServer, Worker
 
@@ -58,7 +58,7 @@ def test_the_measuring_worker_finds_what_was_compiled(
 
 
 def test_the_digest_tells_work_not_text(pool: CompilePool) -> None:
-    texts = [SCALE_KERNEL, "UNUSED = 1\n" + SCALE_KERNEL, Kernel.parse(SCALE_KERNEL).bind({"BLOCK": 16}).source]
+    texts = [SCALE_KERNEL, "UNUSED = 1\n" + SCALE_KERNEL, PythonKernel.parse(SCALE_KERNEL).bind({"BLOCK": 16}).source]
     # The second is compiled by the other worker or found in the cache: neither may change the digest.
     one, same, other = [future.result(timeout=200) for future in [pool.submit(text) for text in texts]]
     assert one.digest == same.digest

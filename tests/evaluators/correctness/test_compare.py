@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelwright.core import Status
+from kernelwright.core import Status, Tolerance
 from kernelwright.evaluators.correctness import compare as comparison
 from kernelwright.evaluators.correctness.compare import (
+    EXACT,
     Allowed,
     close_everywhere,
     compare,
@@ -19,7 +20,7 @@ from kernelwright.evaluators.correctness.compare import (
 from kernelwright.evaluators.workers.tensor_ipc import write
 
 numbers = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
-TOLERANCES = {"float32": 1e-4, "float16": 1e-2}
+TOLERANCES = {"float32": Tolerance(1e-4, 1e-4), "float16": Tolerance(1e-2, 1e-2)}
 
 
 @settings(deadline=None)
@@ -30,54 +31,54 @@ def test_agrees_with_allclose_whatever_the_chunk(values: list[float], chunk: int
     actual = expected + torch.randn(len(values), generator=generator, dtype=torch.float64) * 1e-4
     before, comparison.CHUNK = comparison.CHUNK, chunk
     try:
-        verdict = compare_tensor(expected, actual, 1e-4, 1e-4)
+        verdict = compare_tensor(expected, actual, Tolerance(1e-4, 1e-4))
     finally:
         comparison.CHUNK = before
     same = torch.allclose(actual, expected, atol=1e-4, rtol=1e-4)
-    assert (verdict["status"] == Status.OK) == same == close_everywhere(expected, actual, 1e-4, 1e-4)
+    assert (verdict["status"] == Status.OK) == same == close_everywhere(expected, actual, Tolerance(1e-4, 1e-4))
     assert verdict["max_abs_error"] == pytest.approx(float((actual - expected).abs().max()))
 
 
 @pytest.mark.parametrize("special", [float("nan"), float("inf"), -float("inf")])
 def test_nan_and_infinity_only_where_expected(special: float) -> None:
     plain, odd = torch.ones(3), torch.tensor([1.0, special, 1.0])
-    assert compare_tensor(odd, odd, 1e-4, 1e-4)["status"] == Status.OK
-    assert compare_tensor(plain, odd, 1e-4, 1e-4)["status"] == Status.WRONG_VALUE
-    assert compare_tensor(odd, plain, 1e-4, 1e-4)["status"] == Status.WRONG_VALUE
+    assert compare_tensor(odd, odd, Tolerance(1e-4, 1e-4))["status"] == Status.OK
+    assert compare_tensor(plain, odd, Tolerance(1e-4, 1e-4))["status"] == Status.WRONG_VALUE
+    assert compare_tensor(odd, plain, Tolerance(1e-4, 1e-4))["status"] == Status.WRONG_VALUE
 
 
 def test_names_the_first_wrong_element() -> None:
     expected = torch.zeros(2, 3, 4)
     actual = expected.clone()
     actual[1, 2, 3] = 5
-    verdict = compare_tensor(expected, actual, 1e-4, 1e-4)
+    verdict = compare_tensor(expected, actual, Tolerance(1e-4, 1e-4))
     assert "1 of 24 elements" in verdict["message"]
     assert "(1, 2, 3): 5 against 0" in verdict["message"]
 
 
 def test_integers_must_be_equal() -> None:
-    assert compare_tensor(torch.tensor([1, 2]), torch.tensor([1, 2]), 0.0, 0.0)["status"] == Status.OK
-    assert compare_tensor(torch.tensor([1, 2]), torch.tensor([1, 3]), 0.0, 0.0)["status"] == Status.WRONG_VALUE
+    assert compare_tensor(torch.tensor([1, 2]), torch.tensor([1, 2]), EXACT)["status"] == Status.OK
+    assert compare_tensor(torch.tensor([1, 2]), torch.tensor([1, 3]), EXACT)["status"] == Status.WRONG_VALUE
 
 
 def test_scalars_and_empty_tensors() -> None:
-    assert compare_tensor(torch.tensor(1.0), torch.tensor(1.0), 1e-4, 1e-4)["status"] == Status.OK
-    assert compare_tensor(torch.tensor(1.0), torch.tensor(2.0), 1e-4, 1e-4)["status"] == Status.WRONG_VALUE
-    assert compare_tensor(torch.empty(0, 3), torch.empty(0, 3), 1e-4, 1e-4)["status"] == Status.OK
+    assert compare_tensor(torch.tensor(1.0), torch.tensor(1.0), Tolerance(1e-4, 1e-4))["status"] == Status.OK
+    assert compare_tensor(torch.tensor(1.0), torch.tensor(2.0), Tolerance(1e-4, 1e-4))["status"] == Status.WRONG_VALUE
+    assert compare_tensor(torch.empty(0, 3), torch.empty(0, 3), Tolerance(1e-4, 1e-4))["status"] == Status.OK
 
 
 def test_what_is_small_as_a_whole_is_not_met_by_zeros() -> None:
     small = 1e-5 * torch.randn(1000)
-    assert not close_everywhere(small, 0.0, *Allowed(TOLERANCES).of(small))
-    relative, absolute = Allowed(TOLERANCES).of(torch.full((9,), 64.0))
+    assert not close_everywhere(small, 0.0, Allowed(TOLERANCES).of(small))
+    absolute, relative = Allowed(TOLERANCES).of(torch.full((9,), 64.0))
     assert (relative, absolute) == (1e-4, 1e-4), "large results are held to the tolerance as it is"
-    assert Allowed(TOLERANCES, unbounded=True).of(torch.full((9,), 64.0))[1] == pytest.approx(64e-4)
+    assert Allowed(TOLERANCES, unbounded=True).of(torch.full((9,), 64.0)).absolute == pytest.approx(64e-4)
 
 
 def test_torchs_own_error_is_allowed_for() -> None:
     one = torch.ones(9)
-    assert Allowed(TOLERANCES, rounding=1e-3).of(one)[1] == pytest.approx(1e-4 + 8e-3)
-    assert Allowed(TOLERANCES, rounding=1e-3).of(torch.ones(9, dtype=torch.int32)) == (0.0, 0.0)
+    assert Allowed(TOLERANCES, rounding=1e-3).of(one).absolute == pytest.approx(1e-4 + 8e-3)
+    assert Allowed(TOLERANCES, rounding=1e-3).of(torch.ones(9, dtype=torch.int32)) == EXACT
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
@@ -123,3 +124,19 @@ def _described(output: object) -> dict[str, object]:
 @pytest.mark.parametrize("view", [torch.zeros(3, 4).t(), torch.zeros(5, 4)[1:], torch.zeros(4, 6)[:, ::2]])
 def test_views_with_memory_for_each_element_are_results(view: torch.Tensor) -> None:
     assert _described(view)["stored"] is True
+
+
+def test_absolute_and_relative_tolerance_are_apart(tmp_path: Path) -> None:
+    """An error beside zero is held to the absolute tolerance, one of a large value to the relative one."""
+    expected = torch.tensor([0.0, 100.0])
+    for tolerance, near_zero, far in [
+        (Tolerance(1e-2, 1e-6), True, False),
+        (Tolerance(1e-6, 1e-2), False, True),
+    ]:
+        for error, passes in [((5e-3, 0.0), near_zero), ((0.0, 0.5), far)]:
+            actual = expected + torch.tensor(error)
+            assert close_everywhere(expected, actual, tolerance) == passes
+            path = tmp_path / "outputs"
+            verdict = compare([expected], write([actual], path), path, Allowed({"float32": tolerance}))
+            assert (verdict["status"] == Status.OK) == passes
+            assert (verdict["absolute_tolerance"], verdict["tolerance"]) == tolerance

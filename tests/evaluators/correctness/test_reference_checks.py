@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwright.core import Config, Kernel, Problem, ProblemError, Status
-from kernelwright.evaluators.correctness.compare import Allowed, compare, compare_tensor
+from kernelwright.core import Config, Kernel, Problem, ProblemError, Status, Tolerance
+from kernelwright.evaluators.correctness.compare import EXACT, Allowed, compare, compare_tensor
 from kernelwright.evaluators.correctness.fp64 import Fp64Comparison
 from kernelwright.evaluators.correctness.reference_checks import UnusableReference, require_reference
 from kernelwright.evaluators.correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
@@ -16,7 +16,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.workers.tensor_ipc import describe, write
 from torch import nn
 
-TOLERANCES = {"float32": 1e-4, "complex64": 1e-4}
+TOLERANCES = {"float32": Tolerance(1e-4, 1e-4), "complex64": Tolerance(1e-4, 1e-4)}
 ONES = torch.ones(4)
 
 
@@ -60,8 +60,8 @@ def test_the_imaginary_part_counts(tmp_path: Any) -> None:
 
 def test_large_whole_numbers_differ_by_one() -> None:
     big = torch.tensor([2**60 + 1, 5])
-    assert compare_tensor(big, big.clone(), 0.0, 0.0)["status"] == Status.OK
-    wrong = compare_tensor(big, big + torch.tensor([6, 0]), 0.0, 0.0)
+    assert compare_tensor(big, big.clone(), EXACT)["status"] == Status.OK
+    wrong = compare_tensor(big, big + torch.tensor([6, 0]), EXACT)
     assert wrong["status"] == Status.WRONG_VALUE and "1 of 2 elements differ; the first at (0,)" in wrong["message"]
 
 

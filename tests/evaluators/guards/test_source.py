@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.rules import RULES as REWRITES
 from kernelwright.agent.rules import Machine
-from kernelwright.core import Kernel, Language, Target
+from kernelwright.core import Kernel, Language, PythonKernel, Target
 from kernelwright.evaluators.guards.rules import RULES
 from kernelwright.evaluators.guards.source import find_violation, find_violations
 from kernelwright.evaluators.settings import AllowTorch
@@ -39,7 +39,7 @@ MM = "import torch\nimport triton\nclass ModelNew:\n    def forward(self, x):\n 
 
 
 def kernel_of(source: str, target: Target = Target.CUDA) -> Kernel:
-    return Kernel(Language.TRITON, target, source)
+    return PythonKernel(Language.TRITON, target, source)
 
 
 def check(snippet: Snippet) -> list[str]:
@@ -67,12 +67,12 @@ def test_every_rule_has_a_snippet_and_stands_in_the_documentation() -> None:
 def test_shipped_kernels_break_no_rule() -> None:
     assert len(FILES) > 100
     for path in FILES:
-        nothing_in(Kernel.parse(path.read_text(), str(path)))
+        nothing_in(PythonKernel.parse(path.read_text(), str(path)))
 
 
 def test_what_rules_and_tests_write_breaks_no_rule() -> None:
-    nothing_in(Kernel.parse(SCALE_KERNEL))
-    nothing_in(Kernel.parse(CUDA_KERNEL))
+    nothing_in(PythonKernel.parse(SCALE_KERNEL))
+    nothing_in(PythonKernel.parse(CUDA_KERNEL))
     written = 0
     for case in CASES:
         nothing_in(case.kernel)
@@ -173,7 +173,7 @@ def test_what_refers_to_itself_comes_to_an_end(top: str) -> None:
 
 
 def test_it_is_quick_and_needs_no_torch() -> None:
-    kernels = [Kernel.parse(path.read_text()) for path in FILES]
+    kernels = [PythonKernel.parse(path.read_text()) for path in FILES]
     start = time.process_time()
     for kernel in kernels:
         find_violations(kernel.source, kernel, AllowTorch.GLUE)

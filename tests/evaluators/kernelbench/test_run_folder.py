@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelwright.core import OptionError, Problem, ResultsError
+from kernelwright.core import OptionError, ResultsError, TorchProblem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, TimingStats, fast_p
 from kernelwright.evaluators.kernelbench.run_folder import RunFolder, Sample
@@ -30,7 +30,7 @@ def result(runtime: float | None, reference: float | None = 2.0, correct: bool =
     )
 
 
-def problem(number: str) -> Problem:
+def problem(number: str) -> TorchProblem:
     return find_problem(number).read()
 
 
@@ -132,4 +132,4 @@ def test_a_file_that_is_not_kernelbenchs_is_left_alone(tmp_path: Path, text: str
 
 def test_only_numbered_problems_can_be_filed() -> None:
     with pytest.raises(OptionError, match="no KernelBench problem"):
-        Sample.of(Problem("mine", "mine", problem("1_19").source), 0)
+        Sample.of(TorchProblem("mine", "mine", problem("1_19").source), 0)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Measurement, Problem
+from kernelwright.core import Measurement, TorchProblem
 from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
 from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache, Baselines, baseline_key
 from kernelwright.evaluators.settings import Sampling
@@ -16,7 +16,7 @@ from kernelwright.evaluators.timing.clock import Clock, always
 from kernelwright.evaluators.timing.sampling import interleave
 
 ENVIRONMENT = {"device": "NVIDIA H200", "torch": "2.11", "triton": "3.6", "uuid": "1234", "python": "3.12"}
-PROBLEM = Problem(
+PROBLEM = TorchProblem(
     id="level1/1_19",
     name="19_ReLU",
     source="N = 4\n\n\nclass Model: ...\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n",

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, KernelwrightError, Problem, Status
-from kernelwright.evaluators.remote.evaluator import Lost, Overdue
+from kernelwright.evaluators.remote.evaluator import Lost, Overdue, RemoteEvaluator
 from kernelwright.evaluators.remote.modal_app import PACKAGE_FOLDERS, Resources, build
-from kernelwright.evaluators.remote.modal_evaluator import ModalEvaluator, explained
+from kernelwright.evaluators.remote.modal_evaluator import ModalContainers, explained
 from kernelwright.evaluators.remote.payload import ANSWERS, Payload, What, read_evaluations
 
 from ...conftest import FAST
@@ -48,10 +48,14 @@ def server(scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mo
         modal.client._Client._set_env_client(None)
 
 
+def modal_evaluator(resources: Resources | None = None) -> RemoteEvaluator:
+    return RemoteEvaluator(ModalContainers(resources or Resources(), FAST), FAST)
+
+
 def evaluate(
     problem: Problem, kernel: Kernel, blocks: list[int], resources: Resources | None = None
 ) -> list[Evaluation]:
-    with ModalEvaluator(resources, FAST) as evaluator:
+    with modal_evaluator(resources) as evaluator:
         return list(evaluator.evaluate(problem, kernel, [Config({"BLOCK": block}) for block in blocks]))
 
 
@@ -178,7 +182,7 @@ def test_leaving_cancels_the_calls_and_stops_the_app(
     server: ModalServer, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     server.outcomes = [lambda payload: None] * 2
-    waiting = ModalEvaluator(Resources(containers=2), FAST)
+    waiting = modal_evaluator(Resources(containers=2))
     evaluations = waiting.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 4}), Config({"BLOCK": 8})])
     answered = threading.Event()
 

@@ -10,7 +10,7 @@ import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, ProblemError, Status
 from kernelwright.core import errors as user_errors
 from kernelwright.evaluators.remote.payload import Payload, What, failure, outlines, read_evaluations, read_profile
-from kernelwright.evaluators.remote.worker_host import WorkerHost, run_payload
+from kernelwright.evaluators.remote.worker_host import WorkerHost
 from kernelwright.evaluators.settings import AllowTorch, Limits, SearchSettings, Settings
 from pydantic import ValidationError
 
@@ -95,10 +95,12 @@ def test_a_profile_comes_from_the_other_machine(station: WorkerHost, scale_probl
     assert profile.flops > 0 and profile.ceilings.cores > 0
 
 
-def test_a_users_mistake_is_raised_here_as_what_it_is_there(scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_a_users_mistake_is_raised_here_as_what_it_is_there(
+    station: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
+) -> None:
     broken = replace(scale_problem, source=SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('no')"))
     payload = Payload.asking(What.EVALUATE, broken, FAST, scale_kernel, [Config({"BLOCK": 4})])
-    answers = run_payload(payload, "cpu")
+    answers = station.run(payload)
     assert answers[-1]["error"] == "ProblemError"
     with pytest.raises(ProblemError, match="ValueError: no"):
         read_evaluations(json.loads(json.dumps(answers)))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, Problem, ProblemError
+from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, ProblemError, TorchProblem
 from kernelwright.core.trial import read_trials
+from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
-from kernelwright.evaluators.remote.ray_evaluator import RayEvaluator
 from kernelwright.evaluators.remote.worker_host import versions
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.tuners import catalogue
@@ -42,8 +42,13 @@ def nodes() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def evaluator(nodes: Any) -> Iterator[RayEvaluator]:
-    with RayEvaluator(RayCluster(nodes.address, "cpu", SEARCH, wait_s=60), SEARCH) as shared:
+def workers(nodes: Any) -> RayCluster:
+    return RayCluster(nodes.address, "cpu", SEARCH, wait_s=60)
+
+
+@pytest.fixture(scope="module")
+def evaluator(workers: RayCluster) -> Iterator[RemoteEvaluator]:
+    with RemoteEvaluator(workers, SEARCH) as shared:
         yield shared
 
 
@@ -68,16 +73,17 @@ class _Killer:
 
 def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     nodes: Any,
-    evaluator: RayEvaluator,
-    scale_problem: Problem,
+    workers: RayCluster,
+    evaluator: RemoteEvaluator,
+    scale_problem: TorchProblem,
     scale_kernel: Kernel,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     space = scale_kernel.space({"BLOCK": [2, 4, 8, 16, 32]}, [])
-    assert evaluator.cluster.count() == 2
-    killer = _Killer(nodes, evaluator.cluster)
+    assert workers.count() == 2
+    killer = _Killer(nodes, workers)
     with Journal(tmp_path / "journal.jsonl") as journal:
         tuner = catalogue.create("grid", space)
         found = Search(scale_problem, scale_kernel, space, tuner, evaluator, journal, Budget(), killer).run()
@@ -89,7 +95,7 @@ def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     finals = [one.evaluation for one in trials if one.origin == FINAL]
     assert len(finals) == len(found.finals) >= 2
     assert all(one.speedup for one in finals)
-    await_workers(evaluator.cluster, 1)
+    await_workers(workers, 1)
     # What Ray tells of the node must not stand where a command prints its result.
     assert capfd.readouterr().out == ""
 
@@ -99,15 +105,18 @@ def await_workers(cluster: RayCluster, count: int) -> None:
     while cluster.count() != count:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-        cluster.refresh()
+        with cluster._lock:
+            cluster._look()
 
 
-def test_a_node_that_joins_is_used(nodes: Any, evaluator: RayEvaluator) -> None:
+def test_a_node_that_joins_is_used(nodes: Any, workers: RayCluster) -> None:
     nodes.add_node(**NODE)
-    await_workers(evaluator.cluster, 2)
+    await_workers(workers, 2)
 
 
-def test_a_search_and_its_early_end(evaluator: RayEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_a_search_and_its_early_end(
+    evaluator: RemoteEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
     drawn: list[Config] = []
 
     def source() -> Iterator[Config]:
@@ -128,14 +137,14 @@ def test_a_search_and_its_early_end(evaluator: RayEvaluator, scale_problem: Prob
     assert twin.measurement == seen[0].measurement and twin.environment == seen[0].environment
 
 
-def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RayEvaluator, scale_kernel: Kernel) -> None:
+def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RemoteEvaluator, scale_kernel: Kernel) -> None:
     source = SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('no')")
-    problem = Problem(id="level1/1_998", name="998_Broken", source=source)
+    problem = TorchProblem(id="level1/1_998", name="998_Broken", source=source)
     with pytest.raises(ProblemError, match="ValueError: no"):
         list(evaluator.evaluate(problem, scale_kernel, [Config({"BLOCK": 4})]))
 
 
-def test_a_cluster_without_gpus_says_so(nodes: Any, evaluator: RayEvaluator) -> None:
+def test_a_cluster_without_gpus_says_so(nodes: Any, evaluator: RemoteEvaluator) -> None:
     with pytest.raises(DeviceError, match="has no GPU; use --device cpu"):
         RayCluster(nodes.address, "cuda")
 

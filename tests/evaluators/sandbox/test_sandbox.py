@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Config, Kernel, Problem, Status
+from kernelwright.core import Config, Kernel, Problem, PythonKernel, Status
 from kernelwright.evaluators.compilation.pool import CompileResult
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import Processes
@@ -79,7 +79,7 @@ def processes(evaluator: LocalEvaluator) -> Processes:
 def compiled(evaluator: LocalEvaluator, scale_problem: Problem) -> Iterator[Compile]:
     """What comes of a text that a compiler in the sandbox is given; it executes it."""
     processes = evaluator.processes
-    with processes.compilers(scale_problem, processes.cache(Kernel.parse(SCALE_KERNEL)), 1) as pool:
+    with processes.compilers(scale_problem, processes.cache(PythonKernel.parse(SCALE_KERNEL)), 1) as pool:
         yield lambda source: pool.submit(source).result(timeout=60)
 
 
@@ -223,7 +223,7 @@ def test_it_cannot_kill_the_server_that_started_it(
 def test_compilers_work_inside(compiled: Compile, processes: Processes) -> None:
     result = compiled(SCALE_KERNEL)
     assert result.ok, result.message
-    assert list(processes.cache(Kernel.parse(SCALE_KERNEL)).rglob("kernel_lib.so"))
+    assert list(processes.cache(PythonKernel.parse(SCALE_KERNEL)).rglob("kernel_lib.so"))
 
 
 def test_a_daemon_ends_with_its_worker(processes: Processes, scale_problem: Problem) -> None:

@@ -91,7 +91,6 @@ def test_what_events_add_is_taken_off_every_sample() -> None:
     one, two = interleave(timers, Sampling(), overhead_ms=0.004)
     assert one.measurement.median_ms == pytest.approx(0.010)
     assert two.measurement.median_ms == pytest.approx(0.001)  # no kernel takes less
-    assert one.events_ms[0] == 0.014
     assert one.measurement.method == "clockwork, less 4.0 us"
 
 
@@ -104,7 +103,6 @@ def test_chunks_are_as_long_as_they_keep_us_waiting() -> None:
         return {"samples_ms": [0.01] * samples, "host_ms": [5.0] * samples, "method": "clockwork"}
 
     seen: list[int] = []
-    (timing,) = interleave([timer], Sampling(chunk_s=0.05), watch=lambda: seen.append(len(asked)))
+    interleave([timer], Sampling(chunk_s=0.05), watch=lambda: seen.append(len(asked)))
     assert set(asked[2:]) == {10}
     assert seen == list(range(3, len(asked) + 1))  # after every chunk
-    assert timing.host_ms == (5.0,) * len(timing.measurement.samples_ms)

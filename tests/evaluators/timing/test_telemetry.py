@@ -1,10 +1,12 @@
-"""Telemetry, from a library that answers as NVML does: built from a few lines of C++, loaded like the real one."""
+"""Telemetry, from a library that answers as NVML does: built from a few lines of C++, called like the real one."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
-from pathlib import Path
+from collections.abc import Callable
 
+import pynvml
 import pytest
 from kernelwright.evaluators.timing.telemetry import EVERY_S, Telemetry, driver_version
 
@@ -12,7 +14,7 @@ NVML = r"""
 #include <cstring>
 static unsigned asked = 0;
 extern "C" {
-int nvmlInit_v2() { return 0; }
+int nvmlInitWithFlags(unsigned) { return 0; }
 int nvmlSystemGetDriverVersion(char* text, unsigned) { strcpy(text, "580.1"); return 0; }
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
     *handle = (void*)0x700000000123;
@@ -30,7 +32,7 @@ int nvmlDeviceGetClockInfo(void* handle, unsigned type, unsigned* mhz) {
 }
 int nvmlDeviceGetTemperature(void*, unsigned, unsigned*) { return 3; }
 int nvmlDeviceGetPowerUsage(void* handle, unsigned* milliwatts) { *milliwatts = 250500; return known(handle); }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void* handle, unsigned long long* reasons) {
+int nvmlDeviceGetCurrentClocksEventReasons(void* handle, unsigned long long* reasons) {
     *reasons = asked % 4 == 1 ? 0x20 : 0x1;
     return known(handle);
 }
@@ -39,12 +41,29 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void* handle, unsigned long long* 
 
 
 @pytest.fixture(scope="module")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+def built(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("nvml")
-    source, library = folder / "nvml.cpp", folder / "libnvml.so"
+    source, library = folder / "nvml.cpp", folder / "libnvidia-ml.so.1"
     source.write_text(NVML)
     subprocess.run(["g++", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     return str(library)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have pynvml load this library, as the first time."""
+
+    def loaded(library: str) -> None:
+        monkeypatch.setattr(pynvml, "nvmlLib", None)
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        monkeypatch.setattr(pynvml, "CDLL", lambda name: ctypes.CDLL(library))
+
+    return loaded
+
+
+@pytest.fixture
+def nvml(built: str, load: Callable[[str], None]) -> None:
+    load(built)
 
 
 class Time:
@@ -56,9 +75,10 @@ class Time:
         return self.now
 
 
-def test_medians_of_what_the_gpu_tells(nvml: str) -> None:
+@pytest.mark.usefixtures("nvml")
+def test_medians_of_what_the_gpu_tells() -> None:
     now = Time()
-    telemetry = Telemetry("abc", nvml, now)
+    telemetry = Telemetry("abc", now)
     assert telemetry.medians() == {}
     for _ in range(4):
         telemetry.sample()
@@ -72,19 +92,29 @@ def test_medians_of_what_the_gpu_tells(nvml: str) -> None:
     assert telemetry.medians()["sm_mhz"] == 1950.0
 
 
-def test_a_gpu_by_number_or_full_uuid(nvml: str) -> None:
+@pytest.mark.usefixtures("nvml")
+def test_a_gpu_by_number_or_full_uuid() -> None:
     for name in (0, "GPU-abc"):
-        telemetry = Telemetry(name, nvml)
+        telemetry = Telemetry(name)
         telemetry.sample()
         assert telemetry.medians()["memory_mhz"] == 3201.0
-    assert driver_version(nvml) == "580.1"
+    assert driver_version() == "580.1"
 
 
-def test_without_nvml_or_the_gpu_there_are_no_figures(nvml: str, tmp_path: Path) -> None:
-    for telemetry in (Telemetry("other", nvml), Telemetry(3, nvml), Telemetry("abc", str(tmp_path / "none.so"))):
-        telemetry.sample()
-        assert telemetry.medians() == {}
-    assert driver_version(str(tmp_path / "none.so")) is None
+@pytest.mark.usefixtures("nvml")
+@pytest.mark.parametrize("gpu", ["other", 3])
+def test_without_the_gpu_there_are_no_metrics(gpu: str | int) -> None:
+    telemetry = Telemetry(gpu)
+    telemetry.sample()
+    assert telemetry.medians() == {}
+
+
+def test_without_nvml_there_are_no_metrics(load: Callable[[str], None]) -> None:
+    load("no-such-library.so")
+    telemetry = Telemetry("abc")
+    telemetry.sample()
+    assert telemetry.medians() == {}
+    assert driver_version() is None
 
 
 @pytest.mark.gpu

@@ -16,7 +16,6 @@ from kernelwright.evaluators.workers.device_lock import DeviceLock
 HOLDER = """
 import sys, time
 from pathlib import Path
-from kernelwright.evaluators import device_lock
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 with DeviceLock("GPU-1/2", Path(sys.argv[1])).held():
     print("held", flush=True)
@@ -70,7 +69,7 @@ def test_other_devices_do_not_wait(tmp_path: Path) -> None:
 def test_a_long_wait_says_for_whom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(device_lock, "TOLD_AFTER_S", 0.1)
+    monkeypatch.setattr(device_lock, "REPORTED_AFTER_S", 0.1)
     with holder(tmp_path) as first:
         assert says_held(first).wait(30)
         assert first.stdin is not None

@@ -1,0 +1,15 @@
+"""Texts of others, cut to what a line of ours can hold."""
+
+from __future__ import annotations
+
+
+def first_line(text: str | BaseException, limit: int | None = None) -> str:
+    """The first line that is not blank, cut to `limit` characters; '' where there is none.
+
+    An exception's comes without its full stop, so that it can stand in a sentence; one without a message gives its
+    type's name.
+    """
+    line = next((line.strip() for line in str(text).splitlines() if line.strip()), "")
+    if isinstance(text, BaseException):
+        line = line.rstrip(".") or type(text).__name__
+    return line if limit is None or len(line) <= limit else f"{line[: limit - 3]}..."

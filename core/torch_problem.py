@@ -1,0 +1,118 @@
+"""A problem as a PyTorch reference in the KernelBench convention."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+from .errors import ProblemError, SpaceError
+from .expressions import Expression
+from .problem import DEFAULT_WORKLOAD, Problem, digest_of
+
+_NEEDED = ("Model", "get_inputs", "get_init_inputs")
+
+
+@dataclass(frozen=True)
+class TorchProblem(Problem):
+    """A reference `Model` with `get_inputs()` (forward arguments) and `get_init_inputs()` (constructor's).
+
+    Sizes are values for module constants of the source, set before the inputs are made.
+    """
+
+    source: str
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            tree = ast.parse(self.source)
+        except (SyntaxError, ValueError) as error:
+            raise ProblemError(f"problem {self.name} is no valid Python: {error}") from None
+        defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+        if missing := [name for name in _NEEDED if name not in defined]:
+            raise ProblemError(
+                f"problem {self.name} lacks {', '.join(missing)}; a problem file defines Model, get_inputs() "
+                "and get_init_inputs()"
+            )
+
+    @classmethod
+    def of(cls, problem: Problem) -> TorchProblem:
+        """The problem, where it is one with a PyTorch reference; raises `ProblemError` for any other."""
+        if not isinstance(problem, TorchProblem):
+            raise ProblemError(
+                f"problem {problem.id} has no PyTorch reference, which this needs; use an evaluator made for its kind"
+            )
+        return problem
+
+    @cached_property
+    def digest(self) -> str:
+        """Stands for the reference's source."""
+        return digest_of(self.source)
+
+    @cached_property
+    def workloads(self) -> Mapping[str, Mapping[str, Any]]:
+        """The named workloads that the file declares in WORKLOADS, and 'default'."""
+        declared = self.constants.get("WORKLOADS", {})
+        if not isinstance(declared, dict) or not all(isinstance(sizes, dict) for sizes in declared.values()):
+            raise ProblemError(f"problem {self.name}: WORKLOADS must be a dict of dicts of sizes, all literals")
+        return {DEFAULT_WORKLOAD: {}, **declared}
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        """The module's constants: those with a literal value, and None for the others."""
+        found: dict[str, Any] = {}
+        for name, node in _assignments(self.source):
+            try:
+                found[name] = ast.literal_eval(node)
+            except ValueError:
+                found[name] = None
+        return found
+
+    @cached_property
+    def integers(self) -> Mapping[str, int]:
+        """The module's constants that are whole numbers, as literals or by arithmetic, and those that the sizes set.
+
+        As in the loaded module, a constant that was computed from another does not follow it when a size sets that.
+        """
+        found: dict[str, Any] = {}
+        for name, node in _assignments(self.source):
+            found.pop(name, None)
+            try:
+                value = Expression(ast.unparse(node))(found)
+            except (SpaceError, ArithmeticError, MemoryError, RecursionError):
+                continue
+            if _whole(value):
+                found[name] = value
+        found = {name: value for name, value in found.items() if name not in self.sizes}
+        return found | {name: value for name, value in self.sizes.items() if _whole(value)}
+
+    def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
+        """The problem with these constants set; raises `ProblemError` for one that it does not have."""
+        if unknown := sorted(set(sizes) - set(self.constants)):
+            raise ProblemError(
+                f"problem {self.id} has no constant {', '.join(unknown)}; it has "
+                f"{', '.join(name for name in self.constants if name != 'WORKLOADS') or 'none'}"
+            )
+        return replace(self, workload=workload, sizes=sizes)
+
+
+def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
+    """The names that the module assigns and the expression of each, in order; tuples are taken apart."""
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, node.value
+            elif isinstance(target, ast.Tuple):
+                parts = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else []
+                values = parts if len(parts) == len(target.elts) else [node.value] * len(target.elts)
+                for name, value in zip(target.elts, values, strict=True):
+                    if isinstance(name, ast.Name):
+                        yield name.id, value
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
