@@ -103,9 +103,8 @@ class Records(Journal):
     def find(self, key: dict[str, str]) -> dict[str, Any] | None:
         """The newest record with this key, one that nothing disturbed before one that something did."""
         found = [record for record in self.records if record.get("key") == key]
-        return next(
-            (record for record in reversed(found) if record["contention"] is None), found[-1] if found else None
-        )
+        quiet = [record for record in found if record.get("contention") is None]
+        return next(reversed(quiet or found), None)
 
     def add(self, key: dict[str, str], evaluation: Evaluation) -> dict[str, Any]:
         """Remember a measurement."""

@@ -18,7 +18,7 @@ import typer
 
 from ..api.options.option import Details, Options, details_of, types_of
 
-O = TypeVar("O", bound=Options)
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
 SINGULAR = {"params": "param"}
@@ -32,7 +32,7 @@ def flag_of(name: str, negated: bool = False) -> str:
 
 
 def with_options(
-    options: type[O],
+    options: type[OptionsT],
     positional: Collection[str] = (),
     optional: Collection[str] = (),
     only: Collection[str] | None = None,
@@ -125,7 +125,7 @@ def _value(field: dataclasses.Field[Any], given: Any) -> Any:
     return not given if field.default is True else given
 
 
-def chosen(given: Mapping[str, Any], options: type[O], **more: Any) -> O:
+def chosen(given: Mapping[str, Any], options: type[OptionsT], **more: Any) -> OptionsT:
     """The options of a class from the values that a command line gave."""
     names = {field.name for field in dataclasses.fields(options)}  # type: ignore[arg-type]
     return options(**{name: value for name, value in {**given, **more}.items() if name in names})

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from kernelwright.api.jobs import Job
 from kernelwright.api.tuned import TuneResult
-from kernelwright.core import Config, Evaluation, Kernel, Measurement, Problem, SearchSpace
+from kernelwright.core import Config, Evaluation, Measurement, PythonKernel, SearchSpace, TorchProblem
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Found, Progress
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 from ..fakes import evaluation
 
-KERNEL = Kernel.parse(SCALE_KERNEL, "scale")
+KERNEL = PythonKernel.parse(SCALE_KERNEL, "scale")
 SPACE = SearchSpace.of({"BLOCK": [4, 8]})
 OTHER, OWN = Config({"BLOCK": 4}), Config({"BLOCK": 8})
 
@@ -22,14 +22,14 @@ def tuned(
     folder: Path,
     *finals: Evaluation,
     trials: tuple[Evaluation, ...] = (),
-    kernel: Kernel = KERNEL,
+    kernel: PythonKernel = KERNEL,
     space: SearchSpace = SPACE,
 ) -> TuneResult:
     progress, trials = Progress(), trials or tuple(final for final in finals if final.config)
     for trial in trials:
         progress.add(trial)
     found = Found(trials, finals, progress, "because")
-    job = Job(kernel, Problem("level1/1_999", "999_Scale", SCALE_PROBLEM), "cpu", "1_999.py")
+    job = Job(kernel, TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM), "cpu", "1_999.py")
     return TuneResult(job, "portfolio", 0, FoundSpace(space, "given"), space, found, folder)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.api.devices import cuda_devices
-from kernelwright.core import Config, PythonKernel, Status
+from kernelwright.core import Config, Problem, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
