@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, SearchSpace
+from kernelwright.core import Config, PythonKernel, SearchSpace
 from kernelwright.tuners.formats import read_recording
 
 from ..conftest import TORCH_KERNEL
