@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ...core import DeviceError
 from ...core.secrets import without_secrets
@@ -92,6 +92,27 @@ def _serve(asked: _Asked) -> None:
         del command, started  # what was asked for must not be kept until something else is
 
 
+def start_server(
+    inside: Sequence[str],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    channel: socket.socket,
+    errors: IO[bytes],
+) -> subprocess.Popen[bytes]:
+    """The process of a server, `inside` a sandbox: tests replace this by a fork of one that is warm already."""
+    return subprocess.Popen(
+        # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
+        [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", *arguments],
+        pass_fds=[channel.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        env=environment,
+        # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
+        start_new_session=True,
+    )
+
+
 class ForkServer:
     """A process with `modules` imported, from which workers are forked in milliseconds."""
 
@@ -101,20 +122,12 @@ class ForkServer:
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
 
+        # What a kernel could print would end up in logs, journals and prompts.
+        known = {**without_secrets(os.environ), **import_path(), **environment}
+
         def command() -> subprocess.Popen[bytes]:
             with theirs:
-                return subprocess.Popen(
-                    # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
-                    [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", str(theirs.fileno()), *modules],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._errors,
-                    # What a kernel could print would end up in logs, journals and prompts.
-                    env={**without_secrets(os.environ), **import_path(), **environment},
-                    # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
-                    start_new_session=True,
-                )
+                return start_server(inside, [str(theirs.fileno()), *modules], known, theirs, self._errors)
 
         self._process = _STARTER.start(command)
         self._ended = False

@@ -196,9 +196,9 @@ def test_each_fault_is_one_trial_between_healthy_ones(
 
 def processes(evaluator: LocalEvaluator, problem: Problem) -> dict[str, tuple[int, ...]]:
     """Who takes part in the evaluation that is under way."""
-    assert evaluator._bench is not None
+    assert evaluator._client is not None
     return {
-        "worker": (evaluator._bench.worker.pid,),
+        "worker": (evaluator._client.worker.pid,),
         "judge": (evaluator.processes.reference_client(problem).pid,),
         "servers": evaluator.processes.server_pids,
     }
