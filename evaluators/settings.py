@@ -40,7 +40,7 @@ class Sampling:
     min_samples: int = 20
     max_samples: int = 500
     chunk_s: float = 0.05
-    patience_s: float = 10.0
+    quiet_timeout_s: float = 10.0
     """How long to wait for other processes to leave the processor alone before timing once more."""
 
 
@@ -71,7 +71,9 @@ class SearchSettings:
     prune_factor: float = 2.0
     """A config whose first samples are so many times slower than the best is not timed any further."""
     sampling: Sampling = field(
-        default_factory=lambda: Sampling(precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, patience_s=3.0)
+        default_factory=lambda: Sampling(
+            precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, quiet_timeout_s=3.0
+        )
     )
 
 

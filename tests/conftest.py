@@ -108,7 +108,7 @@ FAST = Settings(
     second_workload=False,
     trials=2,
     limits=Limits(compile_s=60, call_s=3, memory_gib=1.0, file_gib=0.25),
-    sampling=Sampling(seconds=0.1, min_samples=5, patience_s=0.0),
+    sampling=Sampling(seconds=0.1, min_samples=5, quiet_timeout_s=0.0),
 )
 
 

@@ -57,12 +57,12 @@ class InterleavedTimer:
         self._memory = memory
         self._baselines = BaselineCache(memory)
         self._meter = LoadMeter()
-        self._crowded = 0
+        self._disturbed = 0
         self._overhead_ms: float | None = None
 
     @property
     def server_pids(self) -> tuple[int, ...]:
-        """Processes whose load is not foreign."""
+        """Processes whose load is not others."""
         return self._processes.server_pids
 
     def time(
@@ -107,19 +107,19 @@ class InterleavedTimer:
     ) -> tuple[list[Timing], float | None]:
         """On a CPU that others use, wait for them and try once more, then say how much they used."""
         overhead_ms = self._overhead(reference_client)
-        patience = sampling.patience_s if self._on_cpu and self._crowded < MAX_DISTURBED else 0.0
+        quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
         watch = telemetry.sample if telemetry else lambda: None
         while True:
             self._meter.start((*self._processes.server_pids, reference_client.pid, worker_pid))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
             timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
-            foreign = self._meter.other_cores() if self._on_cpu else None
-            quiet = foreign is None or foreign < tolerated_cores()
-            if quiet or not (patience and self._meter.wait_until_quiet(patience)):
+            others = self._meter.other_cores() if self._on_cpu else None
+            quiet = others is None or others < tolerated_cores()
+            if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
                 break
-            patience = 0.0
-        self._crowded = 0 if quiet else self._crowded + 1
-        return timings, None if quiet else foreign
+            quiet_timeout_s = 0.0
+        self._disturbed = 0 if quiet else self._disturbed + 1
+        return timings, None if quiet else others
 
     def _compile_baselines(self, reference_client: ReferenceClient) -> list[str]:
         """Those that are asked for and not known: the judge compiles them. What does not compile is left out."""

@@ -11,7 +11,7 @@ from ...core import ProblemError, TorchProblem
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 """The reference is trusted; this only ends a wait that would be for ever."""
 
 
@@ -32,9 +32,9 @@ class ReferenceClient:
     def call(self, op: str, **arguments: Any) -> Message:
         """Ask the judge's process."""
         try:
-            answer = self._worker.call(PATIENCE_S, op=op, **arguments)
+            answer = self._worker.call(TIMEOUT_S, op=op, **arguments)
         except WorkerTimeout:
-            raise ProblemError(f"the reference of {self.problem.id} did not end in {PATIENCE_S:g} s") from None
+            raise ProblemError(f"the reference of {self.problem.id} did not end in {TIMEOUT_S:g} s") from None
         except WorkerDied as died:
             raise ProblemError(
                 f"the reference of {self.problem.id} {died}; its last words: "
