@@ -89,7 +89,7 @@ class RemoteEvaluator:
                     while len(under_way) < self._workers.count() and (some := tuple(islice(source, window))):
                         found = outlines(measured.values()) if self.settings.search else []
                         payload = Payload.asking(What.EVALUATE, problem, self.settings, kernel, some, found)
-                        under_way.append(threads.submit(self._share, payload, given_up))
+                        under_way.append(threads.submit(self._evaluate_window, payload, given_up))
                     if not under_way:
                         return
                     for evaluation in under_way.popleft().result():
