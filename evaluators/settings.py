@@ -66,7 +66,7 @@ class SearchSettings:
     """Processes that compile ahead."""
     window: int = 1
     """Maximum number of configs that are in the compilers or wait for their measurement."""
-    trials: int = 1
+    checks: int = 1
     """Comparisons with the reference, each with new inputs."""
     prune_factor: float = 2.0
     """A config whose first samples are this many times slower than the best is pruned."""
@@ -81,7 +81,7 @@ class SearchSettings:
 class Settings:
     """All settings of a local evaluation."""
 
-    trials: int = 3
+    checks: int = 3
     """Comparisons with the reference, each with new weights and new inputs."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)

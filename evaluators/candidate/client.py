@@ -88,14 +88,14 @@ class CandidateClient:
         start = time.perf_counter()
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
-        trials = Comparisons(plan.seeds)
+        comparisons = Comparisons(plan.seeds)
         first_s = later_s = 0.0
         for number, seed in enumerate(plan.seeds):
             allowed = self._limits.call_s if number else max(1.0, self._limits.compile_s - load_s)
             first = number == 0 and plan.thorough
             ran, verdict = self._run(reference_client, serial, seed, allowed, hold=first, precise=first)
             first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
-            self._require_ok(verdict, trials)
+            self._require_ok(verdict, comparisons)
         if plan.thorough and not reference_client.effects["returned"]:
             self._check_held(reference_client)
         for distribution in plan.distributions:
@@ -103,11 +103,11 @@ class CandidateClient:
                 reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
             )
             verdict["message"] = f"with inputs of another distribution ({distribution}): {verdict['message']}"
-            self._require_ok(verdict, trials, distribution)
+            self._require_ok(verdict, comparisons, distribution)
         if plan.thorough:
-            trials.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], trials)
+            comparisons.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], comparisons)
         compile_s = load_s + (max(0.0, first_s - later_s) if ahead_s is None else ahead_s)
-        correctness = trials.summary(passed=True)
+        correctness = comparisons.summary(passed=True)
         assert correctness is not None
         return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.seeds[0 if plan.thorough else -1])
 
@@ -255,14 +255,16 @@ class CandidateClient:
             why = "a later call changed what an earlier one returned; give each call an output of its own"
             raise self._rejected("output-reused", "the output of the first call", why)
 
-    def _is_deterministic(self, reference_client: ReferenceClient, serial: int, seed: int, trials: Comparisons) -> bool:
+    def _is_deterministic(
+        self, reference_client: ReferenceClient, serial: int, seed: int, comparisons: Comparisons
+    ) -> bool:
         """Return whether the first call's inputs give the same bits again; they must be correct again in any case."""
         ran, verdict = self._run(reference_client, serial, seed, self._limits.call_s)
-        self._require_ok(verdict, trials)
+        self._require_ok(verdict, comparisons)
         same: bool = reference_client.call("same", path=str(self._outputs), outputs=ran.described())["same"]
         return same
 
-    def _require_ok(self, verdict: Message, trials: Comparisons, distribution: str | None = None) -> None:
+    def _require_ok(self, verdict: Message, comparisons: Comparisons, distribution: str | None = None) -> None:
         if verdict.get("trivial_output") and verdict["trivial_outputs"]:
             why = (
                 f"returns {verdict['trivial_output']}, which is near enough to the reference to pass here; "
@@ -270,12 +272,12 @@ class CandidateClient:
             )
             raise self._rejected("null-output", "the output", why)
         if "max_abs_error" in verdict:
-            trials.add(verdict, distribution)
+            comparisons.add(verdict, distribution)
         if verdict["status"] == Status.OK:
             return
         # It may have written out of bounds; that must not reach the next config.
         self.worker.end()
-        raise Failure(Status(verdict["status"]), verdict["message"], trials.summary(passed=False))
+        raise Failure(Status(verdict["status"]), verdict["message"], comparisons.summary(passed=False))
 
     def _rejected(self, rule: str, where: str, why: str) -> Failure:
         self.worker.end()

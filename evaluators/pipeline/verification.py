@@ -58,8 +58,8 @@ class Verification:
         """Return the checks: few in a search, since finalists are checked again."""
         if self._quick:
             assert self._settings.search is not None
-            return CheckPlan(tuple(self._draw() for _ in range(self._settings.search.trials)), thorough=False)
-        seeds = tuple(self._draw() for _ in range(self._settings.trials))
+            return CheckPlan(tuple(self._draw() for _ in range(self._settings.search.checks)), thorough=False)
+        seeds = tuple(self._draw() for _ in range(self._settings.checks))
         return CheckPlan(seeds, self.reference_client.distributions)
 
     def check(

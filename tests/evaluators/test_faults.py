@@ -38,7 +38,7 @@ from kernelwright.tuners.search import Found, Progress, Search
 from ..conftest import FAST, Unguarded, torch_kernel
 
 CALL_S = 2
-SHORT = replace(FAST, trials=1, limits=Limits(compile_s=20, call_s=CALL_S, memory_gib=0.5, file_gib=2**-6))
+SHORT = replace(FAST, checks=1, limits=Limits(compile_s=20, call_s=CALL_S, memory_gib=0.5, file_gib=2**-6))
 
 # What a config does beside computing the right result; 'fine ...' does nothing.
 TOP = '''

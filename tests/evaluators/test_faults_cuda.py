@@ -124,7 +124,7 @@ FAULTS = [
 @pytest.fixture(scope="module")
 def cuda() -> Iterator[LocalEvaluator]:
     settings = Settings(
-        trials=1,
+        checks=1,
         limits=Limits(compile_s=8, call_s=CALL_S),
         sampling=Sampling(seconds=0.2),
         allow_torch=AllowTorch.ALL,

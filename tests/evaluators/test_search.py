@@ -271,7 +271,7 @@ def test_a_measurement_waits_for_the_device(
 
 
 def test_several_trials_leave_the_weights_that_are_timed(scale_problem: Problem) -> None:
-    quick = SearchSettings(trials=2, sampling=QUICK)
+    quick = SearchSettings(checks=2, sampling=QUICK)
     with Unguarded(settings=replace(FAST, search=quick)) as twice:
         (found,) = twice.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})])
     assert found.ok, found.message

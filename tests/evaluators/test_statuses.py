@@ -65,7 +65,7 @@ def test_each_failure_has_its_status(run, body: str, top: str, status: Status, s
 
 @pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)"])
 def test_a_hang_is_a_timeout(scale_problem: Problem, body: str) -> None:
-    settings = replace(FAST, trials=1, limits=Limits(compile_s=2.0))
+    settings = replace(FAST, checks=1, limits=Limits(compile_s=2.0))
     with Unguarded(settings=settings) as evaluator:
         start = time.monotonic()
         evaluation = evaluate(evaluator, scale_problem, torch_kernel(body))

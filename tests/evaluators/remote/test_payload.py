@@ -18,7 +18,7 @@ from ...conftest import FAST, SCALE_PROBLEM
 from ...fakes import evaluation
 
 SETTINGS = Settings(
-    trials=5,
+    checks=5,
     limits=Limits(compile_s=7.5),
     allow_torch=AllowTorch.NONE,
     search=SearchSettings(compilers=3, prune_factor=1.5),
