@@ -1,4 +1,4 @@
-"""The built-in proposer: rewrite rules, then the parameters; no language model."""
+"""The built-in proposer: rewrite rules, then a search of the parameters; needs no language model."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RuleProposer:
     """Applies the first rule that fits the bottleneck, one per turn, and then searches all parameters.
 
     Rules for the kind of work that bounds the kernel come first, the others after the search. A rule that did not
-    help is not tried again, and none twice on the same kernel. With a beam, further expansions of a kernel take the
-    rules after the first. Parameters that rules introduced stay in the search. What it decides depends on its
-    arguments only, so a resumed run takes the same turns.
+    help is not tried again, and no rule twice on the same kernel. With a beam, further expansions of a kernel take
+    the next rules. Parameters that rules introduced stay in the search. Decisions depend only on the arguments, so a
+    resumed run takes the same turns.
     """
 
     def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES) -> None:
@@ -34,11 +34,11 @@ class RuleProposer:
         self._rules = rules
 
     def analyse(self, situation: TurnContext) -> Analysis:
-        """What the figures say."""
+        """Derive the bottleneck from the metrics."""
         return situation.analysis
 
     def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
-        """What to try next on the candidate, or None when nothing is left. What failed is not repaired."""
+        """Return the next step for the candidate, or None when nothing is left. Failures are not repaired."""
         if failed:
             return None
         kernel, analysis, turns = situation.candidate.kernel, situation.analysis, situation.turns
@@ -59,7 +59,7 @@ class RuleProposer:
                 rewritten = rule.apply(kernel, self._machine)
                 after = formatted(rewritten.kernel) if rewritten else kernel
             except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
-                continue  # source of a form that the rule did not foresee
+                continue  # a form of source that the rule does not support
             if rewritten is not None and rewritten.kernel.source != kernel.source:
                 yield Proposal(
                     kernel=after,
@@ -71,7 +71,7 @@ class RuleProposer:
 
 
 def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
-    """Search the parameters, unless a search began with this kernel, or came to it and found no better one."""
+    """Propose a search of the parameters, unless a search started at this kernel or ended with it."""
     for turn in turns:
         ends = [turn.before, *([turn.found] if turn.found and not turn.helped else [])]
         if turn.strategy == TUNE and kernel.digest in {end.kernel.digest for end in ends}:
@@ -89,7 +89,7 @@ def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Propos
 
 
 def _lineage(kernel: Kernel, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns that made the kernel out of the first one: with a beam, others belong to other kernels."""
+    """Return the turns that produced the kernel, oldest first: with a beam, others belong to other kernels."""
     makers: dict[str, Turn] = {}
     known = {turn.before.kernel.digest for turn in turns[:1]}
     for turn in turns:
@@ -105,7 +105,7 @@ def _lineage(kernel: Kernel, turns: Sequence[Turn]) -> list[Turn]:
 
 
 def joint_space(kernel: Kernel, lineage: Sequence[Turn]) -> SearchSpace | None:
-    """What the kernel declares, what the turns that led to it brought, and other constants that look like sizes."""
+    """Return the parameters that the kernel declares, those of its lineage, and constants that look like sizes."""
     declared = kernel.declared_space
     parameters = {p.name: p for p in declared.parameters} if declared else {}
     constraints = list(declared.constraints) if declared else []
@@ -114,7 +114,7 @@ def joint_space(kernel: Kernel, lineage: Sequence[Turn]) -> SearchSpace | None:
         if turn.proposal and turn.proposal.space:
             for parameter in turn.proposal.space.parameters:
                 if len(parameter.values) == 1 and discover(parameter.name, present.get(parameter.name)):
-                    continue  # it was held where it stood; now it may move
+                    continue  # it was fixed at this value; now it may change
                 if parameter.name in present and present[parameter.name] in parameter.values:
                     value = present[parameter.name]
                     parameters.setdefault(parameter.name, Parameter(parameter.name, parameter.values, value))
@@ -126,7 +126,7 @@ def joint_space(kernel: Kernel, lineage: Sequence[Turn]) -> SearchSpace | None:
 
 
 def discover(name: str, value: object) -> Parameter | None:
-    """Values around a constant that looks like a size: a power of two, halved and doubled twice."""
+    """Return values around a constant that looks like a size: a power of two, halved and doubled twice."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 8 or value & (value - 1):
         return None
     values = sorted({max(1, value >> shift) for shift in (2, 1, 0)} | {value << shift for shift in (1, 2)})
@@ -134,5 +134,5 @@ def discover(name: str, value: object) -> Parameter | None:
 
 
 def formatted(kernel: PythonKernel) -> PythonKernel:
-    """The kernel with its source laid out by black."""
+    """Return the kernel with its source formatted by black."""
     return replace(kernel, source=black.format_str(kernel.source, mode=black.Mode(line_length=LINE_LENGTH)))

@@ -1,4 +1,4 @@
-"""What each sandbox costs, and whether kernels run in it: `python benchmarks/containment.py [cpu|cuda]`."""
+"""Measures the cost of each sandbox, and whether kernels run in it: `python benchmarks/containment.py [cpu|cuda]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORKS = 10
 
 
 def main(device: str) -> None:
-    """One block of lines per sandbox."""
+    """Print one block of lines per sandbox."""
     problem = find_problem("1_19").read()
     problem = problem.at("tiny") if device == "cpu" else problem
     kernel = find_kernel("1_19", "tilelang_cpu" if device == "cpu" else "triton").read()

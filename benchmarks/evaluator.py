@@ -1,10 +1,10 @@
-"""What an evaluation costs beyond the kernel itself, and how well it repeats.
+"""Measures an evaluation's overhead beyond the kernel itself, and its repeatability.
 
     python benchmarks/evaluator.py [--device cpu] [--backend tilelang_cpu] [--repeats 10] [--json FILE] [KERNEL ...]
 
-Overhead is the wall time of an evaluation on a warm server less what the kernel itself needs: its compile, its
-calls and the reference's. Spread is the median absolute deviation over the median, of separate evaluations,
-each in a fresh process with new seeds.
+Overhead is the wall time of an evaluation on a warm server less the kernel's own needs: its compile, its calls and
+the reference's. Spread is the median absolute deviation over the median of separate evaluations, each in a fresh
+process with new seeds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spread(values: list[float]) -> float:
 
 
 def own_time_s(evaluation: Evaluation) -> float:
-    """Seconds that compiling, the kernel's calls and the reference's calls took."""
+    """Return the seconds of compiling, the kernel's calls and the reference's calls."""
     timed = [m for m in (evaluation.measurement, evaluation.reference) if m]
     calls = sum(sum(m.samples_ms) + m.warmup * m.median_ms for m in timed) / 1e3
     return (evaluation.compile_s or 0.0) + calls
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--backend")
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=Path, help="write the metrics to this file too")
     options = parser.parse_args()
     request = ProblemOptions(device=options.device, backend=options.backend)
     device = choose_device(request)

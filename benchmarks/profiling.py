@@ -1,4 +1,4 @@
-"""What profiling one call costs on a GPU, whether it slows later calls, and whether its figures are the driver's.
+"""Measures the cost of profiling one call on a GPU, its effect on later calls, and its agreement with the driver.
 
     python benchmarks/profiling.py [--ncu]
 
@@ -88,7 +88,7 @@ def main() -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     record: dict[str, Any] = {}
 
-    def tell(name: str, value: Any) -> None:
+    def report(name: str, value: Any) -> None:
         record[name] = value
         print(f"{name:>36}: {value}", flush=True)
 
@@ -107,22 +107,22 @@ def main() -> None:
 
     both()
     model(small)
-    tell("small_call_before", calls_us(lambda: model(small)))
-    tell("large_call_before", calls_us(lambda: model(large)))
-    tell("opening_s", seconds(lambda: profile_call(lambda: None, "cuda")))
-    tell("small_call_when_open", calls_us(lambda: model(small)))
-    tell("profile_s", [seconds(lambda: profile_call(both, "cuda")) for _ in range(3)])
-    tell("small_call_after", calls_us(lambda: model(small)))
-    tell("large_call_after", calls_us(lambda: model(large)))
+    report("small_call_before", calls_us(lambda: model(small)))
+    report("large_call_before", calls_us(lambda: model(large)))
+    report("opening_s", seconds(lambda: profile_call(lambda: None, "cuda")))
+    report("small_call_when_open", calls_us(lambda: model(small)))
+    report("profile_s", [seconds(lambda: profile_call(both, "cuda")) for _ in range(3)])
+    report("small_call_after", calls_us(lambda: model(small)))
+    report("large_call_after", calls_us(lambda: model(large)))
     found = KernelProfile(**profile_call(both, "cuda"))
     for kernel in found.kernels:
         print(f"    {kernel!r}")
-    tell("kernels_ms_against_events", [found.time_ms, calls_us(both)["median"] / 1000])
+    report("kernels_ms_against_events", [found.time_ms, calls_us(both)["median"] / 1000])
     ours = next(kernel for kernel in found.kernels if kernel.own)
-    tell("blocks_ours_and_the_drivers", [ours.resident_blocks, blocks_by_the_driver(ours.name, ours.threads or 0)])
-    tilelang_gemm(tell, folder)
+    report("blocks_ours_and_the_drivers", [ours.resident_blocks, blocks_by_the_driver(ours.name, ours.threads or 0)])
+    tilelang_gemm(report, folder)
     if counted:
-        count_with_ncu(tell)
+        count_with_ncu(report)
     print(json.dumps(record))
 
 
@@ -133,7 +133,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def calls_us(call: Callable[[], object], samples: int = 200) -> dict[str, float]:
-    """Median of the device's and of the host's time of a call, in microseconds."""
+    """Return the median of the device's and of the host's time of a call, in microseconds."""
     import torch
 
     device, host = [], []
@@ -151,7 +151,7 @@ def calls_us(call: Callable[[], object], samples: int = 200) -> dict[str, float]
 
 
 def blocks_by_the_driver(name: str, threads: int) -> int:
-    """Blocks per multiprocessor, as CUDA's driver computes them for a Triton kernel."""
+    """Return the blocks per multiprocessor that CUDA's driver computes for a Triton kernel."""
     from triton.compiler.compiler import CompiledKernel
 
     kernel = next(one for one in gc.get_objects() if type(one) is CompiledKernel and one.name == name)
@@ -162,8 +162,8 @@ def blocks_by_the_driver(name: str, threads: int) -> int:
     return blocks.value if status == 0 else -status
 
 
-def tilelang_gemm(tell: Callable[[str, Any], None], folder: Path) -> None:
-    """A TileLang product with much shared memory: are registers, shared memory and spills found?"""
+def tilelang_gemm(report: Callable[[str, Any], None], folder: Path) -> None:
+    """Check that registers, shared memory and spills of a TileLang product with much shared memory are found."""
     import torch
     from kernelwright.evaluators.profiling.binary_stats import tilelang_kernels
     from kernelwright.evaluators.profiling.torch_profiler import profile_call
@@ -173,19 +173,19 @@ def tilelang_gemm(tell: Callable[[str, Any], None], folder: Path) -> None:
     kernel = load("gemm", folder / "gemm.py").build(4096)
     left, right = (torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))
     kernel(left, right)
-    tell("tilelang_profile", profile_call(lambda: kernel(left, right), "cuda")["kernels"])
-    tell("tilelang_binaries", [vars(one) for one in tilelang_kernels(Path(os.environ["TILELANG_CACHE_DIR"]))])
+    report("tilelang_profile", profile_call(lambda: kernel(left, right), "cuda")["kernels"])
+    report("tilelang_binaries", [vars(one) for one in tilelang_kernels(Path(os.environ["TILELANG_CACHE_DIR"]))])
 
 
-def count_with_ncu(tell: Callable[[str, Any], None]) -> None:
+def count_with_ncu(report: Callable[[str, Any], None]) -> None:
     from kernelwright.core import PythonKernel, TorchProblem
     from kernelwright.evaluators.profiling.ncu import count
 
     problem = TorchProblem("level1/1_998", "998_Double", PROBLEM)
     start = time.perf_counter()
     found = count(problem, PythonKernel.parse(KERNEL), "cuda", {"doubled"})
-    tell("ncu_s", round(time.perf_counter() - start, 1))
-    tell("ncu", found.counters or found.remark)
+    report("ncu_s", round(time.perf_counter() - start, 1))
+    report("ncu", found.counters or found.remark)
 
 
 if __name__ == "__main__":

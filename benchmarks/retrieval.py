@@ -1,11 +1,11 @@
-"""How well and how fast worked examples are found, on labelled queries.
+"""Measures quality and speed of the example search on labelled queries.
 
     python benchmarks/retrieval.py [--held-back] [--misses] [--json FILE]
 
-Recall at 1 and 3 (whether one of the examples that an expert expects is among the first so many), the mean reciprocal
-rank of the first of them, and the time of a query after loading: median and 95th percentile over all queries, each
-asked once, after one query that is not counted; the load average tells whether the machine was busy. Then how well
-techniques are told from code: precision and recall over the labels of the shipped examples.
+Recall at 1 and 3 (one of the examples that an expert expects is among the first 1 or 3), the mean reciprocal rank of
+the first of them, and the time of a query after loading: median and 95th percentile over all queries, each run once,
+after one warm-up query; the load average shows whether the machine was busy. Then the quality of technique detection
+in code: precision and recall over the labels of the shipped examples.
 
 The weights are tuned on retrieval/queries.toml only; --held-back measures them on retrieval/held_back.toml.
 """
@@ -41,25 +41,25 @@ ALONE = replace(WEIGHTS, operation=0, guess=0, language=0, target=0, device=0, c
 
 @dataclass(frozen=True)
 class Way:
-    """A way of searching."""
+    """A variant of the search."""
 
     what: str
     model: bool
-    """Whether it has the embedding model."""
+    """Whether it uses the embedding model."""
     weights: Weights = WEIGHTS
     asked: Callable[[Query], Query] = lambda query: query
-    """What is asked instead of a labelled query."""
+    """Changes a labelled query."""
 
 
 def as_the_agent(query: Query) -> Query:
-    """Nobody tells the agent an operation: it takes it from the problem that it optimizes, where there is one."""
+    """Drop the operation where the query is not about a problem: the agent takes it from the problem."""
     return query if query.exclude else replace(query, operation=None)
 
 
 WAYS = {
     "full": Way("all that a query is labelled with", True),
     "as the agent asks": Way(
-        "full, but the operation is known only where the query is about a problem, whose reference tells it",
+        "full, but the operation is known only where the query is about a problem",
         True,
         asked=as_the_agent,
     ),
@@ -70,7 +70,7 @@ WAYS = {
 
 
 def read_queries(path: Path) -> list[tuple[Query, list[str]]]:
-    """The queries of a file, and the slugs that are expected for each."""
+    """Return the queries of a file, and the expected slugs of each."""
     found = []
     for said in tomllib.loads(path.read_text())["query"]:
         query = Query(
@@ -87,14 +87,14 @@ def read_queries(path: Path) -> list[tuple[Query, list[str]]]:
 
 
 def rank_of_expected(slugs: Sequence[str], expected: Sequence[str]) -> int | None:
-    """The place, from 1, of the first expected example; None where none was found."""
+    """Return the rank, from 1, of the first expected example; None where none was found."""
     return next((place for place, slug in enumerate(slugs, start=1) if slug in expected), None)
 
 
 def measure(
     retriever: ExampleRetriever, queries: Sequence[tuple[Query, list[str]]], missed: Callable[[str], None]
 ) -> dict[str, float]:
-    """The figures of one way of searching."""
+    """Return the metrics of one variant."""
     retriever.search(Query(text="warm up"), 1)
     ranks, times = [], []
     for query, expected in queries:
@@ -115,26 +115,26 @@ def measure(
 
 
 def classification(examples: Sequence[WorkedExample]) -> dict[str, Any]:
-    """How the techniques that are told from code compare with the labels of the examples."""
+    """Compare the techniques detected in code with the labels of the examples."""
     right: Counter[str] = Counter()
     extra: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     for example in examples:
-        told, labels = set(added(example.before, example.after)), set(example.techniques)
-        right.update(told & labels)
-        extra.update(told - labels)
-        missed.update(labels - told)
+        detected, labels = set(added(example.before, example.after)), set(example.techniques)
+        right.update(detected & labels)
+        extra.update(detected - labels)
+        missed.update(labels - detected)
     return {
         "precision": right.total() / max(1, (right + extra).total()),
         "recall": right.total() / max(1, (right + missed).total()),
         "right": dict(right),
         "not_labelled": dict(extra),
-        "not_told": dict(missed),
+        "not_detected": dict(missed),
     }
 
 
 def versions() -> dict[str, str]:
-    """The packages that the vectors depend on."""
+    """Return the packages that the vectors depend on."""
     found = {}
     for name in ("torch", "sentence-transformers", "faiss-cpu"):
         try:
@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--held-back", action="store_true", help="measure on the queries that are not tuned on")
     parser.add_argument("--misses", action="store_true", help="show which queries found nothing expected")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=Path, help="write the metrics to this file too")
     options = parser.parse_args()
     queries = read_queries(FOLDER / ("held_back.toml" if options.held_back else "queries.toml"))
     examples = load_examples(print)

@@ -1,4 +1,4 @@
-"""What each rewrite rule gains by itself on the shipped CPU kernels.
+"""Measures the gain of each rewrite rule alone on the shipped CPU kernels.
 
     python benchmarks/rules.py [--json FILE] [KERNEL ...]
 
@@ -25,7 +25,7 @@ from kernelwright.corpus import list_kernels
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=Path, help="write the metrics to this file too")
     options = parser.parse_args()
     names = options.kernels or [file.problem for file in list_kernels("tilelang_cpu")]
     rows = []

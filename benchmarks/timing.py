@@ -1,13 +1,13 @@
-"""Whether timings can be trusted, and what an evaluation costs.
+"""Measures the reliability of timings, and the cost of an evaluation.
 
     python benchmarks/timing.py [--device cuda|cpu] [--part agreement,repeatability,throughput] [--json FILE]
 
 agreement      the clock's median of library kernels over the profiler's time of the same kernels (a GPU only);
-               within 2 % is asked for above 20 us
+               within 2 % is required above 20 us
 repeatability  evaluations of one kernel, each in fresh processes with new seeds: the median absolute deviation over the
-               median, of the kernel's time, eager's and the speedup; within 1 % is asked for
-throughput     full evaluations of distinct small kernels that are written from a template; 20 a minute are asked for
-               on an H200, and what each stage of an evaluation takes
+               median, of the kernel's time, eager's and the speedup; within 1 % is required
+throughput     full evaluations of distinct small kernels that are written from a template; 20 a minute are required on
+               an H200, with the time of each stage
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from timing_kernels import kernels
 PARTS = ("agreement", "repeatability", "throughput")
 SAMPLES = 100
 LONG_MS = 0.02
-"""Kernels above this time are asked to agree."""
+"""Kernels above this time in us must agree."""
 
 
 def spread(values: list[float]) -> float:
@@ -42,7 +42,7 @@ def spread(values: list[float]) -> float:
 
 
 def library_calls() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Calls of torch that run one kernel each, from some microseconds to some milliseconds."""
+    """Yield calls of torch that run one kernel each, from some microseconds to some milliseconds."""
     import torch
 
     def randn(*shape: int, dtype: Any = torch.float32) -> Any:
@@ -59,7 +59,8 @@ def library_calls() -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def both_ways(clock: Any, call: Callable[[], object]) -> tuple[Any, list[float]]:
-    """The clock's samples, and the profiler's times of the same calls: others may find other clocks of the GPU."""
+    """Return the clock's samples, and the profiler's times of the same calls: the GPU's clocks may change between
+    calls."""
     from kernelwright.evaluators.profiling.event_overhead import kernel_times_ms
     from kernelwright.evaluators.timing.clock import always
 
@@ -69,7 +70,7 @@ def both_ways(clock: Any, call: Callable[[], object]) -> tuple[Any, list[float]]
 
 
 def agreement() -> dict[str, Any]:
-    """The clock against the profiler, in this process."""
+    """Compare the clock with the profiler, in this process."""
     from kernelwright.evaluators.profiling.event_overhead import event_overhead_ms
     from kernelwright.evaluators.timing.clock import Clock, always
 
@@ -111,12 +112,12 @@ def agreement() -> dict[str, Any]:
         )
         print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     worst = max((abs(row["ratio"] - 1) for row in rows if row["asked"]), default=None)
-    print(f"agreement above 20 us: within {worst:.2%} (2 % is asked for)" if worst is not None else "no long kernel")
+    print(f"agreement above 20 us: within {worst:.2%} (2 % is required)" if worst is not None else "no long kernel")
     return {**metrics, "rows": rows, "worst": worst}
 
 
 def _split(times: list[float], calls: int) -> list[list[float]]:
-    """The kernels of each call; all together as one when they do not divide."""
+    """Split the times into the kernels of each call; all together when they do not divide."""
     if not times or len(times) % calls:
         return [[sum(times) / calls]]
     each = len(times) // calls
@@ -124,14 +125,14 @@ def _split(times: list[float], calls: int) -> list[list[float]]:
 
 
 def evaluate(evaluator: LocalEvaluator, problem: TorchProblem, kernel: Kernel) -> tuple[Evaluation, float]:
-    """One full evaluation in a fresh process, and its seconds."""
+    """Do one full evaluation in a fresh process; return it and its seconds."""
     start = time.perf_counter()
     (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])
     return evaluation, time.perf_counter() - start
 
 
 def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
-    """One kernel of the corpus, evaluated again and again."""
+    """Evaluate one kernel of the corpus repeatedly."""
     problem = find_problem(name).read().at("default" if device.startswith("cuda") else "cpu")
     kernel = find_kernel(name, "triton" if device.startswith("cuda") else "tilelang_cpu").read()
     found = []
@@ -161,12 +162,12 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
         "speedup_spread": round(spread([e.speedup.ratio for e in found if e.speedup]), 5),
     }
     shown = (f"{key} {value}" for key, value in metrics.items() if key != "environment")
-    print(", ".join(shown) + " (0.01 is asked for)", flush=True)
+    print(", ".join(shown) + " (0.01 is required)", flush=True)
     return metrics
 
 
 def throughput(device: str, count: int) -> dict[str, Any]:
-    """Distinct kernels, one full evaluation each; the first, which starts the processes, is told apart."""
+    """Evaluate distinct kernels once each; the first, which starts the processes, is listed separately."""
     seconds: list[float] = []
     stages: dict[str, list[float]] = {}
     failed = 0
@@ -191,14 +192,14 @@ def throughput(device: str, count: int) -> dict[str, Any]:
         "median_s": round(statistics.median(seconds), 3),
         "stages": {stage: round(statistics.fmean(spent), 4) for stage, spent in stages.items()},
     }
-    print(f"{metrics['per_minute']} evaluations a minute (20 are asked for on an H200); seconds of one, on average:")
+    print(f"{metrics['per_minute']} evaluations a minute (20 are required on an H200); seconds of one, on average:")
     for stage, spent in metrics["stages"].items():  # type: ignore[attr-defined]
         print(f"  {stage:<24} {spent:8.4f}")
     return metrics
 
 
 def stage_seconds(evaluation: Evaluation, wall: float) -> dict[str, float]:
-    """Where the time went: the evaluation's own account, and what lies outside of it."""
+    """Return the seconds per stage: the evaluation's own record, and the rest."""
     return {**evaluation.stages, "all the rest": wall - sum(evaluation.stages.values())}
 
 
@@ -209,7 +210,7 @@ def main() -> None:
     parser.add_argument("--kernel", default="1_19", help="of the corpus, for repeatability")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--count", type=int, default=24, help="kernels for throughput")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--json", type=Path, help="write the metrics to this file too")
     options = parser.parse_args()
     parts = options.part.split(",")
     found: dict[str, Any] = {"device": options.device}
@@ -226,7 +227,7 @@ def main() -> None:
 
 
 def _in_own_process() -> Any:
-    """This part takes memory of the device, and leaves the profiler loaded."""
+    """Run in a separate process: this part takes memory of the device, and leaves the profiler loaded."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agreement.json"
         subprocess.run([sys.executable, __file__, "--part", "agreement", "--json", str(path)], check=False)

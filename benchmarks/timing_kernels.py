@@ -1,4 +1,4 @@
-"""Small kernels that no cache knows: problems and kernels from a template, each with a text of its own."""
+"""Small kernels that no cache contains: problems and kernels from a template, each with a different text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FUSIONS = {
     "sigmoid": ("torch.sigmoid(v)", "1.0 / (1.0 + tl.exp(-v))", "1.0 / (1.0 + T.exp(-({v})))"),
     "abs": ("torch.abs(v)", "tl.abs(v)", "T.abs({v})"),
 }
-"""What follows the multiply-add: in torch, in Triton, in TileLang."""
+"""The operation after the multiply-add: in torch, in Triton, in TileLang."""
 EACH = 6
-"""Kernels of a problem, one after the other, as a search would send them."""
+"""Kernels per problem, one after the other, as in a search."""
 
 PROBLEM = """
 import torch
@@ -96,7 +96,7 @@ class ModelNew(nn.Module):
 
 
 def kernels(device: str, count: int) -> Iterator[tuple[TorchProblem, Kernel]]:
-    """So many kernels, `EACH` for one problem after the other."""
+    """Yield `count` kernels, `EACH` for one problem after the other."""
     on_gpu = device.startswith("cuda")
     blocks = itertools.product((256, 512, 1024, 2048), (1, 2))
     shapes = itertools.cycle(blocks)

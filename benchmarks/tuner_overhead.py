@@ -1,9 +1,9 @@
-"""What a tuner's own thinking costs: seconds in ask and tell, per trial, on a large space.
+"""Measures a tuner's own time: seconds in ask and tell, per trial, on a large space.
 
     python benchmarks/tuner_overhead.py [--trials 500] [--json FILE] [TUNER ...]
 
-The space has 28,656 configs of eight parameters; times come from a formula, at once. Each trial is one ask(1) and one
-tell, as in a search.
+The space has 28,656 configs of eight parameters; times come from a formula, without delay. Each trial is one ask(1)
+and one tell, as in a search.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PASSED = Correctness(seeds=(0,), max_abs_error=0, max_rel_error=0, tolerance=0, 
 
 
 def evaluation(config: Config) -> Evaluation:
-    """A rugged bowl; one config in twenty fails."""
+    """Return a made-up evaluation: a rugged bowl; one config in twenty fails."""
     values = [math.log2(float(value) + 1) for value in config.values()]
     noise = hash(tuple(values)) % 1000 / 1000
     if noise < 0.05:
@@ -65,9 +65,9 @@ def main() -> None:
             start = time.perf_counter()
             (config,) = tuner.ask(1)
             asked = time.perf_counter() - start
-            told = evaluation(config)
+            result = evaluation(config)
             start = time.perf_counter()
-            tuner.tell(config, told)
+            tuner.tell(config, result)
             one = asked + time.perf_counter() - start
             spent, slowest = spent + one, max(slowest, one)
         metrics[name] = {"ms_per_trial": 1e3 * spent / options.trials, "slowest_ms": 1e3 * slowest}

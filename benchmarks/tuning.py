@@ -1,12 +1,12 @@
-"""How fast a search is on the device, and how close to the best of the whole space it comes.
+"""Measures the speed of a search on the device, and how close to the best of the whole space it gets.
 
     python benchmarks/tuning.py [--device cuda] [--kernel FILE --problem FILE] [--workload M=..,N=..,K=..]
                                 [--trials 40] [--seeds 3] [--csv FILE] [--json FILE]
 
 First every config of the space is compiled, checked and timed (tuner 'grid'), then the portfolio searches the same
-space from several seeds. Seconds are wall time from the first config asked for to the last told; getting ready (the
-warm server, the reference, the roofline) and the final comparison are listed beside them. A search's quality is the
-time of its winner in the exhaustive pass over the best time there.
+space from several seeds. Seconds are wall time from the first config to the last result; preparation (the fork
+server, the reference, the roofline) and the final comparison are listed beside them. A search's quality is the time
+of its winner in the exhaustive pass over the best time there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GEMM = Path(__file__).parent / "gemm"
 
 
 class Times:
-    """Notes when each trial ended."""
+    """Records the end time of each trial."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -49,8 +49,7 @@ class Times:
 def search(
     request: ProblemOptions, kernel: str, tuner_name: str, trials: int | None, seed: int
 ) -> tuple[Found, dict[str, Any]]:
-    """One search from a cold start; what it found, and its figures."""
-    assert request.kernel is not None
+    """One search from a cold start; what it found, and its metrics."""
     device = choose_device(request)
     task = find_job(request, kernel, device)
     start = time.perf_counter()
@@ -106,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     request = ProblemOptions(problem=options.problem, workload=options.workload, device=options.device)
     found, whole = search(request, options.kernel, "grid", None, 0)
-    print_figures(whole)
+    print_metrics(whole)
     if options.csv:
         write_csv(options.csv, found.evaluations)
     times = {Config(e.config): e.latency_ms for e in found.evaluations}
@@ -116,7 +115,7 @@ def main() -> None:
         _, metrics = search(request, options.kernel, catalogue.DEFAULT, options.trials, seed)
         winner = metrics["winner"] and times.get(Config(metrics["winner"]))
         metrics["share_of_exhaustive_best"] = best / winner if winner else None
-        print_figures(metrics)
+        print_metrics(metrics)
         runs.append(metrics)
     if shares := [run["share_of_exhaustive_best"] for run in runs if run["share_of_exhaustive_best"]]:
         print(
@@ -133,7 +132,7 @@ def main() -> None:
 
 
 def described(task: Job) -> dict[str, Any]:
-    """What was searched, and what with."""
+    """Describe the search and its environment."""
     return {
         "problem": task.problem.id,
         "sizes": dict(task.problem.sizes),
@@ -142,8 +141,8 @@ def described(task: Job) -> dict[str, Any]:
     }
 
 
-def print_figures(metrics: dict[str, Any]) -> None:
-    """One search in two lines."""
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """Print one search in two lines."""
     share = metrics.get("share_of_exhaustive_best")
     print(
         f"{metrics['tuner']} seed {metrics['seed']}: {metrics['trials']} of {metrics['configs']} configs, "

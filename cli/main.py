@@ -14,13 +14,12 @@ from ..api.options.optimize import ListSlowOptions, OptimizeOptions
 from ..api.options.retrieve import RetrieveOptions
 from ..evaluators.remote.options import Where
 from .agent import agent_app
+from .common import RESUMABLE, JsonOption, QuietOption
 from .corpus import corpus_app
 from .guard import guarded
 from .parameters import with_options
 from .report import report
 from .tune import tune_app
-
-RESUMABLE = "interrupted; the same command with --resume goes on from here"
 
 app = typer.Typer(
     name="kernelwright",
@@ -33,9 +32,6 @@ app.add_typer(tune_app, name="tune")
 app.add_typer(agent_app, name="agent")
 app.add_typer(corpus_app, name="corpus")
 app.command()(report)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)]
 
 
 class Format(StrEnum):

@@ -1,4 +1,4 @@
-"""The problems, kernels and worked examples that are shipped, and how a name finds one."""
+"""The shipped problems, kernels and worked examples, and how a name finds one."""
 
 from .examples import ExampleFolder, list_examples, load_examples
 from .kernels import BACKENDS, KernelFile, find_kernel, list_kernels

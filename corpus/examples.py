@@ -1,7 +1,7 @@
-"""Worked examples: one folder each, with a problem, a kernel before and after an optimization, and what it teaches.
+"""Worked examples: one folder each, with a problem, a kernel before and after an optimization, and the lesson.
 
-`examples/<backend>/<name>/` holds problem.py, before.py, after.py and example.toml; `examples/measured.json` what was
-measured of all of them.
+`examples/<backend>/<name>/` holds problem.py, before.py, after.py and example.toml; `examples/measured.json` holds the
+measurements of all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FILES = (*_SOURCES, "example.toml")
 
 
 class Description(BaseModel):
-    """What example.toml says."""
+    """The contents of example.toml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,7 +48,7 @@ class Description(BaseModel):
     techniques: tuple[str, ...] = Field(min_length=1)
     story: str = Field(min_length=1)
     problem: str | None = None
-    """The id of the problem in the corpus that it solves; most solve a problem of their own."""
+    """Id of a corpus problem, where the example solves one; most have a problem of their own."""
 
     @field_validator("bottleneck")
     @classmethod
@@ -73,10 +73,11 @@ class ExampleFolder:
 
     path: Path
     gain: Gain | None = None
-    """What was measured of it."""
+    """Its measured gain; None where it was never measured."""
 
     @property
     def backend(self) -> str:
+        """The kernels' language and target as one name, such as 'tilelang_cpu'."""
         return self.path.parent.name
 
     @property
@@ -86,12 +87,12 @@ class ExampleFolder:
 
     @property
     def digest(self) -> str:
-        """Of the problem and both kernels, as their files stand; raises `ExampleError`."""
+        """Digest of the problem and both kernels as their files are; raises `ExampleError`."""
         sources = "\0".join(_text(self.path / name) for name in _SOURCES)
         return hashlib.sha256(sources.encode()).hexdigest()[:16]
 
     def read_problem(self) -> TorchProblem:
-        """The reference that both kernels are checked against; raises `ExampleError`."""
+        """Parse the reference that both kernels are checked against; raises `ExampleError`."""
         path = self.path / "problem.py"
         try:
             return TorchProblem(id=self.slug, name=self.path.name, source=_text(path), path=str(path))
@@ -99,7 +100,7 @@ class ExampleFolder:
             raise ExampleError(f"example {path}: {error}") from None
 
     def read_kernel(self, which: str) -> PythonKernel:
-        """The kernel 'before' or 'after'; raises `ExampleError` when it is none of this backend."""
+        """Parse the kernel 'before' or 'after'; raises `ExampleError` when it is not for this backend."""
         path = self.path / f"{which}.py"
         try:
             kernel = PythonKernel.parse(_text(path), name=str(path))
@@ -107,39 +108,39 @@ class ExampleFolder:
             raise ExampleError(f"example {error}") from None
         language = f"{kernel.language}_cpu" if kernel.target is Target.CPU else str(kernel.language)
         if language != self.backend:
-            raise ExampleError(f"example {path} is a {language} kernel; move its folder to {language}/, or mend it")
+            raise ExampleError(f"example {path} is a {language} kernel; move its folder to {language}/, or fix it")
         return kernel
 
     def read(self) -> WorkedExample:
-        """The whole example, without figures of other sources than its own.
+        """Read the whole example, with its own metrics only.
 
-        `ExampleError` names the file that is missing or wrong, and the cure.
+        Raises `ExampleError`, which names the file that is missing or wrong, and the fix.
         """
         if missing := [name for name in _FILES if not (self.path / name).is_file()]:
             raise ExampleError(f"example {self.path} lacks {', '.join(missing)}; add what is missing or remove it")
         self.read_problem()
         before, after = self.read_kernel("before"), self.read_kernel("after")
         if before.source == after.source:
-            raise ExampleError(f"example {self.path}: before.py and after.py are the same; mend one of them")
-        said = _description(self.path / "example.toml")
+            raise ExampleError(f"example {self.path}: before.py and after.py are the same; change one of them")
+        description = _description(self.path / "example.toml")
         return WorkedExample(
             slug=self.slug,
-            title=said.title,
+            title=description.title,
             language=Language(before.language),
             target=before.target,
-            operation=said.operation,
-            category=said.bottleneck,
-            techniques=said.techniques,
+            operation=description.operation,
+            category=description.bottleneck,
+            techniques=description.techniques,
             before=before.source,
             after=after.source,
-            story=" ".join(said.story.split()),
-            problem=said.problem,
+            story=" ".join(description.story.split()),
+            problem=description.problem,
             gain=self.gain if self.gain and self.gain.digest in (None, self.digest) else None,
         )
 
 
 def list_examples(root: Path | None = None) -> list[ExampleFolder]:
-    """All examples of a folder, else the shipped ones, by backend and name, with what was measured of them.
+    """Return all examples of a folder (default: the shipped ones) by backend and name, with their measured gains.
 
     Raises `ExampleError` when measured.json cannot be read.
     """
@@ -149,11 +150,11 @@ def list_examples(root: Path | None = None) -> list[ExampleFolder]:
 
 
 def load_examples(note: Callable[[str], None], root: Path | None = None) -> list[WorkedExample]:
-    """All examples that can be read; `note` is told, in a line each, which cannot, and why."""
+    """Return all examples that can be read; `note` gets one line for each that cannot, with the reason."""
     try:
         folders: Iterable[ExampleFolder] = list_examples(root)
     except ExampleError as error:
-        note(f"the examples go without their figures: {error}")
+        note(f"the examples have no metrics: {error}")
         folders = [ExampleFolder(path) for path in _folders(root or SHIPPED)]
     examples = []
     for folder in folders:
@@ -165,7 +166,7 @@ def load_examples(note: Callable[[str], None], root: Path | None = None) -> list
 
 
 def read_gains(path: Path) -> Mapping[str, Gain]:
-    """What measured.json holds, by slug; empty where nothing was measured yet. Raises `ExampleError`."""
+    """Return the contents of measured.json by slug; empty without the file. Raises `ExampleError`."""
     if not path.exists():
         return {}
     try:
@@ -177,7 +178,7 @@ def read_gains(path: Path) -> Mapping[str, Gain]:
         what = f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}"
     except (ValueError, RecursionError) as error:
         what = str(error)
-    raise ExampleError(f"{path} is corrupt ({what}); measure the examples anew, or remove it")
+    raise ExampleError(f"{path} is corrupt ({what}); measure the examples again, or remove it")
 
 
 def _folders(root: Path) -> list[Path]:
@@ -191,9 +192,9 @@ def _description(path: Path) -> Description:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ExampleError(f"example {path}, {where}: {first['msg']}; mend it") from None
+        raise ExampleError(f"example {path}, {where}: {first['msg']}; fix it") from None
     except tomllib.TOMLDecodeError as error:
-        raise ExampleError(f"example {path} is no valid TOML: {error}; mend it") from None
+        raise ExampleError(f"example {path} is no valid TOML: {error}; fix it") from None
 
 
 def _text(path: Path) -> str:

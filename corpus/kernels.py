@@ -1,4 +1,4 @@
-"""Kernel files: one folder per backend, named by the problem that they solve."""
+"""Kernel files: one folder per backend, named after the problem that they solve."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelFile:
-    """A kernel that can be read from `path`, and the reference that finds its problem."""
+    """The path of a kernel, and the reference of its problem."""
 
     path: Path
     problem: str
 
     def read(self) -> PythonKernel:
-        """Parse the file; raises `KernelError` when it is no kernel."""
+        """Parse the file; raises `KernelError` when it contains no kernel."""
         return PythonKernel.parse(_read(self.path), name=str(self.path))
 
 
 def list_kernels(backend: str) -> list[KernelFile]:
-    """The shipped kernels of a backend, by level and number."""
+    """Return the shipped kernels of a backend, by level and number."""
     files = []
     for path in (SHIPPED / backend).glob("level*/*.py"):
         if identity := parse_id(f"{path.parent.name}/{path.name}"):
@@ -38,10 +38,10 @@ def list_kernels(backend: str) -> list[KernelFile]:
 
 
 def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> KernelFile:
-    """The kernel that a path, an id or a KernelBench file name means, for a backend.
+    """Return the kernel for a path, an id or a KernelBench file name, for a backend.
 
-    A path to a problem file means the shipped kernel of that problem. Raises `KernelError` that
-    names the nearest kernels when there is none.
+    A path to a problem file stands for the shipped kernel of that problem. Raises `KernelError`, which names the
+    nearest kernels, when there is none.
     """
     path = Path(reference)
     if is_file(path):
@@ -63,7 +63,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
 
 
 def _problem_of(path: Path, source: str) -> str:
-    """Which problem a kernel file solves: its header says so, else its name."""
+    """Return the problem that a kernel file solves: from its header, else from its name."""
     header = _HEADER.search(source)
     if header:
         return header[1]

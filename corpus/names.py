@@ -1,4 +1,4 @@
-"""How a problem is named: `level2/2_10`, `2_10`, or as KernelBench names its file."""
+"""Names of problems: `level2/2_10`, `2_10`, or a KernelBench file name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KERNELBENCH = re.compile(r"(?P<number>\d+)_(?=[A-Za-z])\S+")
 
 
 def problem_id(level: int | str, number: int | str) -> str:
-    """`level2/2_10`."""
+    """Return the id, such as `level2/2_10`."""
     return f"level{level}/{level}_{number}"
 
 
 def parse_id(reference: str) -> str | None:
-    """The id in `level2/2_10.py`, `2_10`, `2_10_optimized_1.2x.py`, or None when there is none."""
+    """Return the id in `level2/2_10.py`, `2_10` or `2_10_optimized_1.2x.py`, or None when there is none."""
     parts = Path(reference.removesuffix(".py")).parts[-2:]
     folder = parts[-2] if len(parts) == 2 and re.fullmatch(r"level\d+", parts[-2]) else None
     match = _SHORT.fullmatch(parts[-1]) if parts else None
@@ -27,13 +27,13 @@ def parse_id(reference: str) -> str | None:
 
 
 def kernelbench_number(stem: str) -> str | None:
-    """The number that a KernelBench file name begins with, or None when it is no such name."""
+    """Return the number that a KernelBench file name begins with, or None for another name."""
     match = _KERNELBENCH.fullmatch(stem)
     return match["number"] if match else None
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is a file that can be seen; a name that is too long or in a closed folder is none."""
+    """Return whether the path is a visible file; False for a name that is too long or in a folder without access."""
     try:
         return path.is_file()
     except OSError:
@@ -41,7 +41,7 @@ def is_file(path: Path) -> bool:
 
 
 def nearest(reference: str, known: Iterable[str], count: int = 3) -> str:
-    """'; the nearest are a, b' for an error message, or '' when nothing is near."""
+    """Return '; the nearest are a, b' for an error message, or '' when nothing is near."""
     names = sorted(set(known))
     stem = Path(reference).name.removesuffix(".py").lower()
     keys = {name.rsplit("/", 1)[-1].lower(): name for name in names}

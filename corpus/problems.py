@@ -14,14 +14,14 @@ SHIPPED = Path(__file__).parent / "problems"
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """A problem that can be read from `path`."""
+    """The id and path of a problem."""
 
     id: str
     name: str
     path: Path
 
     def read(self) -> TorchProblem:
-        """Parse the file; raises `ProblemError` when it is no problem."""
+        """Parse the file; raises `ProblemError` when it contains no problem."""
         try:
             source = self.path.read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -30,9 +30,9 @@ class ProblemFile:
 
 
 def list_problems(dataset: Path | None = None) -> list[ProblemFile]:
-    """All problems of a dataset folder, or the shipped ones, by level and number.
+    """Return all problems of a dataset folder (default: the shipped ones), by level and number.
 
-    A dataset is a KernelBench checkout: `level*/` stands in it or in its folder KernelBench.
+    A dataset is a KernelBench checkout with `level*/` at its root or in its folder KernelBench.
     """
     root = SHIPPED if dataset is None else _levels_of(dataset)
     found = []
@@ -47,9 +47,9 @@ def list_problems(dataset: Path | None = None) -> list[ProblemFile]:
 
 
 def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile:
-    """The problem that a path, an id or a KernelBench file name means.
+    """Return the problem for a path, an id or a KernelBench file name.
 
-    Raises `ProblemError` that names the nearest problems when there is none.
+    Raises `ProblemError`, which names the nearest problems, when there is none.
     """
     path = Path(reference)
     if is_file(path):

@@ -1,1 +1,1 @@
-"""Decide what a kernel is worth: on this machine, in processes of their own."""
+"""Evaluates kernels: correctness and speed, on this machine or others, in separate processes."""

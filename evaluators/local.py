@@ -1,8 +1,8 @@
 """The evaluator of this machine: its CPU, or one of its CUDA GPUs.
 
-Three kinds of processes take part, all forked from a warm server: the candidate's worker runs the kernel and
-nothing else; the judge's worker runs the reference and compares; compilers work ahead in a search. This process
-carries seeds, file names and verdicts between them and computes every statistic itself.
+Three kinds of processes take part, all forked from a fork server: the candidate's worker runs the kernel and nothing
+else; the reference worker runs the reference and compares; compilers work ahead in a search. This process passes
+seeds, file names and results between them and computes every statistic itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .settings import SearchSettings, Settings
 from .workers.device_lock import DeviceLock
 
 SUSPICIOUS_SPEEDUP = 10.0
-"""What is so many times as fast as the reference is measured once more, from the beginning, before it is believed."""
+"""A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
 BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
 
@@ -51,8 +51,8 @@ BESIDE = "beside this kernel, and not without it, {}; leave the reference memory
 class LocalEvaluator:
     """Evaluates on `device`, 'cpu' or 'cuda' or 'cuda:1'.
 
-    `memory` is a folder for what is measured once per device (its ceilings). Seeds come from `rng`,
-    by default from the system's entropy, and are written down in the evaluations.
+    `memory` is a folder for once-per-device measurements (its ceilings). Seeds come from `rng`, by default from the
+    system's entropy, and are recorded in the evaluations.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalEvaluator:
         )
         self._client: CandidateClient | None = None
         self._client_problem: TorchProblem | None = None
-        self._ahead: Path | None = None  # the folder for what is compiled ahead for the bench
+        self._ahead: Path | None = None  # the cache folder of the client's compilation ahead
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
@@ -89,11 +89,11 @@ class LocalEvaluator:
             yield from self._search(search, reference_client, kernel, configs, known)
             return
         for config in configs:
-            # The judge of now: with the server that the last config took down, its judge went.
+            # The current reference client: a server that the last config took down took its worker too.
             yield self._evaluate_in_full(self._reference_for(problem, kernel), kernel, config)
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
-        """One evaluation per config, all timed in turn with each other; see `core.Evaluator`."""
+        """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken) for config in configs]
@@ -111,7 +111,8 @@ class LocalEvaluator:
                 return self._examiner.several(reference_client, client, configs)
         finally:
             client.close()
-        # Side by side they may leave the reference too little of the machine. One alone says whether it was that.
+        # Together they may leave the reference too little memory. Evaluating one alone shows whether that was the
+        # cause.
         return [self._evaluate_in_full(self._reference_for(problem, kernel), kernel, config) for config in configs]
 
     def profile(self, problem: Problem) -> Profile:
@@ -127,7 +128,7 @@ class LocalEvaluator:
         return dict(self.processes.reference_client(TorchProblem.of(problem)).environment)
 
     def forget_candidate(self) -> None:
-        """End the candidate's process, and remove what was compiled ahead for it."""
+        """End the candidate's process, and remove its compiled files."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -144,7 +145,7 @@ class LocalEvaluator:
         return reference_client
 
     def _broken_rule(self, kernel: Kernel) -> Rejection | None:
-        """What the source alone says against it; nothing is looked at where everything is allowed."""
+        """Return the rule that the source breaks; None where everything is allowed."""
         return find_violation(kernel.source, kernel, self.settings.allow_torch)
 
     def _exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
@@ -165,17 +166,17 @@ class LocalEvaluator:
             with self._exclusive(reference_client):
                 again = self._evaluate(reference_client, client, config, ahead)
             if again.speedup is None or again.speedup.ratio <= SUSPICIOUS_SPEEDUP:
-                return again  # the slower of two times that lie apart
-            told = CONFIRMED.format(SUSPICIOUS_SPEEDUP) if again.contention is None else again.message
-            return again.model_copy(update={"message": told})
+                return again  # the slower of two times that differ
+            message = CONFIRMED.format(SUSPICIOUS_SPEEDUP) if again.contention is None else again.message
+            return again.model_copy(update={"message": message})
         finally:
             if not config:
                 self.forget_candidate()
 
     def _client_for(self, problem: TorchProblem, kernel: Kernel, config: Config) -> CandidateClient:
-        """The bench of the last call when a search goes on with the same kernel, else a new one.
+        """Return the last call's client when a search continues with the same kernel, else a new one.
 
-        A kernel with nothing to bind always gets a fresh process: so is a winner checked for the last time.
+        A kernel with nothing to bind always gets a fresh process: this is how a winner is checked for the last time.
         """
         known = self._client is not None and self._client.alive and (self._client_problem, self._client.kernel)
         if self._client is None or not config or known != (problem, kernel):
@@ -186,10 +187,10 @@ class LocalEvaluator:
         return self._client
 
     def _compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
-        """Compile for the bench before the device is locked, where the settings ask for it.
+        """Compile for the client before the device is locked, where the settings request it.
 
-        Never on a CPU, where compilers would disturb what is being timed. What a compiler refuses is compiled again
-        for its log.
+        Never on a CPU, where compilers would disturb timings. A kernel that a compiler refuses is compiled again for
+        its log.
         """
         if self._ahead is None:
             return None
@@ -209,7 +210,7 @@ class LocalEvaluator:
         configs: Iterable[Config],
         earlier: Sequence[Evaluation],
     ) -> Generator[Evaluation]:
-        """Compile ahead in parallel; measure one at a time what compiled, and equal code once."""
+        """Compile ahead in parallel; measure compiled configs one at a time, and equal code once."""
         cache = self.processes.cache(kernel)
         client = self._new_client(reference_client.problem, kernel, cache)
         known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None}
@@ -248,10 +249,10 @@ class LocalEvaluator:
         compiled: CompileResult | None = None,
         prune_above_ms: float | None = None,
     ) -> Evaluation:
-        """Once more, with both started anew, where the reference failed; the second time it is the candidate's doing.
+        """Try again with both workers restarted where the reference failed; a second failure is the candidate's fault.
 
-        A candidate may leave too little of the machine for the reference. Raises `ProblemError` where the reference
-        fails without a candidate too.
+        A candidate may leave too little memory for the reference. Raises `ProblemError` where the reference also fails
+        without a candidate.
         """
         for again in (False, True):
             try:

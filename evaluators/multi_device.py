@@ -12,13 +12,13 @@ from ..core import Config, Evaluation, Kernel, Problem, Profile
 from .local import LocalEvaluator
 
 AHEAD = 2
-"""Windows of work that each device is given: one to measure, one so that it need not wait for the others."""
+"""Windows of work per device: one to measure, one so that it need not wait for the others."""
 
 
 class MultiDeviceEvaluator:
-    """Hands configs to `evaluators` in turn and their verdicts back in the order of the configs.
+    """Distributes configs over `evaluators` and yields their evaluations in the order of the configs.
 
-    The devices are taken to be alike. Finalists are compared on the first one, where they meet the same clocks.
+    The devices must be of one model. Finalists are compared on the first one, under the same clocks.
     """
 
     def __init__(self, evaluators: Sequence[LocalEvaluator]) -> None:
@@ -27,7 +27,7 @@ class MultiDeviceEvaluator:
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
-        """See `core.Evaluator`; `configs` is drawn from by the calling thread."""
+        """See `core.Evaluator`; draws from `configs` in the calling thread."""
         source = iter(configs)
         members: list[_Member] = []
         order: deque[_Member] = deque()
@@ -75,7 +75,7 @@ class MultiDeviceEvaluator:
 
 
 class _Member:
-    """One device, served by a thread."""
+    """One device, driven by a thread."""
 
     def __init__(
         self, evaluator: LocalEvaluator, problem: Problem, kernel: Kernel, known: Sequence[Evaluation]
@@ -85,25 +85,25 @@ class _Member:
         self.busy = 0
         self._stopped = False
         self._asked: queue.SimpleQueue[Config | None] = queue.SimpleQueue()
-        self._told: queue.SimpleQueue[Evaluation | BaseException] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[Evaluation | BaseException] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, args=(evaluator, problem, kernel, known), daemon=True)
         self._thread.start()
 
     def give(self, config: Config | None) -> None:
-        """Ask for an evaluation; None says that there will be no more."""
+        """Request an evaluation; None ends the requests."""
         self.busy += config is not None
         self._asked.put(config)
 
     def take(self) -> Evaluation:
-        """The next evaluation, in the order in which configs were given; raises what the evaluator raised."""
-        told = self._told.get()
+        """Return the next evaluation, in the order of the requests; raises the evaluator's exception."""
+        result = self._results.get()
         self.busy -= 1
-        if isinstance(told, BaseException):
-            raise told
-        return told
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def stop(self) -> None:
-        """Give up what was not begun; what is being measured comes to its end."""
+        """Cancel requests that have not started; a running one finishes."""
         self._stopped = True
         with contextlib.suppress(queue.Empty):
             while True:
@@ -116,8 +116,8 @@ class _Member:
     def _serve(self, evaluator: LocalEvaluator, problem: Problem, kernel: Kernel, known: Sequence[Evaluation]) -> None:
         try:
             for evaluation in evaluator.evaluate(problem, kernel, iter(self._asked.get, None), known):
-                self._told.put(evaluation)
+                self._results.put(evaluation)
                 if self._stopped:
                     return
-        except BaseException as error:  # it belongs to whoever takes the next evaluation
-            self._told.put(error)
+        except BaseException as error:  # raised again by `take`
+            self._results.put(error)

@@ -1,4 +1,4 @@
-"""How long, how much, how exactly: the settings of an evaluation."""
+"""The settings of an evaluation: time, memory, precision."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class AllowTorch(StrEnum):
     NONE = "none"
     """None that compute: allocation and views only."""
     GLUE = "glue"
-    """Layout, allocation, and operators that the bottleneck is not in."""
+    """Layout, allocation, and operators outside of the bottleneck."""
     ALL = "all"
-    """Whatever it likes: nothing is looked at."""
+    """All of them: nothing is checked."""
 
 
 class Sandbox(StrEnum):
-    """What keeps a candidate from the rest of the machine."""
+    """How a candidate is isolated from the rest of the machine."""
 
     AUTO = "auto"
-    """The first of the following that works here, and a warning when it is none."""
+    """The first of the following that works here, with a warning when it is none."""
     BWRAP = "bwrap"
     LANDLOCK = "landlock"
     NONE = "none"
@@ -29,10 +29,10 @@ class Sandbox(StrEnum):
 
 @dataclass(frozen=True)
 class Sampling:
-    """When a timing is good enough.
+    """When a timing is precise enough.
 
-    Samples are taken in chunks, candidate and reference in turn, until the 95 % interval of both
-    medians is within `precision` or `seconds` have passed.
+    Samples are taken in chunks, candidate and reference interleaved, until the 95 % intervals of both medians are
+    within `precision` or `seconds` have passed.
     """
 
     precision: float = 0.01
@@ -40,38 +40,40 @@ class Sampling:
     min_samples: int = 20
     max_samples: int = 500
     chunk_s: float = 0.05
-    patience_s: float = 10.0
-    """How long to wait for other processes to leave the processor alone before timing once more."""
+    quiet_timeout_s: float = 10.0
+    """Seconds to wait for other processes to leave the processor idle before timing once more."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a candidate may use before it is stopped."""
+    """Limits of a candidate."""
 
     compile_s: float = 120.0
-    """For loading the source and the first call, in which most kernels compile."""
+    """Seconds for loading the source and the first call, in which most kernels compile."""
     call_s: float = 30.0
-    """For each later step: a call, or a chunk of samples."""
+    """Seconds for each later step: a call, or a chunk of samples."""
     memory_gib: float = 8.0
-    """Private memory of each process, beyond what the warm server holds."""
+    """Private memory of each process, beyond the fork server's."""
     file_gib: float = 8.0
     """The size of any file it writes."""
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How one of many configs is judged in a search: quickly, since finalists are judged again."""
+    """The evaluation of one of many configs in a search: quick, since finalists are evaluated again."""
 
     compilers: int = 1
     """Processes that compile ahead."""
     window: int = 1
-    """Configs that are in the compilers or wait for being measured, at most."""
-    trials: int = 1
+    """Maximum number of configs that are in the compilers or wait for their measurement."""
+    checks: int = 1
     """Comparisons with the reference, each with new inputs."""
     prune_factor: float = 2.0
-    """A config whose first samples are so many times slower than the best is not timed any further."""
+    """A config whose first samples are this many times slower than the best is pruned."""
     sampling: Sampling = field(
-        default_factory=lambda: Sampling(precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, patience_s=3.0)
+        default_factory=lambda: Sampling(
+            precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, quiet_timeout_s=3.0
+        )
     )
 
 
@@ -79,19 +81,20 @@ class SearchSettings:
 class Settings:
     """All settings of a local evaluation."""
 
-    trials: int = 3
+    checks: int = 3
     """Comparisons with the reference, each with new weights and new inputs."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
     compile_ahead: bool = False
-    """On a GPU, compile before the device is locked, so that others may measure meanwhile; it takes a process more."""
+    """On a GPU, compile before the device is locked, so that others may measure meanwhile; uses one more process."""
     second_workload: bool = True
-    """Whether a right kernel is tried at other sizes too, where the problem has some."""
+    """Whether a correct kernel is checked at other sizes too, where the problem has some."""
     graph: bool = False
-    """On a GPU, time candidate and reference as captured CUDA graphs, without what launching costs."""
+    """On a GPU, time candidate and reference as captured CUDA graphs, without launch overhead."""
     baselines: tuple[str, ...] = ()
-    """Other ways to run the reference that are timed too: 'compile', 'max-autotune'. Known ones are always reported."""
+    """Other ways to run the reference that are timed too: 'compile', 'max-autotune'. Cached ones are always
+    reported."""
     allow_torch: AllowTorch = AllowTorch.GLUE
     sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None
-    """Judge configs as a search needs it, without timing the reference; None judges each one fully."""
+    """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""

@@ -1,4 +1,4 @@
-"""Every instruction text that a language model sees, and the guides to the kernel languages that it can look up."""
+"""Every instruction text for a language model, and the guides to the kernel languages that it can look up."""
 
 from .guides import guide_for, section, sections
 from .templates import names, render

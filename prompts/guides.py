@@ -1,7 +1,7 @@
-"""Guides to the kernel languages: Markdown files of short sections, of which a model reads the ones that it needs.
+"""Guides to the kernel languages: Markdown files of short sections, which a model reads one by one.
 
-Fenced blocks marked `python` run on the installed versions, those marked `python refused` end with the error that
-their first line names, `python compiled` is about the compiled code, and `text` is for reading only.
+Fenced blocks marked `python` run on the installed versions; those marked `python refused` fail with the error in
+their first line; `python compiled` shows compiled code; `text` is for reading only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GUIDES = {
 
 
 def guide_for(language: Language, target: Target) -> str:
-    """The name of the guide to a language on a kind of processor; raises `OptionError` where there is none."""
+    """Return the name of the guide to a language on a target; raises `OptionError` without one."""
     try:
         return _GUIDES[language, target]
     except KeyError:
@@ -30,7 +30,7 @@ def guide_for(language: Language, target: Target) -> str:
 
 
 def sections(guide: str) -> dict[str, str]:
-    """The sections of a guide by title, in order; each text is Markdown that begins with its heading.
+    """Return the sections of a guide by title, in order; each text is Markdown that begins with its heading.
 
     Raises `OptionError` for a guide that does not exist.
     """
@@ -42,7 +42,7 @@ def sections(guide: str) -> dict[str, str]:
 
 
 def section(guide: str, title: str) -> str:
-    """The section with this title or the one nearest to it; raises `OptionError` that lists the titles."""
+    """Return the section with this title or the nearest one; raises `OptionError`, which lists the titles."""
     found = sections(guide)
     by_key = {_key(one): one for one in found}
     near = difflib.get_close_matches(_key(title), by_key, n=1, cutoff=0.6) or [
@@ -54,5 +54,5 @@ def section(guide: str, title: str) -> str:
 
 
 def _key(title: str) -> str:
-    """Titles compare without case, punctuation and a dialect's prefix, as in `T.copy`."""
+    """Normalize a title: no case, no punctuation, no dialect prefix as in `T.copy`."""
     return re.sub(r"[^a-z0-9]+", " ", title.lower().removeprefix("t.")).strip()

@@ -1,4 +1,4 @@
-"""Instruction texts: Jinja2 templates in Markdown files beside this one."""
+"""Instruction texts: Jinja2 templates in Markdown files in this folder."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ _FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """The names of all templates, such as 'rewrite' and 'tools/evaluate', sorted."""
+    """Return the names of all templates, such as 'rewrite' and 'tools/evaluate', sorted."""
     files = [path.relative_to(_FOLDER) for folder in (".", "tools") for path in (_FOLDER / folder).glob("*.md")]
     return sorted(path.with_suffix("").as_posix() for path in files)
 
 
 def render(name: str, **values: object) -> str:
-    """The text of the template `name`, without a newline at its end.
+    """Render the template `name`, without a final newline.
 
-    The values are exactly the template's variables. Raises `ValueError`, which names the template, when it does not
-    exist, when a variable has no value, or when a value belongs to no variable: a text that lacks what it should say
-    would otherwise reach a model unnoticed.
+    The values must be exactly the template's variables. Raises `ValueError`, which names the template, for a template
+    that does not exist, a variable without a value, or a value without a variable: a model would otherwise get an
+    incomplete text unnoticed.
     """
     from jinja2 import Environment, StrictUndefined, UndefinedError
     from jinja2.meta import find_undeclared_variables

@@ -1,4 +1,4 @@
-"""Retrieval of worked examples: what a kernel does and has, embeddings, an index, the search, the rendering."""
+"""Retrieval of worked examples: kernel analysis, embeddings, an index, the search, the rendering."""
 
 from .code.features import Features, features
 from .code.syntax import parse

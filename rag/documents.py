@@ -1,4 +1,4 @@
-"""What is searched for of an example: its text, split by technique."""
+"""The searched text of an example, split by technique."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "embedding": ("lookup table", "gather rows"),
     "rope": ("rotary position embedding",),
 }
-"""Other words for an operation, as people ask for it."""
+"""Synonyms of an operation, as users may search for it."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Document:
     """One entry of the index: an example under one of its techniques."""
 
     example: int
-    """The example's number."""
+    """Index of the example."""
     text: str
 
 
 def documents(number: int, example: WorkedExample) -> list[Document]:
-    """The entries of an example, one per technique; one without where it has none."""
+    """Return the entries of an example, one per technique; one entry where it has none."""
     head = f"{example.title}. {_operation(example.operation)}."
     tail = f"{example.story} {_features(example.before)}"
     entries = [
@@ -47,14 +47,14 @@ def documents(number: int, example: WorkedExample) -> list[Document]:
 
 
 def words_of(example: WorkedExample) -> str:
-    """The whole text of an example for the lexical search; title and techniques count twice."""
+    """Return the whole text of an example for the lexical search; title and techniques count twice."""
     labels = f"{example.title}. {' '.join(example.techniques)}."
     glosses = " ".join(TECHNIQUES.get(technique, "") for technique in example.techniques)
     return f"{labels} {labels} {_operation(example.operation)}. {glosses}. {example.story} {_features(example.before)}"
 
 
 def spoken(label: str) -> str:
-    """`split-k` as it is written in a sentence."""
+    """Return a label as words: 'split k' for `split-k`."""
     return label.replace("-", " ")
 
 
@@ -65,5 +65,5 @@ def _operation(name: str) -> str:
 def _features(source: str) -> str:
     try:
         return features(parse(source)).text()
-    except Exception:  # an example of a run holds whatever code a model wrote
+    except Exception:  # an example of a run may contain any code
         return ""

@@ -1,4 +1,4 @@
-"""Vectors of the examples, kept in a file, searched with FAISS by inner product."""
+"""Vectors of the examples, stored in a file, searched with FAISS by inner product."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class VectorIndex:
         self._embedder = embedder
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """The cosine of the query and each text, in their order."""
+        """Return the cosine of the query and each text, in their order."""
         import numpy as np
 
         scores = np.zeros(self._index.ntotal, dtype=np.float32)
@@ -41,10 +41,10 @@ class VectorIndex:
 def open_index(
     texts: Sequence[str], embedder: Embedder, folder: Path | None, note: Callable[[str], None]
 ) -> VectorIndex:
-    """The index of these texts: from its file in `folder` where that is of these texts and this model, else built.
+    """Return the index of these texts: from its file in `folder` if it matches these texts and this model, else built.
 
-    A file that is corrupt is told to `note` and replaced; so is a folder that cannot be written, and then the index
-    lives in memory only.
+    A corrupt file is reported to `note` and replaced; so is a folder that cannot be written, and then the index is kept
+    in memory only.
     """
     key = hashlib.sha256(json.dumps([_FORMAT, embedder.name, list(texts)]).encode()).hexdigest()
     path = folder / FILE if folder else None
@@ -71,7 +71,7 @@ def _build(texts: Sequence[str], embedder: Embedder) -> Any:
 
 
 def _packed(index: Any, key: str) -> bytes:
-    """A line with the key and a checksum, then what FAISS writes."""
+    """Return a line with the key and a checksum, then FAISS's bytes."""
     import faiss
 
     data = faiss.serialize_index(index).tobytes()
@@ -80,7 +80,7 @@ def _packed(index: Any, key: str) -> bytes:
 
 
 def _read(path: Path, key: str, count: int, note: Callable[[str], None]) -> Any | None:
-    """The index in a file; None where there is none, or where it is of other texts, another model, or corrupt."""
+    """Return the index in a file; None without one, or if it is of other texts, another model, or corrupt."""
     import faiss
     import numpy as np
 
@@ -89,15 +89,15 @@ def _read(path: Path, key: str, count: int, note: Callable[[str], None]) -> Any 
         said = json.loads(head)
         if said["key"] != key:
             return None
-        # Checked before FAISS sees it: its reader trusts the sizes that a file gives.
+        # Checked before FAISS sees it: its reader trusts the sizes in the file.
         if said["sha256"] != hashlib.sha256(data).hexdigest():
             raise ValueError("its checksum is wrong")
         index = faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8))
         if index.ntotal != count:
-            raise ValueError(f"it holds {index.ntotal} vectors for {count} texts")
+            raise ValueError(f"it contains {index.ntotal} vectors for {count} texts")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
-        note(f"the index {path} is corrupt ({error}) and is built anew")
+        note(f"the index {path} is corrupt ({error}) and is built again")
         return None
     return index

@@ -24,12 +24,12 @@ STOP_WORDS = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, without those that say nothing."""
+    """Return the words of a text in lower case, without stop words."""
     return [word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
 
 
 def terms(text: str) -> list[str]:
-    """What is matched: each word, and the n-grams inside it where it is longer than one."""
+    """Return the matched terms: each word, and the n-grams of words longer than one."""
     found = []
     for word in words(text):
         found.append(word)
@@ -53,10 +53,10 @@ class Lexicon:
         for count in counts:
             holding.update(count.keys())
         self._size = len(counts)
-        # A term that no text holds is as rare as one can be.
+        # A term that no text contains is as rare as possible.
         self._unknown = self._rarity(0) * (k1 + 1)
         self._most = {term: self._rarity(times) * (k1 + 1) for term, times in holding.items()}
-        # Each term's share of the score of each text that holds it.
+        # Each term's share of the score of each text that contains it.
         self._weights: dict[str, list[tuple[int, float]]] = {term: [] for term in holding}
         for number, (count, length) in enumerate(zip(counts, lengths, strict=True)):
             for term, times in count.items():
@@ -67,7 +67,7 @@ class Lexicon:
         return math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
 
     def scores(self, query: str) -> Sequence[float]:
-        """One score per text, in their order: BM25 as a share of what a text could reach at most, so from 0 to 1."""
+        """Return one score per text, in their order: BM25 over the highest possible score, so from 0 to 1."""
         asked = dict.fromkeys(terms(query))
         scores = [0.0] * self._size
         for term in asked:

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator
 from ..core import Hit, WorkedExample, source_lines
 
 CHARACTERS_PER_TOKEN = 3
-"""An estimate on the safe side: English runs at about four characters a token, code at fewer. A model's own tokenizer
-would be exact, but most of them are fetched over a network."""
+"""A conservative estimate: English has about four characters a token, code fewer. A model's own tokenizer would be
+exact, but most of them are downloaded."""
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text takes."""
+    """Return the approximate number of tokens of a text."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def within(hits: Iterable[Hit], tokens: int) -> str:
-    """The examples of these hits, best first, in at most so many tokens (as `tokens_of` estimates); '' if none fits.
+    """Render the examples of these hits, best first, in at most `tokens` (as `tokens_of` estimates); '' if none fits.
 
-    Each is given with both kernels whole; where that does not fit, as a diff; then with the kernel after alone; then
-    not at all. Code is never cut off: half a kernel teaches mistakes.
+    Each is rendered with both kernels; where that does not fit, as a diff; then with the kernel after alone; then not
+    at all. Code is never cut off: half a kernel teaches mistakes.
     """
     parts: list[str] = []
     for hit in hits:
@@ -30,6 +30,9 @@ def within(hits: Iterable[Hit], tokens: int) -> str:
                 parts.append(text)
                 break
     return "\n\n".join(parts)
+
+
+"""Yield an example in full, then in shorter forms."""
 
 
 def _forms(example: WorkedExample) -> Iterator[str]:

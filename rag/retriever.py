@@ -1,4 +1,4 @@
-"""Finding worked examples: by meaning, by words, and by what is known of the kernel and its device."""
+"""Searches worked examples: by meaning, by words, and by properties of the kernel and its device."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from .index import open_index
 from .lexical import Lexicon
 
 NEARLY_THE_SAME = 0.9
-"""From which resemblance of their code two examples count as one."""
+"""Two examples whose code is more similar than this count as one."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What each sign is worth; tuned on benchmarks/retrieval/queries.toml, around a broad optimum."""
+    """The weight of each criterion; tuned on benchmarks/retrieval/queries.toml, around a broad optimum."""
 
     vector: float = 1.5
-    """Times the cosine of the query and the example's nearest entry."""
+    """Factor of the cosine of the query and the example's nearest entry."""
     lexical: float = 1.5
-    """Times the share of the query's words that the example has, as BM25 counts them."""
+    """Factor of the share of the query's words that the example has, by BM25."""
     operation: float = 0.65
-    """The operation that the query names."""
+    """For the operation that the query names."""
     guess: float = 0.3
-    """What the query's kernel seems to compute, where the query names no operation."""
+    """For the operation that the query's kernel seems to compute, where the query names none."""
     language: float = 0.6
     target: float = 0.75
     device: float = 0.1
-    """Measured on the query's device."""
+    """For a measurement on the query's device."""
     category: float = 0.3
-    """Cures the query's bottleneck."""
+    """For an example against the query's bottleneck."""
     missing: float = 0.2
-    """Times the share of the example's techniques that the query's kernel lacks."""
+    """Factor of the share of the example's techniques that the query's kernel lacks."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is taken from the query's kernel."""
+    """The analysis of the query's kernel."""
 
     canonical: str
     features: Features
     techniques: frozenset[str]
 
     def lacks(self, technique: str) -> bool:
-        """Whether it could gain by the technique: it has it not, and there is something to fuse."""
+        """Return whether the technique could help: the kernel lacks it, and there is something to fuse."""
         return technique not in self.techniques and (technique != "fusion" or self.features.steps > 1)
 
 
 class ExampleRetriever:
-    """A `core.Retriever` over some examples; without an embedder it goes by words and by what is known.
+    """A `core.Retriever` over some examples; without an embedder it uses words and properties.
 
-    `folder` keeps the vectors between runs; `note` is told what the user should know, a line each.
+    `folder` keeps the vectors between runs; `note` gets messages for the user, a line each.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ExampleRetriever:
         return hits
 
     def _cosines(self, query: Query, known: _Known | None) -> list[float]:
-        """Per example, the cosine of its nearest entry."""
+        """Return the cosine of each example's nearest entry."""
         found = [0.0] * len(self._examples)
         text = query.text or " ".join(filter(None, [query.operation, query.category]))
         if self._index is not None and self._weights.vector:
@@ -111,7 +111,7 @@ class ExampleRetriever:
     def _reasons(
         self, example: WorkedExample, query: Query, known: _Known | None, cosine: float, match: float
     ) -> list[tuple[float, str]]:
-        """What speaks for an example: what each sign is worth, and its words."""
+        """Return the criteria that an example meets: the value of each, and its words."""
         w = self._weights
         guess = known.features.operation if known and not query.operation else None
         signs = [
@@ -133,7 +133,7 @@ class ExampleRetriever:
 
 
 class _Indexed:
-    """An example with what is needed of it at each search."""
+    """An example with its precomputed search data."""
 
     def __init__(self, example: WorkedExample) -> None:
         self.example = example
@@ -141,23 +141,23 @@ class _Indexed:
         self.shingles = shingles(example.before) | shingles(example.after)
 
     def excluded(self, query: Query, known: _Known | None) -> bool:
-        """Whether it is the problem, or one of its kernels the very kernel, that is being optimized."""
+        """Return whether it is the problem that is being optimized, or has the same kernel."""
         same = query.exclude is not None and query.exclude in (self.example.problem, self.example.slug)
         return same or (known is not None and known.canonical in self._forms)
 
 
 def _read(source: str | None) -> _Known | None:
-    """What a kernel tells; nothing where it cannot be analysed."""
+    """Analyse a kernel; None where that fails."""
     if not source:
         return None
     try:
         program = parse(source)
         return _Known(canonical(source), features(program), techniques(program))
-    except Exception:  # a model may write any code: what the analysis does not foresee must not end a run
+    except Exception:  # a model may write any code: an analysis error must not end a run
         return None
 
 
 def _why(reasons: Sequence[tuple[float, str]]) -> str:
-    """The reasons in words, the weightiest first."""
-    told = sorted(reasons, key=lambda reason: -reason[0])
-    return ", ".join(words for _, words in told if words) or "nothing is nearer"
+    """Return the reasons in words, the most important first."""
+    ordered = sorted(reasons, key=lambda reason: -reason[0])
+    return ", ".join(words for _, words in ordered if words) or "nothing is nearer"

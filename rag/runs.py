@@ -1,4 +1,4 @@
-"""Examples from this installation's own runs: what an optimization began with, and what it ended with."""
+"""Examples from this installation's own runs: the first kernel of an optimization, and the last."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .code.syntax import parse
 from .code.techniques import added
 
 LEAST_GAIN = 1.1
-"""How much faster than the kernel it began with a run's kernel must be to teach something."""
+"""Minimum speedup over its start kernel for a run to be an example."""
 
 UNKNOWN = "unknown operation"
 
 
 def run_examples(results: Path, note: Callable[[str], None] = lambda line: None) -> list[WorkedExample]:
-    """The examples that the journals in a results folder hold, one per finished run whose kernel was verified and is
-    at least `LEAST_GAIN` times as fast as the one it began with. `note` is told which journals cannot be read."""
+    """Return the examples in the journals of a results folder, one per finished run whose kernel was verified and is at
+    least `LEAST_GAIN` times as fast as its start kernel. `note` gets the journals that cannot be read."""
     found = []
     for path in sorted((results / "multiturn_logs").glob("journal_*.jsonl")):
         try:
@@ -39,7 +39,7 @@ def run_examples(results: Path, note: Callable[[str], None] = lambda line: None)
             note(f"no example from a run: {error}")
             continue
         except (KernelError, KeyError, TypeError, ValueError, RecursionError) as error:
-            note(f"no example from a run: {path} is not what a run writes ({type(error).__name__}: {error})")
+            note(f"no example from a run: {path} is not a run's journal ({type(error).__name__}: {error})")
             continue
         if example is not None:
             found.append(example)
@@ -54,7 +54,7 @@ def _example(path: Path) -> WorkedExample | None:
         return None
     trials = list(read_trials(records, path))
     start = next((trial.evaluation for trial in trials if trial.origin == "start"), None)
-    # Several kernels may have had their final check; the one that is reported is known by its figure.
+    # Several kernels may have had their final check; the reported one is recognized by its speedup.
     finals = [trial.evaluation for trial in trials if trial.origin == "final"]
     final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished["best"]["latency_ms"]), None)
     gain = _gain(start, final, str(finished["device"]))
@@ -64,7 +64,7 @@ def _example(path: Path) -> WorkedExample | None:
     before = PythonKernel.parse(sources[start.kernel_digest], str(path))
     after = PythonKernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
     turns = [record for record in records if record.get("kind") == "turn" and record.get("improved")]
-    operation, found = _told(before.source, after.source)
+    operation, found = _labels(before.source, after.source)
     strategies = ", ".join(dict.fromkeys(str(turn["strategy"]) for turn in turns))
     return WorkedExample(
         slug=f"run/{path.stem.removeprefix('journal_')}",
@@ -83,16 +83,16 @@ def _example(path: Path) -> WorkedExample | None:
     )
 
 
-def _told(before: str, after: str) -> tuple[str, tuple[str, ...]]:
-    """The operation, and the techniques that the second kernel added; nothing of code that cannot be analysed."""
+def _labels(before: str, after: str) -> tuple[str, tuple[str, ...]]:
+    """Return the operation, and the techniques that the second kernel added; empty where the analysis fails."""
     try:
         return features(parse(before)).operation, added(before, after)
-    except Exception:  # a model may write any code, and the rest of the run is worth as much without its labels
+    except Exception:  # a model may write any code; the run is useful without labels
         return UNKNOWN, ()
 
 
 def _gain(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:
-    """None where either was not timed, or was while other processes took the processor."""
+    """Return the gain; None where either was not timed, or was while other processes used the processor."""
     if start is None or final is None or start.measurement is None or final.measurement is None:
         return None
     if start.contention is not None or final.contention is not None:
@@ -110,7 +110,7 @@ def _gain(start: Evaluation | None, final: Evaluation | None, device: str) -> Ga
 
 
 def _category(turns: list[dict[str, Any]]) -> str:
-    """The bottleneck whose cure gained most."""
+    """Return the bottleneck of the turn that gained most."""
     best = max(turns, key=lambda turn: float(turn["improvement"]), default=None)
     category = str(best["category"]) if best else ""
     return category if category in BOTTLENECKS else BOTTLENECKS[0]

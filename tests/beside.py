@@ -1,15 +1,36 @@
-"""How tests measure beside each other: none waits for the device, or until the others leave the processor alone."""
+"""How tests hurry: none waits for the device or for others to leave the processor alone, and servers start warm.
+
+As a script it is `python -m kernelwright`, so hurried.
+"""
 
 from __future__ import annotations
 
-import inspect
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+KERNELWRIGHT = (sys.executable, "-P", __file__)
+FOLDER = "KERNELWRIGHT_WARM_SERVER"
+"""The variable that names the folder with the socket of the warm server; without it every server starts cold."""
+OWNER = "KERNELWRIGHT_WARM_SERVER_OWNER"
+"""The variable with the number of the process, pytest's, with which the warm server ends."""
+MODULES = ("torch", "triton", "tilelang", "torch._dynamo")
+START_S = 120.0
+REPLY_BYTES = 32
 
 
 def measure_beside_others() -> None:
     """Let this process take no notice of what else measures here: its figures are worth as much."""
-    import os
-
     from kernelwright.evaluators.pipeline import interleaved_timer
     from kernelwright.evaluators.reference import roofline
     from kernelwright.evaluators.workers import device_lock
@@ -19,10 +40,109 @@ def measure_beside_others() -> None:
     device_lock.FOLDER = device_lock.FOLDER.with_name(f"kernelwright-locks-{worker}")
 
 
-KERNELWRIGHT = (
-    sys.executable,
-    "-c",
-    f"{inspect.getsource(measure_beside_others)}\n"
-    "measure_beside_others()\nfrom kernelwright.cli.main import main\nmain()\n",
-)
-"""`python -m kernelwright`, so hurried."""
+class ForkedServer:
+    """A server that was forked, as `subprocess.Popen` would show it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.pid = int(connection.recv(REPLY_BYTES))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("forked server", timeout or 0)
+            self.returncode = int(self._connection.recv(REPLY_BYTES) or -signal.SIGKILL)
+            self._connection.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def start_warm() -> None:
+    """Fork the servers of this process's evaluators from a process that has imported the libraries.
+
+    Importing them takes seconds, and the tests start a server some hundred times. Whoever needs the first one starts
+    that process; it serves all tests of a run and the commands that they call. What it could not stand for, servers in
+    a sandbox of their own, for a GPU or with other modules, starts cold.
+    """
+    from kernelwright.evaluators.workers import client
+
+    cold = client.start_server
+
+    def start(
+        inside: Sequence[str],
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        channel: socket.socket,
+        errors: IO[bytes],
+    ) -> Any:
+        _, *modules = arguments
+        serves = not inside and set(modules) <= set(MODULES) and environment.get("TRITON_INTERPRET") == "1"
+        if FOLDER not in os.environ or not serves:
+            return cold(inside, arguments, environment, channel, errors)
+        connection = _connect(Path(os.environ[FOLDER]))
+        request = {"modules": modules, "environment": dict(environment), "cwd": str(Path.cwd())}
+        socket.send_fds(connection, [json.dumps(request).encode()], [channel.fileno(), errors.fileno()])
+        return ForkedServer(connection)
+
+    client.start_server = start
+
+
+def _connect(folder: Path) -> socket.socket:
+    address = folder / "socket"
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not address.exists():
+            _start(folder)
+    connection.connect(str(address))
+    return connection
+
+
+def _start(folder: Path) -> None:
+    from kernelwright.evaluators.pipeline.processes import ENVIRONMENT
+
+    settings = {**ENVIRONMENT, "TRITON_INTERPRET": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                str(Path(__file__).with_name("warm_server.py")),
+                str(folder),
+                os.environ[OWNER],
+                *MODULES,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **settings},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_S
+    while not (folder / "socket").exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"no server to fork from: {(folder / 'log').read_text()}")
+        time.sleep(0.02)
+
+
+def main() -> None:
+    """The command line."""
+    from kernelwright.cli.main import main
+
+    measure_beside_others()
+    start_warm()
+    main()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +15,10 @@ from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
-from .beside import measure_beside_others
+from .beside import FOLDER, OWNER, measure_beside_others, start_warm
 
 measure_beside_others()
+start_warm()
 # A shell that runs tests in its background has them ignore Ctrl-C, and so would every command that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -103,9 +106,9 @@ FAST = Settings(
     allow_torch=AllowTorch.ALL,
     sandbox=Sandbox.NONE,  # one server instead of two; tests/evaluators/sandbox/test_sandbox.py tries each
     second_workload=False,
-    trials=2,
+    checks=2,
     limits=Limits(compile_s=60, call_s=3, memory_gib=1.0, file_gib=0.25),
-    sampling=Sampling(seconds=0.1, min_samples=5, patience_s=0.0),
+    sampling=Sampling(seconds=0.1, min_samples=5, quiet_timeout_s=0.0),
 )
 
 
@@ -127,6 +130,18 @@ LONG = (
     "test_evaluate.py",
 )  # fmt: skip
 """Files that take half a minute or more come first: left for the end, one would keep a worker busy alone."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One warm server for all workers of a run and the commands that they call, and one memory of what g++ compiled."""
+    if FOLDER in os.environ:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="kernelwright-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ |= {FOLDER: str(folder), OWNER: str(os.getpid())}
+    (folder / "bin" / "kept").mkdir(parents=True)
+    shutil.copy(Path(__file__).with_name("compile_once.sh"), folder / "bin" / "g++")
+    os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""Search over configs: each tuner a file behind the same ask and tell."""
+"""Search over configs: each tuner is one file with the same ask and tell."""
 
 from .hill_climb import HillClimb
 

@@ -15,13 +15,13 @@ from .start import any_fresh, within
 HOT, COLD = 0.3, 0.01
 """Temperatures in units of the logarithm of time: at first a config 30 % slower is often accepted, at last 1 %."""
 MILD = 0.05
-"""The first temperature where there are configs to start with: a good place is not to be left for any other."""
+"""The first temperature where start configs are given: the walk should not leave a good place at once."""
 COOLING = 0.97
-"""Per step. At the cold end the walk heats up again from where it is."""
+"""Factor per step. At the cold end the walk heats up again from where it is."""
 
 
 class Annealing:
-    """A walk from neighbour to neighbour that accepts a worse one by chance, less and less often.
+    """A random walk over neighbours that accepts worse ones with decreasing probability.
 
     The first configs are `start`, or a random one. Deterministic given `seed`.
     """
@@ -36,14 +36,14 @@ class Annealing:
         self._temperature = MILD if len(self._starts) else HOT
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n configs not asked for before; empty when the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n and len(row := self._step()):
             asked.append(self._seen.ask(row[0]))
         return asked
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """Go there, or stay."""
+        """Move to the config, or stay."""
         self._seen.tell(config, evaluation)
         if config not in self._space or evaluation.latency_ms is None:
             return
@@ -64,5 +64,5 @@ class Annealing:
             if len(fresh):
                 chosen = int(self._rng.integers(len(fresh)))
                 return fresh[chosen : chosen + 1]
-            self._height = math.inf  # all around is known: the next success is as good a place as any
+            self._height = math.inf  # all around is known: continue at the next success
         return any_fresh(self._space, self._seen, self._rng)

@@ -21,7 +21,7 @@ DEFAULT = "portfolio"
 
 @dataclass(frozen=True)
 class Task:
-    """What a tuner is made from; see `create`."""
+    """The arguments of a tuner; see `create`."""
 
     space: SearchSpace
     seed: int
@@ -31,24 +31,24 @@ class Task:
     stride: int
 
     def known_fast(self, count: int) -> list[Config]:
-        """Configs to begin with: the given ones, then so many of the fastest elsewhere."""
+        """Return configs to begin with: the given ones, then this many of the fastest elsewhere."""
         return [*self.start, *fastest(self.warm, count, self.space)]
 
     @property
     def tiles(self) -> TileModel | None:
-        """The model of tiles, where one applies."""
+        """Return the model of tiles, where one applies."""
         return TileModel.of(self.space, self.profile)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tuner, and what is true of it whatever the space."""
+    """A tuner, and its properties in any space."""
 
     make: Callable[[Task], Tuner]
     adaptive: bool = True
     exhaustive: bool = False
     libraries: tuple[str, ...] = ()
-    """Modules that it computes with, imported when they are first needed."""
+    """Modules that it computes with, imported when first needed."""
 
 
 _TUNERS = {
@@ -68,12 +68,12 @@ _TUNERS = {
 
 
 def names() -> list[str]:
-    """The names of all tuners."""
+    """Return the names of all tuners."""
     return list(_TUNERS)
 
 
 def check(name: str) -> None:
-    """Raise `OptionError` for a name that no tuner has; so does everything below."""
+    """Raise `OptionError` for an unknown name, as all functions below do."""
     if name not in _TUNERS:
         raise OptionError(f"there is no tuner {name!r}; use one of {', '.join(names())}")
 
@@ -87,27 +87,27 @@ def create(
     profile: Profile | None = None,
     stride: int = 1,
 ) -> Tuner:
-    """A tuner of a space by its name.
+    """Create a tuner for a space by its name.
 
-    `warm` is what the same parameters did on another device or for another shape, `start` are configs to try first,
-    `profile` tells the problem's extents and the device's limits: the portfolio uses all three, xgboost too, hill
-    climbing and annealing the first two, grid and random none. `stride` is the grid's.
+    `warm` are times of the same parameters on another device or for another shape, `start` are configs to try first,
+    `profile` has the problem's extents and the device's limits. The portfolio and xgboost use all three, hill climbing
+    and annealing the first two, grid and random none. `stride` is the grid's.
     """
     return _entry(name).make(Task(space, seed, warm, start, profile, stride))
 
 
 def adaptive(name: str) -> bool:
-    """Whether what a tuner asks for depends on what it is told."""
+    """Return whether a tuner's requests depend on the results it gets."""
     return _entry(name).adaptive
 
 
 def exhaustive(name: str) -> bool:
-    """Whether a tuner is meant to try every config."""
+    """Return whether a tuner is meant to try every config."""
     return _entry(name).exhaustive
 
 
 def preload(name: str) -> None:
-    """Import what a tuner computes with, which takes seconds: to be done while something else is waited for."""
+    """Import a tuner's modules, which takes seconds; call this while waiting for something else."""
     for module in _entry(name).libraries:
         importlib.import_module(module)
 

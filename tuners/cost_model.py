@@ -1,4 +1,4 @@
-"""A cost model of boosted trees: an ensemble whose members see different parts of what is known."""
+"""A cost model of boosted trees: an ensemble whose members see different parts of the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .observations import Floats
 ROUNDS = 60
 MEMBERS = 3
 THREADS = 1
-"""The data is small, and compilers keep the cores busy: threads would wait for each other more than they compute."""
+"""The data is small and compilers keep the cores busy: more threads would mostly wait for each other."""
 TREES = {
     "max_depth": 6,
     "eta": 0.2,
@@ -22,7 +22,7 @@ TREES = {
 
 
 class CostModel:
-    """Predicts what it was fitted to, by the mean of its members."""
+    """Predicts by the mean of its members."""
 
     def __init__(self, features: Floats, targets: Floats, seed: int) -> None:
         import xgboost
@@ -33,7 +33,7 @@ class CostModel:
         ]
 
     def __call__(self, features: Floats) -> Floats:
-        """One prediction per row of features."""
+        """Return one prediction per row of features."""
         import xgboost
 
         data = xgboost.DMatrix(features, nthread=THREADS)

@@ -1,4 +1,4 @@
-"""Which parameters a kernel has, and which of their values are worth trying."""
+"""A kernel's parameters, and the values worth trying."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..core import Kernel, SearchSpace, SpaceError, Value
 from .hardware import Roles
 
 _SIZE = re.compile(r"BLOCK|TILE|UNROLL|THREADS|SPLIT|VEC|CHUNK|ROWS|COLS|GROUP|^B[MNK]$")
-"""Names of constants that are sizes which a kernel is free to choose."""
+"""Names of constants that are sizes which a kernel may choose freely."""
 LARGEST = 8192
 _KNOWN: Mapping[str, Sequence[int]] = {"warps": (1, 2, 4, 8, 16), "stages": (1, 2, 3, 4, 5), "group": (1, 2, 4, 8, 16)}
 
 
 @dataclass(frozen=True)
 class FoundSpace:
-    """A space, and where it comes from."""
+    """A space, and its origin."""
 
     space: SearchSpace
     origin: str
@@ -25,11 +25,11 @@ class FoundSpace:
 
 
 def space_of(kernel: Kernel, given: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> FoundSpace:
-    """The space to search: what the user gives, over what the kernel declares, else what its constants suggest.
+    """Return the space to search: the user's parameters, over the declared ones, else suggestions from the constants.
 
-    A given parameter replaces the declared one of that name and leaves the others as they are; the constraints that
-    the kernel declares hold wherever the values come from. Raises `SpaceError` for a parameter that the kernel does
-    not have, and for a kernel that has none.
+    A given parameter replaces the declared one of that name and leaves the others unchanged; the kernel's declared
+    constraints hold for all values. Raises `SpaceError` for a parameter that the kernel does not have, and for a kernel
+    without any.
     """
     constants = kernel.config
     if unknown := [name for name in given if name not in constants]:
@@ -54,7 +54,7 @@ def space_of(kernel: Kernel, given: Mapping[str, Sequence[Value]], constraints: 
 
 
 def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
-    """Values around the present ones, for constants whose names say what they are.
+    """Suggest values around the present ones, for constants with a known kind of name.
 
     Sizes that are powers of two go from an eighth to eight times the present value.
     """

@@ -1,4 +1,4 @@
-"""What a cost model sees of a config."""
+"""The features of a config for a cost model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.encoded_space import Rows
 from .observations import Floats
 
 PAIRED = 20
-"""Parameters whose products and ratios are features of their own; more would drown the model."""
+"""Parameters whose products and ratios are features; more would drown the model."""
 
 Derived = Callable[[Rows], Floats]
 """Further columns, computed from rows."""
@@ -25,7 +25,7 @@ class Features:
     """
 
     def __init__(self, space: SearchSpace, derived: Derived | None = None, paired: bool = False) -> None:
-        self._lattice = space.encoded
+        self._encoded = space.encoded
         self._derived = derived
         self._varying = [i for i, parameter in enumerate(space.parameters) if len(parameter.values) > 1]
         ordered = [i for i in self._varying if space.parameters[i].ordered]
@@ -33,8 +33,8 @@ class Features:
         self._pairs = np.array(pairs if len(ordered) <= PAIRED else [], dtype=np.int64).reshape(-1, 2)
 
     def __call__(self, rows: Rows) -> Floats:
-        """Shape (rows, columns)."""
-        encoded = self._lattice.encode(rows)
+        """Return features of shape (rows, columns)."""
+        encoded = self._encoded.encode(rows)
         left, right = encoded[:, self._pairs[:, 0]], encoded[:, self._pairs[:, 1]]
         own = encoded[:, self._varying]
         further = [] if self._derived is None else [self._derived(rows)]

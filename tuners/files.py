@@ -1,4 +1,4 @@
-"""Reading and writing whole files, plain or gzipped, with errors that say what to do."""
+"""Reads and writes whole files, plain or gzipped, with errors that give the fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds, unpacked if it is gzipped; `OptionError` when it cannot be read."""
+    """Return a file's contents, unpacked if it is gzipped; raises `OptionError` when it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -23,10 +23,10 @@ def read_bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error):
-        raise OptionError(f"{path} is a damaged gzip file; copy it anew") from None
+        raise OptionError(f"{path} is a damaged gzip file; copy it again") from None
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, packed if its name ends in .gz; `ResultsError` when it cannot be written."""
+    """Write a file, compressed if its name ends in .gz; raises `ResultsError` when it cannot be written."""
     # A fixed time stamp: the same results give the same file.
     write_whole(path, gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text)

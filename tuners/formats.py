@@ -1,4 +1,4 @@
-"""Which form a recorded search has, told from its content: CSV, journal, Kernel Tuner cache or T4 results."""
+"""Detects the format of a recorded search from its content: CSV, journal, Kernel Tuner cache or T4 results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["read_recording", "write_csv", "write_t4"]
 
 
 def read_recording(path: Path, kernel: str | None = None) -> Recording:
-    """The recording in a file, plain or gzipped.
+    """Return the recording in a file, plain or gzipped.
 
-    `kernel` is the digest, or the beginning of it, of the kernel wanted from a journal with several. Raises
-    `OptionError` for a file that cannot be read or has none of the forms, `JournalError` for a damaged journal, and
-    `SpaceError` for entries that make no recording; the message names the file and the line.
+    `kernel` is the digest, or its beginning, of one kernel in a journal with several. Raises `OptionError` for a file
+    that cannot be read or has an unknown format, `JournalError` for a damaged journal, and `SpaceError` for entries
+    that make no recording; the message names the file and the line.
     """
     data = read_bytes(path)
     if not data.strip():
@@ -38,7 +38,7 @@ def read_recording(path: Path, kernel: str | None = None) -> Recording:
         raise OptionError(f"{path} is no journal, so it holds one kernel only; leave out the digest")
     else:
         recording = Recording(_parse(text, path), str(path))
-    # Whether its configs make a space is better known now than in the middle of a search.
+    # Fail now rather than in the middle of a search if the configs make no space.
     _ = recording.space
     return recording
 
@@ -61,7 +61,7 @@ def _parse(text: str, path: Path) -> Results:
 
 
 def _is_journal(text: str) -> bool:
-    """Whether the first line is a record with a kind."""
+    """Return whether the first line is a record with a kind."""
     first = text.lstrip().partition("\n")[0]
     try:
         record = json.loads(first)
@@ -72,15 +72,15 @@ def _is_journal(text: str) -> bool:
 
 
 def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording:
-    """The timed or failed trials of one kernel's search. Of two trials of a config the later one counts."""
+    """Return the timed or failed trials of one kernel's search. Of two trials of a config the later one counts."""
     found: Counter[str] = Counter()
     results: dict[Config, Result] = {}
     for trial in read_trials(records, path):
-        # Timed in turn with each other, finalists fare otherwise than one by one: no time to set beside the rest.
+        # Finalists are timed interleaved: their times do not compare with those of single trials.
         if trial.origin == FINAL:
             continue
         evaluation = trial.evaluation
-        # A kernel as it stands has no place in a space; one that was checked only says nothing of its speed.
+        # The kernel's own values are no config of the space, and a check without timing has no speed.
         if not evaluation.config or (evaluation.ok and evaluation.measurement is None):
             continue
         if kernel is None or evaluation.kernel_digest.startswith(kernel):
@@ -94,5 +94,5 @@ def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording
         )
     if not found:
         of = f" of kernel {kernel}" if kernel else ""
-        raise JournalError(f"{path} holds no measured config{of}; record a search over parameters first")
+        raise JournalError(f"{path} contains no measured config{of}; record a search over parameters first")
     return Recording(results, str(path), next(iter(found)))

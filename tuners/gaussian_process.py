@@ -10,11 +10,11 @@ import numpy as np
 from .observations import Floats
 
 ITERATIONS = 20
-"""Of the optimizer over length scales and noise; more fits the few points that there are too closely."""
+"""Iterations of the optimizer over length scales and noise; more would overfit the few points."""
 SCALE_PRIOR = (0.7, 1.0)
 """Mean and deviation of the logarithm of a length scale, in standard deviations of its feature."""
 NOISE_PRIOR = (math.log(0.02), 1.0)
-"""Likewise of the noise variance, in units of the targets' variance."""
+"""Mean and deviation of the logarithm of the noise variance, in units of the targets' variance."""
 BOUNDS = ((-2.5, 3.5), (math.log(1e-3), math.log(0.5)))
 
 
@@ -39,7 +39,7 @@ class GaussianProcess:
         self._amplitude = max(float(self._targets @ self._weights) / len(targets), 1e-12)
 
     def __call__(self, features: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the prediction, one per row."""
+        """Return mean and standard deviation of the prediction, one per row."""
         kernel, _ = _matern(features, self._features, np.exp(self.scales[:-1]))
         mean = kernel @ self._weights
         left = np.maximum(1.0 - ((kernel @ self._inverse) * kernel).sum(axis=1), 1e-9)
@@ -56,7 +56,7 @@ class GaussianProcess:
         return np.asarray(found.x, dtype=np.float64)
 
     def _loss(self, scales: Floats) -> tuple[float, Floats]:
-        """Negative log posterior of scales and noise, and its gradient."""
+        """Return the negative log posterior of scales and noise, and its gradient."""
         lengths, noise, count = np.exp(scales[:-1]), math.exp(scales[-1]), len(self._targets)
         kernel, distance = _matern(self._features, self._features, lengths)
         try:
@@ -66,7 +66,7 @@ class GaussianProcess:
         half = np.linalg.inv(factor)
         inverse = half.T @ half
         weights = inverse @ self._targets
-        amplitude = max(float(self._targets @ weights) / count, 1e-12)  # all targets may be the same
+        amplitude = max(float(self._targets @ weights) / count, 1e-12)  # all targets may be equal
         loss = 0.5 * count * math.log(amplitude) + float(np.log(np.diag(factor)).sum())
         sensitivity = inverse - np.outer(weights, weights) / amplitude
         slope = sensitivity * (5 / 3) * (1 + distance) * np.exp(-distance)
@@ -85,7 +85,7 @@ class GaussianProcess:
 
 
 def _matern(left: Floats, right: Floats, lengths: Floats) -> tuple[Floats, Any]:
-    """The kernel between two sets of rows, and the distances (times root 5) that it is a function of."""
+    """Return the kernel between two sets of rows, and the distances (times root 5) that it is a function of."""
     a, b = left / lengths, right / lengths
     squared = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None] - 2 * a @ b.T
     distance = np.sqrt(5 * np.maximum(squared, 1e-12))
@@ -93,7 +93,7 @@ def _matern(left: Floats, right: Floats, lengths: Floats) -> tuple[Floats, Any]:
 
 
 def log_expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Logarithm of the expected improvement below `best` (Jones, Schonlau, Welch, 1998)."""
+    """Return the logarithm of the expected improvement below `best` (Jones, Schonlau, Welch, 1998)."""
     from scipy.special import log_ndtr
 
     z = (best - mean) / deviation

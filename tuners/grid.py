@@ -11,7 +11,7 @@ from ..core import Config, Evaluation, SearchSpace
 class Grid:
     """Asks for members 0, stride, 2 stride, ...; then for 1, stride + 1, ...: each exactly once.
 
-    With a stride the first pass sees the whole space coarsely. A stride beyond the size acts as that of the size.
+    With a stride the first pass covers the whole space coarsely. A stride beyond the size acts like the size.
     """
 
     def __init__(self, space: SearchSpace, stride: int = 1) -> None:
@@ -19,11 +19,11 @@ class Grid:
         self._members = self._passes(space, stride)
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Up to n configs not asked for before; empty at the end."""
+        """Return up to n configs not asked for before; empty at the end."""
         return list(islice((config for config in self._members if config not in self._known), n))
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """A grid learns nothing, but what an earlier run has measured it leaves out."""
+        """Skip a config that an earlier run has measured; a grid learns nothing else."""
         self._known.add(config)
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""What a device's limits say about parameters whose names tell their role: constraints, features, likely configs.
+"""Knowledge from a device's limits about parameters with known names: constraints, features, likely configs.
 
-Names are read as the field uses them: BLOCK_M or BLOCK_SIZE_M or BM is the height of a tile of the result. A
-kernel that names its parameters otherwise gets no constraints, and is searched without this knowledge.
+Names follow the usual conventions: BLOCK_M or BLOCK_SIZE_M or BM is the height of a result tile. A kernel with other
+names gets no constraints, and is searched without this knowledge.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..core.encoded_space import EncodedSpace, Rows
 from .observations import Floats
 
 ACCUMULATORS = 192
-"""fp32 registers of a thread that a tile of the result may take; beyond it compilers spill, for minutes."""
+"""fp32 registers of a thread that a result tile may take; beyond this compilers spill, and run for minutes."""
 MAX_THREADS = 1024
 WARP = 32
 """Threads of a warp."""
 ASYNCHRONOUS = range(90, 120)
 """Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
 FMA_BYTES = 4096.0
-"""Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. Like the next two a round figure
-of recent GPUs: only ratios matter, and only for an order of candidates."""
+"""Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. This and the next two are round
+numbers of recent GPUs: they only rank candidates, so only their ratios matter."""
 L2_BYTES = 48.0
-"""Bytes per clock that a multiprocessor gets from L2."""
+"""Bytes per clock from L2 to a multiprocessor."""
 LATENCY = 900.0
-"""Clocks from asking for a tile to having it."""
+"""Clocks from requesting a tile to receiving it."""
 
 _PATTERNS = {
     "m": r"B(LOCK)?_?(SIZE)?_?M|TILE_?M",
@@ -45,7 +45,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True)
 class Roles:
-    """Which parameter plays which role; None where none does."""
+    """The parameter of each role; None where there is none."""
 
     m: str | None = None
     n: str | None = None
@@ -78,13 +78,13 @@ class Roles:
 
 
 def multiplies(kernel: Kernel) -> bool:
-    """Whether a kernel multiplies tiles: it calls `dot` or `gemm`."""
+    """Return whether a kernel multiplies tiles: it calls `dot` or `gemm`."""
     calls = (node.func for node in ast.walk(ast.parse(kernel.source)) if isinstance(node, ast.Call))
     return any(isinstance(call, ast.Attribute) and call.attr in ("dot", "dot_scaled", "gemm") for call in calls)
 
 
 def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> list[str]:
-    """Expressions that every config must satisfy on the device; none for a CPU."""
+    """Return expressions that every config must satisfy on the device; none for a CPU."""
     limits, product, roles = profile.limits, profile.product, Roles.of(names)
     if limits is None:
         return []
@@ -102,11 +102,11 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
 
 
 def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> str:
-    """How many tiles of each operand are in shared memory at once, at least; empty where stages are unknown.
+    """Return the minimum number of tiles of each operand in shared memory at once; empty where stages are unknown.
 
     Triton keeps one per stage where it uses the asynchronous matrix units, and one fewer elsewhere. Only Hopper and
-    the Blackwell of data centres have those units. They take 64 rows and four warps at least, and wide operands only
-    at reduced precision, which names and sizes do not tell.
+    data-centre Blackwell have those units. They need at least 64 rows and four warps, and take wide operands only at
+    reduced precision, which names and sizes do not show.
     """
     if roles.stages is None:
         return ""
@@ -118,7 +118,7 @@ def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: Matrix
 
 
 def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchSpace, list[str]]:
-    """The space without what the device cannot run, and the constraints that say so.
+    """Return the space without configs that the device cannot run, and the added constraints.
 
     Raises `SpaceError` when nothing is left.
     """
@@ -135,32 +135,32 @@ def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchS
 
 
 class TileModel:
-    """Estimates for configs of a tiled matrix product on a GPU; see the methods."""
+    """Estimates for configs of a tiled matrix product on a GPU."""
 
     def __init__(self, encoded: EncodedSpace, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> None:
-        self._lattice, self._roles, self._limits, self._product = encoded, roles, limits, product
+        self._encoded, self._roles, self._limits, self._product = encoded, roles, limits, product
 
     @classmethod
     def of(cls, space: SearchSpace, profile: Profile | None) -> TileModel | None:
-        """The model of a space; None where the names of its tile, the product or the limits are not known."""
+        """Return the model of a space; None where the names of its tile, the product or the limits are unknown."""
         roles = Roles.of(space.names)
         if profile is None or profile.limits is None or profile.product is None or not roles.tiled:
             return None
         return cls(space.encoded, roles, profile.limits, profile.product)
 
     def __call__(self, rows: Rows) -> Floats:
-        """Features, shape (rows, 8): logarithms of tile area, of operations per byte, of waves, of the last wave's
-        tail, of padding, of shared memory, of accumulators per thread, and of the estimated time."""
+        """Return features, shape (rows, 8): logarithms of tile area, of operations per byte, of waves, of the last
+        wave's tail, of padding, of shared memory, of accumulators per thread, and of the estimated time."""
         one = self._metrics(rows)
         names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
         return np.column_stack([*(np.log2(one[name]) for name in names), self.estimate(rows)])
 
     def estimate(self, rows: Rows) -> Floats:
-        """Logarithm of a relative time: good enough to choose first candidates.
+        """Return the logarithm of a relative time: good enough to choose first candidates.
 
-        Blocks that share a multiprocessor take a step of the loop over k together. A step takes as long as the
-        slowest of: multiplying, at the rate of the matrix units; fetching the tiles from L2; and the latency of a
-        fetch, spread over the stages in flight. Then come as many rounds as there are blocks to share out.
+        Blocks that share a multiprocessor do a step of the loop over k together. A step takes as long as the slowest
+        of: multiplying, at the rate of the matrix units; loading the tiles from L2; and the latency of a load, divided
+        by the stages in flight. The number of rounds follows from the number of blocks.
         """
         one, product = self._metrics(rows), self._product
         steps = np.ceil(product.k / one["split"] / one["k"])
@@ -173,8 +173,8 @@ class TileModel:
         return np.asarray(np.log(one["rounds"] * (steps * step + 2 * LATENCY + store)))
 
     def candidates(self, count: int) -> Rows:
-        """The members that the estimate favours, one per tile shape and width of the block."""
-        members = self._lattice.sample(100_000, np.random.default_rng(0))
+        """Return the members with the best estimates, one per tile shape and width of the block."""
+        members = self._encoded.sample(100_000, np.random.default_rng(0))
         order = np.argsort(self.estimate(members), kind="stable")
         shape = [*(self._column(members, name) for name in (self._roles.m, self._roles.n)), self._threads(members)]
         chosen: dict[tuple[float, ...], int] = {}
@@ -187,7 +187,7 @@ class TileModel:
     def _column(self, rows: Rows, name: str | None, default: float = 1.0) -> Floats:
         if name is None:
             return np.full(len(rows), default)
-        return np.asarray(self._lattice.columns(rows)[name], dtype=np.float64)
+        return np.asarray(self._encoded.columns(rows)[name], dtype=np.float64)
 
     def _threads(self, rows: Rows) -> Floats:
         if self._roles.warps:
@@ -203,7 +203,8 @@ class TileModel:
         tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split
         shared = (m + n) * k * product.element_bytes * stages
         accumulators = m * n / threads
-        # What a block leaves to others on its multiprocessor: shared memory, registers (some beside the tile), threads.
+        # A block's use of its multiprocessor limits the others: shared memory, registers (some beside the tile),
+        # threads.
         by_shared = limits.shared_bytes / shared
         by_registers = limits.registers / (threads * np.clip(1.3 * accumulators + 40, 32, 255))
         by_threads = limits.threads / threads
@@ -222,7 +223,7 @@ class TileModel:
             "waves": tiles / limits.multiprocessors,
             "together": together,
             "rounds": np.ceil(each / together),
-            # How much longer the fullest multiprocessor works than it would if blocks could be divided.
+            # Ratio of the fullest multiprocessor's time to that of evenly divided work.
             "tail": each * limits.multiprocessors / tiles,
             "padding": (np.ceil(product.m / m) * m / product.m) * (np.ceil(product.n / n) * n / product.n),
             "shared": shared,
@@ -231,10 +232,10 @@ class TileModel:
 
 
 def _inefficiency(one: dict[str, Floats]) -> Floats:
-    """How much longer the matrix units take than at their best."""
-    # Rows below 64 are multiplied by the older, synchronous instructions; narrow tiles reload their operands.
+    """Return the ratio of the matrix units' time to their best."""
+    # Rows below 64 use the older, synchronous instructions; narrow tiles reload their operands.
     narrow = np.where(one["m"] < 64, 2.0, 1.0) * (1 + 24 / one["n"])
-    # More than one group of warps hides the issue of the other; accumulators beyond half the registers spill.
+    # A second group of warps hides the issue of the first; accumulators beyond half the registers spill.
     alone = np.where((one["threads"] <= 128) & (one["m"] > 64), 1.1, 1.0)
     spilled = 1 + np.maximum(0.0, one["accumulators"] - 128) / 64
     return np.asarray(narrow * alone * spilled)

@@ -1,4 +1,4 @@
-"""Hill climbing from many starts: to a better neighbour as long as there is one, then from somewhere else."""
+"""Hill climbing from many starts: moves to a better neighbour while there is one, then restarts elsewhere."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .start import any_fresh, within
 
 
 class HillClimb:
-    """Asks for members that differ from the summit so far in one parameter, the nearest values first.
+    """Asks for members that differ from the best of this climb in one parameter, the nearest values first.
 
-    The first configs are `start`, or a random one. A summit whose neighbours are all worse is left for
-    a random member. Deterministic given `seed`.
+    The first configs are `start`, or a random one. When all neighbours are worse, the climb restarts at a random
+    member. Deterministic given `seed`.
     """
 
     def __init__(self, space: SearchSpace, seed: int = 0, start: Iterable[Config] = ()) -> None:
@@ -30,7 +30,7 @@ class HillClimb:
         self._waiting: set[Config] = set()
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n configs not asked for before; empty when the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n:
             row = self._next()
@@ -41,7 +41,7 @@ class HillClimb:
         return asked
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """Move to the config if it is better than the present summit."""
+        """Move to the config if it is better than the current one."""
         self._seen.tell(config, evaluation)
         self._waiting.discard(config)
         latency = evaluation.latency_ms if evaluation.latency_ms is not None else math.inf
@@ -56,12 +56,13 @@ class HillClimb:
                 if self._seen.is_fresh(row[None])[0]:
                     return row
         if not self._waiting:
-            self._summit = math.inf  # the next success is the foot of another hill
+            self._summit = math.inf  # the next success starts another climb
         fresh = any_fresh(self._space, self._seen, self._rng)
         return fresh[0] if len(fresh) else None
 
     def _neighbours(self, row: Row) -> list[Row]:
-        """By the number of steps, in random order where that is equal; of unordered values all are one step away."""
+        """Return neighbours by number of steps, in random order among equals; unordered values are all one step
+        away."""
         rows = self._space.encoded.neighbours(row)
         steps = np.abs(rows - row)
         steps[:, [not parameter.ordered for parameter in self._space.parameters]] = 0

@@ -1,9 +1,9 @@
 """The JSON files of other tuners: Kernel Tuner's cache, and T4 results, the Auto-Tuning Association's format.
 
-Kernel Tuner writes times in milliseconds. T4 states the unit of each measurement with it, and the unit of
-compilation and run times once, as `metadata.timeunit`; where that is lacking they are seconds. The T4 files that
-Kernel Tuner itself writes (`store_output_file`) lack it and have milliseconds there, too; they are known by the word
-`compilation` where the schema says `compilation_time`.
+Kernel Tuner writes times in milliseconds. T4 states the unit of each measurement with it, and the unit of compilation
+and run times once, as `metadata.timeunit`; without it they are seconds. Kernel Tuner's own T4 files
+(`store_output_file`) lack it and use milliseconds; they are recognized by the key `compilation` instead of the
+schema's `compilation_time`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6} | {
 
 
 def load_json(text: str) -> Any:
-    """The object in a text; a Kernel Tuner cache that was never closed, or cut off in its last entry, is completed.
+    """Parse JSON; a Kernel Tuner cache that was not closed, or was cut off in its last entry, is completed.
 
-    Raises ValueError for what is no JSON.
+    Raises ValueError for invalid JSON.
     """
     whole = text.strip()
     try:
@@ -61,18 +61,18 @@ def load_json(text: str) -> Any:
     try:
         return json.loads(whole.removesuffix(",") + "}}", parse_int=integer)
     except ValueError:
-        # One entry a line: without the last one, which a killed search was writing.
+        # One entry a line: drop the last one, which a killed search was writing.
         return json.loads(whole.rpartition("\n")[0].removesuffix(",") + "}}", parse_int=integer)
 
 
 def parse_cache(cache: Json, path: Path) -> Results:
-    """The results in a Kernel Tuner cache file; `SpaceError` names the entry that cannot be used."""
+    """Return the results in a Kernel Tuner cache file; raises `SpaceError`, which names the invalid entry."""
     names = cache["tune_params_keys"]
     results: dict[Config, Result] = {}
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is no list of names; mend it")
+        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: tune_params_keys is no list of names; fix it")
     if not isinstance(cache["cache"], dict):
-        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: cache is no object; mend it")
+        raise SpaceError(f"{path} is a damaged Kernel Tuner cache: cache is no object; fix it")
     for key, entry in cache["cache"].items():
         where = f"{path}, cache entry {key!r}"
         if not isinstance(entry, dict):
@@ -83,19 +83,19 @@ def parse_cache(cache: Json, path: Path) -> Results:
 
 def _cached(entry: Json, where: str) -> Result:
     compile_ms = entry.get("compile_time")
-    compile_s = None if compile_ms is None else _figure(compile_ms, "compile_time", where, least=0.0) / 1e3
+    compile_s = None if compile_ms is None else _finite_number(compile_ms, "compile_time", where, least=0.0) / 1e3
     errors = [value for value in entry.values() if isinstance(value, str) and value in _CACHED_ERRORS]
     if errors:
         return Result(None, _CACHED_ERRORS[errors[0]], compile_s)
     if "time" not in entry:
         raise SpaceError(f"{where} has no time; replay needs a search for the shortest time")
     return Result(
-        _figure(entry["time"], "time", where), Status.OK, compile_s, _metrics(entry.get("times"), "times", where)
+        _finite_number(entry["time"], "time", where), Status.OK, compile_s, _metrics(entry.get("times"), "times", where)
     )
 
 
 def parse_t4(document: Json, path: Path) -> Results:
-    """The results in a T4 file; `SpaceError` names the one that cannot be used."""
+    """Return the results in a T4 file; raises `SpaceError`, which names the invalid one."""
     metadata = document.get("metadata")
     unit = metadata.get("timeunit") if isinstance(metadata, dict) else None
     results: dict[Config, Result] = {}
@@ -124,7 +124,7 @@ def _measured(entry: Json, unit: object, where: str) -> Result:
     by_kernel_tuner = "compilation" in times and "compilation_time" not in times
     factor = _factor(("ms" if by_kernel_tuner else "s") if unit is None else unit, where)
     compiled = times.get("compilation_time", times.get("compilation"))
-    compile_s = None if compiled is None else _figure(compiled, "compilation_time", where, factor, 0.0) / 1e3
+    compile_s = None if compiled is None else _finite_number(compiled, "compilation_time", where, factor, 0.0) / 1e3
     measurements = list(_measurements(entry))
     status = _STATUS[invalidity]
     if status is not Status.OK:
@@ -134,11 +134,11 @@ def _measured(entry: Json, unit: object, where: str) -> Result:
     samples = _metrics(times.get("runtimes"), "runtimes", where, factor)
     objectives = entry.get("objectives")
     if not isinstance(objectives, list | None):
-        raise SpaceError(f"{where}: objectives is {reprlib.repr(objectives)}, which is no list; mend or remove it")
+        raise SpaceError(f"{where}: objectives is {reprlib.repr(objectives)}, which is no list; fix or remove it")
     for m in measurements:
         if m["name"] == "time" or (m["name"] in (objectives or ()) and _is_unit(m.get("unit"))):
             scale = _factor(m["unit"], where) if m.get("unit") else factor
-            return Result(_figure(m["value"], m["name"], where, scale), status, compile_s, samples)
+            return Result(_finite_number(m["value"], m["name"], where, scale), status, compile_s, samples)
     if not samples:
         raise SpaceError(f"{where} is correct but has neither a measurement named time nor runtimes; add one")
     return Result(median(samples), status, compile_s, samples)
@@ -156,7 +156,7 @@ def _is_unit(unit: object) -> TypeGuard[str]:
 
 
 def _factor(unit: object, where: str) -> float:
-    """Milliseconds in a unit of time."""
+    """Return the milliseconds in a unit of time."""
     if not _is_unit(unit):
         raise SpaceError(
             f"{where}: time unit {reprlib.repr(unit)} is unknown; use seconds, milliseconds, microseconds, nanoseconds"
@@ -174,28 +174,28 @@ def _config(entry: Mapping[str, Any], names: Sequence[str], where: str) -> Confi
 
 
 def _metrics(values: object, what: str, where: str, factor: float = 1.0) -> tuple[float, ...]:
-    return tuple(_figure(value, what, where, factor) for value in values) if isinstance(values, list) else ()
+    return tuple(_finite_number(value, what, where, factor) for value in values) if isinstance(values, list) else ()
 
 
-def _figure(value: object, what: str, where: str, factor: float = 1.0, least: float | None = None) -> float:
-    """A number times a factor; together they must be finite and above 0, or at least `least`."""
+def _finite_number(value: object, what: str, where: str, factor: float = 1.0, least: float | None = None) -> float:
+    """Return a number times a factor; the product must be finite and above 0, or at least `least`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and finite(value):
         number = float(value) * factor
         if finite(number) and (number > 0 if least is None else number >= least):
             return number
     raise SpaceError(
         f"{where}: {what} is {reprlib.repr(value)}, which is no finite number "
-        f"{'above 0' if least is None else 'of at least 0'}; mend or remove it"
+        f"{'above 0' if least is None else 'of at least 0'}; fix or remove it"
     )
 
 
 def write_t4(path: Path, source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> None:
     """Write a recording, or the evaluations of a live search, as T4 results, schema 1.0.0, times in milliseconds.
 
-    T4 has fewer words for failures than `core.Status`; the exact one stands among the measurements. Raises
-    `SpaceError` for what `collect` refuses, and `ResultsError` for a file that cannot be written.
+    T4 has fewer kinds of failure than `core.Status`; the exact one is stored among the measurements. Raises
+    `SpaceError` where `collect` does, and `ResultsError` for a file that cannot be written.
     """
-    # One result a line, as one may want to look at some of thousands.
+    # One result a line, so that one can look at a few of thousands.
     results = ",\n".join(json.dumps(_entry(*pair), allow_nan=False) for pair in collect(source, names).items())
     head = '{"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}, "results": ['
     write_text(path, f"{head}\n{results}\n]}}\n")

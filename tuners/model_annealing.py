@@ -15,9 +15,9 @@ STEPS = 24
 def anneal(
     encoded: EncodedSpace, predict: Callable[[Rows], Floats], starts: Rows, rng: np.random.Generator
 ) -> tuple[Rows, Floats]:
-    """Walk from every start, one random change of one parameter a step, colder from step to step.
+    """Walk from every start, with one random change of one parameter per step and decreasing temperature.
 
-    Returns all members that were visited or looked at, and what is predicted of them.
+    Returns all members that were visited or considered, and their predicted times.
     """
     here = starts
     heights = predict(here)

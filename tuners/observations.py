@@ -1,4 +1,4 @@
-"""What a search has asked for and been told, as rows of its space."""
+"""The requests and results of a search, as rows of its space."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Row = npt.NDArray[np.int32]
 """One config as positions of its values."""
 
 FAILURE = 0.2
-"""How much worse than the slowest success a failure counts, in units of the logarithm of time, before slow times are
-drawn in: then it mostly counts like the slowest successes."""
+"""A failure counts this much worse than the slowest success, in units of the logarithm of time, before slow times are
+compressed: then it mostly counts like the slowest successes."""
 LEAST = 0.01
-"""How far above the median times count at least, where most of them are as good as the best."""
+"""Minimum distance above the median at which times are cut, where most are as good as the best."""
 
 
 class Observations:
-    """Remembers rows that were asked for and times that were told.
+    """Stores the rows that were asked for, and the times reported for them.
 
-    Configs that are told without having been asked for (of an earlier run) count as asked. Configs outside the
-    space are ignored.
+    Configs that are reported without a request (of an earlier run) count as asked for. Configs outside the space are
+    ignored.
     """
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
-        self._lattice = space.encoded
+        self._encoded = space.encoded
         self._asked: set[int] = set()
         self._told: set[int] = set()
         self._rows: list[Row] = []
@@ -44,27 +44,27 @@ class Observations:
 
     @property
     def rows(self) -> Rows:
-        """What was told, in order."""
+        """The reported rows, in order."""
         return np.array(self._rows, dtype=np.int32).reshape(-1, len(self._space.parameters))
 
     @property
     def pending(self) -> Rows:
-        """What was asked for and not told yet."""
+        """The requested rows without a result."""
         return np.array(list(self._pending.values()), dtype=np.int32).reshape(-1, len(self._space.parameters))
 
     def ask(self, row: Row) -> Config:
-        """Note that a row is asked for; the config that it stands for."""
-        key = int(self._lattice.keys(row[None])[0])
+        """Record the request of a row; return its config."""
+        key = int(self._encoded.keys(row[None])[0])
         self._asked.add(key)
         self._pending[key] = row
-        return self._lattice.config(row)
+        return self._encoded.config(row)
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """Note a verdict."""
+        """Record a result."""
         if config not in self._space:
             return
-        row = self._lattice.rows([config])[0]
-        key = int(self._lattice.keys(row[None])[0])
+        row = self._encoded.rows([config])[0]
+        key = int(self._encoded.keys(row[None])[0])
         self._asked.add(key)
         self._pending.pop(key, None)
         if key in self._told:
@@ -77,31 +77,32 @@ class Observations:
             self.best, self.best_log_ms = row, log_ms
 
     def fresh(self, rows: Rows) -> Rows:
-        """Those rows that were not asked for yet."""
+        """Return those rows that were not asked for yet."""
         return rows[self.is_fresh(rows)]
 
     def is_fresh(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return for each row whether it was not asked for yet."""
         asked = self._asked
-        keys = self._lattice.keys(rows).tolist()
+        keys = self._encoded.keys(rows).tolist()
         return np.fromiter((key not in asked for key in keys), dtype=bool, count=len(keys))
 
     def leaders(self, count: int) -> Rows:
-        """The fastest rows, the fastest first."""
+        """Return the fastest rows, the fastest first."""
         log_ms = np.array(self._log_ms)
         order = np.argsort(log_ms, kind="stable")[: min(count, int(np.isfinite(log_ms).sum()))]
         return self.rows[order]
 
     def targets(self) -> Floats:
-        """What a cost model is to learn: log times, slow ones and failures drawn in.
+        """Return the targets of a cost model: log times, with slow ones and failures compressed.
 
-        How slow a bad config is says little about where the good ones are, and would take most of a model's
-        attention. So times beyond the median count at most as far above it as the best is below.
+        How slow a bad config is tells little about the good ones, and would dominate a model. So times beyond the
+        median count at most as far above it as the best is below.
         """
         log_ms = np.array(self._log_ms)
-        right = np.isfinite(log_ms)
-        if not right.any():
+        succeeded = np.isfinite(log_ms)
+        if not succeeded.any():
             return np.zeros(len(log_ms))
-        targets = np.where(right, log_ms, np.max(log_ms[right]) + FAILURE)
+        targets = np.where(succeeded, log_ms, np.max(log_ms[succeeded]) + FAILURE)
         median = float(np.median(targets))
         above = max(median - float(targets.min()), LEAST)
         return np.minimum(targets, median + above)

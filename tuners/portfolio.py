@@ -1,4 +1,4 @@
-"""The default tuner: likely candidates first, then two models and the best config's neighbours in turn."""
+"""The default tuner: likely candidates first, then proposals of two models, interleaved with the best's neighbours."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from .gaussian_process import GaussianProcess, log_expected_improvement
 from .hardware import TileModel
 from .observations import Floats, Row
 from .rounds import Rounds
-from .start import Warm, any_fresh, fastest, spread, within
+from .start import Warm, any_fresh, diverse, fastest, within
 
 FIRST = 12
 """Configs before the first model: the given ones, then random ones."""
-SPREAD = 6
-"""Random ones among them at least: given ones are alike, and teach a model little."""
+DIVERSE = 6
+"""At least this many of them are random: given ones are similar, and teach a model little."""
 LIKELY = 10
-"""Configs that the model of tiles favours, where there is one."""
+"""Configs that the model of tiles prefers, where there is one."""
 WARM = 6
-"""So many configs that were the fastest elsewhere are tried first."""
-WARM_SPREAD = 1
+"""Number of the fastest configs elsewhere that are tried first."""
+WARM_DIVERSE = 1
 """Random configs after those."""
 ROUND = ("improvement", "improvement", "neighbour", "trees")
-"""Who proposes, in this order, from one fit of the models."""
+"""The proposers, in this order, per fit of the models."""
 WARM_ROUND = ("neighbour", "neighbour", "improvement", "trees")
-"""After a warm start, which is a good place to climb from."""
+"""The proposers after a warm start, which is a good place to climb from."""
 CANDIDATES = 4000
-"""Members that the models are asked about each time; of larger spaces a fresh sample."""
+"""Members that the models score each time; a fresh sample of larger spaces."""
 POINTS = 160
 """Observations that the Gaussian process keeps: its cost grows with their cube."""
 GROWTH = 1.05
-"""Its length scales are fitted anew when so many times more is known."""
+"""Its length scales are fitted again when the observations have grown by this factor."""
 LEADERS = 3
 """Fast configs whose neighbours are always among the candidates."""
 NEAR, FARTHER = 0.7, 0.2
-"""What a candidate's score loses when one that differs in one or two parameters is being measured."""
+"""Penalty of a candidate's score when a config that differs in one or two parameters is being measured."""
 CHANCE = 0.06
-"""Share of configs drawn by chance: models can be sure and wrong."""
+"""Share of configs drawn at random: models can be confident and wrong."""
 
 
 class Portfolio(Rounds):
-    """Each round fits both models to what is known and proposes four configs.
+    """Each round fits both models to the observations and proposes four configs.
 
-    Two are those of which a Gaussian process expects the most improvement, one is the neighbour of the best config
-    that both models together prefer, one is the favourite of the boosted trees (after a warm start: two neighbours,
-    one each of the others). The process knows what it does not know and needs few points; the trees find cliffs and
-    products of parameters; neighbours finish the work.
+    Two have the largest expected improvement by a Gaussian process, one is the best config's neighbour that both models
+    together prefer, one is the best by the boosted trees (after a warm start: two neighbours, one each of the others).
+    The process estimates its uncertainty and needs few points; the trees model cliffs and products of parameters;
+    neighbours finish the search.
 
-    `start` are configs to try first, `tiles` estimates configs of a tiled matrix product: its favourites follow,
-    and its figures are features.
+    `start` are configs to try first, `tiles` estimates configs of a tiled matrix product: its best follow, and its
+    metrics are features.
 
-    `warm` are times of the same parameters elsewhere: the fastest are tried first. Their times are taught to no
-    model: on the recorded products, where the ten best of one GPU reach 62 to 87 % on the other, that cost more trials
-    than it saved. Deterministic given `seed`.
+    `warm` are times of the same parameters elsewhere: the fastest are tried first. The models do not learn from them:
+    on the recorded products, where the ten best of one GPU reach 62 to 87 % on the other, that cost more trials than it
+    saved. Deterministic given `seed`.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Portfolio(Rounds):
         first = within(space, [*start, *known])
         if tiles:
             first = space.encoded.unique(np.concatenate([first, tiles.candidates(LIKELY)]))
-        few = max(SPREAD, min(FIRST, 2 + space.cardinality // 8) - len(first))
-        self._queue.extend([*first, *spread(space, WARM_SPREAD if known else few, self._rng)])
+        few = max(DIVERSE, min(FIRST, 2 + space.cardinality // 8) - len(first))
+        self._queue.extend([*first, *diverse(space, WARM_DIVERSE if known else few, self._rng)])
 
     def _propose(self) -> list[Row]:
         candidates = self._candidates()
@@ -87,7 +87,7 @@ class Portfolio(Rounds):
             return list(any_fresh(self._space, self._seen, self._rng))
         trees, mean, promise = self._predict(candidates)
         for row in self._seen.pending:
-            promise -= _crowding(candidates, row)
+            promise -= _pending_penalty(candidates, row)
         near = np.flatnonzero((candidates != self._seen.best).sum(axis=1) == 1)
         everywhere = np.arange(len(candidates))
         chosen: list[int] = []
@@ -100,16 +100,16 @@ class Portfolio(Rounds):
             if len(left):
                 best = int(left[np.argmin(cost[left])])
                 chosen.append(best)
-                promise -= _crowding(candidates, candidates[best]) if who == "improvement" else 0.0
+                promise -= _pending_penalty(candidates, candidates[best]) if who == "improvement" else 0.0
         return [candidates[i] for i in chosen]
 
     def _predict(self, candidates: Rows) -> tuple[Floats, Floats, Floats]:
-        """What the trees predict of candidates; what the process does, and the improvement that it expects (log)."""
+        """Return the trees' predictions, the process's, and the expected improvement (log)."""
         from threadpoolctl import threadpool_limits
 
         targets = self._seen.targets()
         seed = int(self._rng.integers(2**31 - 16))
-        # As for the trees, see THREADS there.
+        # As for the trees, see `cost_model.THREADS`.
         with threadpool_limits(1, "blas"):
             trees = CostModel(self._paired(self._seen.rows), targets, seed)(self._paired(candidates))
             return trees, *self._process(targets, candidates)
@@ -121,10 +121,10 @@ class Portfolio(Rounds):
         return self._seen.fresh(encoded.unique(rows))
 
     def _process(self, targets: Floats, candidates: Rows) -> tuple[Floats, Floats]:
-        """The Gaussian process's means of the candidates, and the logarithms of the improvement it expects."""
+        """Return the Gaussian process's means of the candidates, and the logarithms of their expected improvement."""
         known, asked = self._smooth(self._seen.rows), self._smooth(candidates)
         center, width = known.mean(axis=0), known.std(axis=0) + 1e-9
-        # The best half and the latest half of what it may keep.
+        # The best half and the latest half of the points it may keep.
         keep = np.unique(np.concatenate([np.argsort(targets, kind="stable")[: POINTS // 2],
                                          np.arange(len(targets))[-(POINTS // 2):]]))  # fmt: skip
         known, kept = (known[keep] - center) / width, targets[keep]
@@ -136,6 +136,6 @@ class Portfolio(Rounds):
         return mean, log_expected_improvement(mean, deviation, float(targets.min()))
 
 
-def _crowding(candidates: Rows, row: Row) -> Floats:
+def _pending_penalty(candidates: Rows, row: Row) -> Floats:
     differing = (candidates != row).sum(axis=1)
     return np.where(differing <= 1, NEAR, np.where(differing == 2, FARTHER, 0.0))

@@ -1,4 +1,4 @@
-"""Members of the space by chance: what every other tuner has to beat."""
+"""Random members of the space: the baseline for every other tuner."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class RandomSearch:
         self._order = None if members is None else iter(members[self._rng.permutation(len(members))])
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n configs not asked for before; empty when the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n and len(row := self._next()):
             asked.append(self._seen.ask(row[0]))
         return asked
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """Chance learns nothing, but does not ask again for what an earlier run has measured."""
+        """Skip a config that an earlier run has measured; random search learns nothing else."""
         self._seen.tell(config, evaluation)
 
     def _next(self) -> Rows:
-        """One row that was not asked for yet; none when there is none left."""
+        """Return one row that was not asked for yet, or none when none is left."""
         if self._order is None:
             return any_fresh(self._space, self._seen, self._rng)
         left = (row[None] for row in self._order if self._seen.is_fresh(row[None])[0])

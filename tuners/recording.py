@@ -1,4 +1,4 @@
-"""Records of parameter searches: which configs were measured, and how each fared."""
+"""Recordings of parameter searches: the measured configs and their results."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..core import Config, Correctness, Evaluation, Measurement, SearchSpace, Sp
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one config fared. A time exists exactly where the status is ok."""
+    """The result of one config. A time exists exactly when the status is ok."""
 
     time_ms: float | None
     status: Status = Status.OK
     compile_s: float | None = None
     samples_ms: tuple[float, ...] = ()
-    """The single timings, where the record has them; `time_ms` need not be their median."""
+    """The single timings, where recorded; `time_ms` need not be their median."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> Result:
-        """What an evaluation says, its time the median of its samples."""
+        """Return the result of an evaluation; its time is the median of its samples."""
         samples = evaluation.measurement.samples_ms if evaluation.measurement else ()
         # A single sample is the time itself.
         return cls(evaluation.latency_ms, evaluation.status, evaluation.compile_s, samples if len(samples) > 1 else ())
@@ -36,18 +36,18 @@ Results = Mapping[Config, Result]
 class Recording:
     """The measured configs of one search, as a space of their own.
 
-    `name` says where they come from; without a config that succeeded `SpaceError`.
+    `name` describes the source; raises `SpaceError` without a successful config.
     """
 
     results: Results
     name: str = "recording"
     kernel: str | None = None
-    """The digest of the kernel that was searched, where the record has it: only a journal does."""
-    _told: dict[Config, Evaluation] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The digest of the searched kernel, where recorded: only a journal has it."""
+    _evaluations: dict[Config, Evaluation] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.results:
-            raise SpaceError(f"{self.name} holds no measured config; record a search first")
+            raise SpaceError(f"{self.name} contains no measured config; record a search first")
         if any(not config for config in self.results):
             raise SpaceError(f"{self.name} has no parameters; a recording needs at least one")
         if all(result.time_ms is None for result in self.results.values()):
@@ -63,16 +63,16 @@ class Recording:
 
     @cached_property
     def best(self) -> tuple[Config, float]:
-        """The fastest config and its time in milliseconds."""
+        """Return the fastest config and its time in milliseconds."""
         timed = ((config, result.time_ms) for config, result in self.results.items() if result.time_ms is not None)
         return min(timed, key=lambda pair: pair[1])
 
     def within(self, space: SearchSpace) -> list[tuple[Config, float | None]]:
-        """The recorded configs that lie in another space, and how they fared, to warm a tuner up for it.
+        """Return the recorded configs that are in another space, with relative times, to warm a tuner up for it.
 
-        A time is told as a multiple of this recording's best one, so at least 1.0, and a failure as None:
-        milliseconds of other shapes and devices could not be set side by side. `SpaceError` when the parameters have
-        other names, or no config lies in that space.
+        A time is a multiple of this recording's best one, so at least 1.0, and None for a failure: milliseconds of
+        other shapes and devices do not compare. Raises `SpaceError` when the parameters have other names, or no config
+        is in that space.
         """
         if set(self.space.names) != set(space.names):
             raise SpaceError(
@@ -86,18 +86,18 @@ class Recording:
             if config in space
         ]
         if not pairs:
-            raise SpaceError(f"no config of {self.name} lies in the space; give a recording that overlaps with it")
+            raise SpaceError(f"no config of {self.name} is in the space; give a recording that overlaps with it")
         return pairs
 
     def evaluation(self, config: Config) -> Evaluation:
-        """The verdict that a tuner is told; `SpaceError` for a config that was not recorded."""
-        if (told := self._told.get(config)) is None:
-            told = self._told[config] = self._evaluation(config)
-        return told
+        """Return the recorded result as an evaluation; raises `SpaceError` for a config that was not recorded."""
+        if (evaluation := self._evaluations.get(config)) is None:
+            evaluation = self._evaluations[config] = self._evaluation(config)
+        return evaluation
 
     def _evaluation(self, config: Config) -> Evaluation:
         if (result := self.results.get(config)) is None:
-            raise SpaceError(f"{self.name} does not hold {config}; ask for members of its space only")
+            raise SpaceError(f"{self.name} does not contain {config}; ask for members of its space only")
         time_ms = result.time_ms
         return Evaluation(
             status=result.status,
@@ -110,17 +110,16 @@ class Recording:
         )
 
 
-# Who recorded a time vouches for the result: nothing can be compared any more, so no error is known.
+# The recording is trusted: outputs cannot be compared any more, so no error is known.
 _PASSED = Correctness(seeds=(0,), max_abs_error=0, max_rel_error=0, tolerance=0, passed=True)
 
 
 def collect(source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> Results:
-    """The results of a recording or of a live search, for writing.
+    """Return the results of a recording or of a live search, for writing.
 
-    `names` are the parameters to keep, by default all; those left out are to be constants. Of two evaluations of a
-    config the later one counts; those that were checked but not timed are left out. `SpaceError` when there is
-    nothing to write, a config lacks a name, a value is no finite number, or configs with different results would
-    become one.
+    `names` are the parameters to keep, by default all; those left out must be constant. Of two evaluations of a config
+    the later one counts; those without timing are left out. Raises `SpaceError` when there is nothing to write, a
+    config lacks a name, a value is not a finite number, or configs with different results would become equal.
     """
     if isinstance(source, Recording):
         results: dict[Config, Result] = dict(source.results)
@@ -140,7 +139,7 @@ def collect(source: Recording | Iterable[Evaluation], names: Sequence[str] = ())
 
 
 def _pick(config: Config, names: Sequence[str]) -> Config:
-    """The config with these names only."""
+    """Return the config with these names only."""
     if lacking := [name for name in names if name not in config]:
         raise SpaceError(f"the config '{config}' has no {', '.join(lacking)}; all must name {', '.join(names)}")
     if endless := [name for name in names if not finite(config[name])]:
@@ -149,10 +148,10 @@ def _pick(config: Config, names: Sequence[str]) -> Config:
 
 
 def finite(value: Value) -> bool:
-    """Whether a value is a text, or a number that a float can hold: tuners compute with floats."""
+    """Return whether a value is a text, or a number within a float's range: tuners compute with floats."""
     return isinstance(value, str) or abs(value) <= float_info.max
 
 
 def integer(digits: str) -> int | float:
-    """The integer that digits stand for, infinite if no float can hold it: Python refuses to convert very long ones."""
+    """Return the integer of these digits, infinite if beyond a float: Python refuses to convert very long ones."""
     return int(digits) if isfinite(float(digits)) else float(digits)

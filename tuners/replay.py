@@ -1,4 +1,4 @@
-"""A search over a recording: what a tuner would have found, without a device."""
+"""A search over a recording: simulates a tuner without a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core import Config, OptionError, SearchSpace, Tuner
 from .recording import Recording
 
 SHARES = (0.95, 0.99)
-"""Of the speed of the best config: the levels by which searches are compared."""
+"""Shares of the best config's speed by which searches are compared."""
 
 MakeTuner = Callable[[SearchSpace, int], Tuner]
 
@@ -29,12 +29,12 @@ class Replay:
     curve: tuple[float, ...]
     """Best time in milliseconds after each unique evaluation; infinite before the first success."""
     seconds: float
-    """Spent in the tuner's ask and tell."""
+    """Seconds spent in the tuner's ask and tell."""
 
     def evaluations_to(self, share: float) -> int | None:
-        """Unique evaluations until a config had this share of the best one's speed, or None."""
-        goal = self.best_ms / share * (1 + 1e-12)
-        return next((number for number, best in enumerate(self.curve, start=1) if best <= goal), None)
+        """Return the unique evaluations until a config had this share of the best one's speed, or None."""
+        enough_ms = self.best_ms / share * (1 + 1e-12)
+        return next((number for number, best in enumerate(self.curve, start=1) if best <= enough_ms), None)
 
     @property
     def found_ms(self) -> float:
@@ -43,7 +43,7 @@ class Replay:
 
     @property
     def overhead_ms(self) -> float:
-        """The tuner's own time per unique evaluation."""
+        """The tuner's own ms per unique evaluation."""
         return 1e3 * self.seconds / max(1, len(self.curve))
 
 
@@ -57,8 +57,8 @@ def replay(
 ) -> Replay:
     """Run a tuner until it found the best config, has evaluated `budget` different ones, or has none left.
 
-    It is asked for `batch` configs at a time, and told of all of them before it is asked again. A config that it asks
-    for twice costs nothing; a tuner that asks for nothing new `budget` times in a row has none left.
+    It is asked for `batch` configs at a time, and gets all their results before the next request. A repeated config
+    costs nothing; a tuner that asks for nothing new `budget` times in a row has none left.
     """
     if min(budget, batch) < 1:
         raise OptionError(f"a replay needs a budget and a batch of at least 1, not {budget} and {batch}")
@@ -92,13 +92,13 @@ Summary = dict[str, float | int | None]
 
 
 def summarize(replays: Sequence[Replay]) -> Summary:
-    """How a tuner fared over several seeds of one recording.
+    """Summarize a tuner's results over several seeds of one recording.
 
-    A seed that did not get there counts as infinitely many evaluations; an infinite figure is None. The 90th
-    percentile is the smallest figure that nine tenths of the seeds do not exceed.
+    A seed that did not reach a level counts as infinitely many evaluations; an infinite metric is None. The 90th
+    percentile is the smallest value that nine tenths of the seeds do not exceed.
     """
     if not replays:
-        raise OptionError("there are no replays to sum up; give at least one seed")
+        raise OptionError("there are no replays to summarize; give at least one seed")
     summary: Summary = {}
     for share in SHARES:
         needed = sorted(math.inf if n is None else n for n in (r.evaluations_to(share) for r in replays))

@@ -1,4 +1,4 @@
-"""What tuners that propose in rounds have in common: a queue of proposals, and a memory."""
+"""The common part of tuners that propose in rounds: a queue of proposals, and the observations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .observations import Observations, Row
 
 
 class Rounds(ABC):
-    """Hands out what the last round proposed, and starts another when nothing is left."""
+    """Returns the last round's proposals, and starts another round when none is left."""
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
         self._space = space
@@ -22,10 +22,10 @@ class Rounds(ABC):
 
     @abstractmethod
     def _propose(self) -> list[Row]:
-        """The next round; none when the space is exhausted. Proposals that were asked for before are passed over."""
+        """Return the next round; empty when the space is exhausted. Repeated proposals are skipped."""
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Up to n configs not asked for before; empty when the space is exhausted."""
+        """Return up to n configs not asked for before; empty when the space is exhausted."""
         asked: list[Config] = []
         while len(asked) < n:
             if not self._queue:

@@ -1,4 +1,4 @@
-"""The search: ask a tuner, evaluate, tell it, write everything down; in the end let the best run against each other."""
+"""The search loop: ask a tuner, evaluate, tell it, write the journal; at the end compare the best interleaved."""
 
 from __future__ import annotations
 
@@ -14,41 +14,44 @@ from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Probl
 from ..core.trial import read_trials
 
 FINALISTS = 5
-"""At most so many are measured again."""
+"""Maximum number of configs that are measured again."""
 CLOSE = 1.1
-"""A finalist is at most so many times slower than the best."""
+"""Maximum ratio of a finalist's time to the best."""
 SEARCHED, FINAL = "search", "final"
 """Origins of trials in the journal."""
 
 
 class Observer(Protocol):
-    """Sees what happens; the command line shows it."""
+    """Receives the events of a search; the command line displays them."""
 
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None: ...
-    def finals(self, configs: Sequence[Config]) -> None: ...
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        """Called after each trial."""
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        """Called before the finalists are compared."""
 
 
 @dataclass
 class Progress:
-    """Where a search stands."""
+    """The state of a search."""
 
     trials: int = 0
     recalled: int = 0
-    """Of the trials, those that an earlier run left in the journal."""
+    """Trials that were read from an earlier run's journal."""
     duplicates: int = 0
-    """Of the trials, those whose code had been measured under another config."""
+    """Trials whose code had been measured under another config."""
     statuses: Counter[Status] = field(default_factory=Counter)
     best: Evaluation | None = None
     seconds: float = 0.0
-    """Spent so far, on the trials of an earlier run too."""
+    """Seconds spent so far, on the trials of an earlier run too."""
 
     @property
     def failed(self) -> int:
-        """Trials that ended otherwise than right."""
+        """Trials that did not end correct."""
         return self.trials - self.statuses[Status.OK]
 
     def add(self, evaluation: Evaluation) -> None:
-        """Count one more."""
+        """Count one more trial."""
         self.trials += 1
         self.statuses[evaluation.status] += 1
         self.duplicates += evaluation.duplicate_of is not None
@@ -59,12 +62,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Found:
-    """How a search ended."""
+    """The result of a search."""
 
     evaluations: tuple[Evaluation, ...]
     """All trials, in order, those of an earlier run first."""
     finals: tuple[Evaluation, ...]
-    """The finalists and the kernel as it stands (an empty config), timed in turn with each other and with the
+    """The finalists and the unchanged kernel (an empty config), timed interleaved with each other and with the
     reference; the fastest first."""
     progress: Progress
     stopped: str
@@ -72,21 +75,21 @@ class Found:
 
     @property
     def best(self) -> Evaluation | None:
-        """The winner among the finalists; None when nothing was right."""
+        """The winner among the finalists; None when nothing was correct."""
         return next((final for final in self.finals if final.latency_ms is not None and final.config), None)
 
     @property
     def start(self) -> Evaluation | None:
-        """The kernel as it stands, timed in turn with the finalists."""
+        """The unchanged kernel, timed interleaved with the finalists."""
         return next((final for final in self.finals if not final.config), None)
 
 
 class Search:
     """Searches a kernel's space with a tuner.
 
-    Every trial is in the journal before the next begins. What the journal holds already is told to the tuner
-    first and never measured again; its seconds count as spent. `patience` ends a search after so many trials in a
-    row without a better one.
+    Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
+    never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
+    a better one.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Search:
         finals = self._recall()
         last = self._clock()
         earlier = tuple(self._evaluations)
-        # Closed at once, whatever ends the search: what is under way must not outlive it.
+        # Closed at once, however the search ends: nothing may keep running after it.
         with contextlib.closing(
             self.evaluator.evaluate(self.problem, self.kernel, self._ask(), earlier)
         ) as evaluations:
@@ -143,7 +146,7 @@ class Search:
             self.observer.finals(finalists)
             began = self._clock()
             finals = self.evaluator.compare(self.problem, self.kernel, finalists)
-            # Timed in turn, they have no times of their own.
+            # Timed interleaved: they have no individual times.
             each = (self._clock() - began) / len(finalists)
             for final in finals:
                 self._note(FINAL, final, each)
@@ -151,18 +154,18 @@ class Search:
         return Found(tuple(self._evaluations), tuple(finals), self.progress, stopped)
 
     def so_far(self, stopped: str) -> Found:
-        """What was found when something ended the search: no comparison of finalists."""
+        """Return the results of an interrupted search, without a comparison of finalists."""
         return Found(tuple(self._evaluations), (), self.progress, stopped)
 
     def _recall(self) -> list[Evaluation]:
-        """Tell the tuner what an earlier run measured; its finals, if it came so far."""
+        """Report an earlier run's results to the tuner; return its finals, if it got that far."""
         finals: dict[Config, Evaluation] = {}
         for trial in read_trials(self.journal.records, self.journal.path):
             evaluation = trial.evaluation
             if evaluation.kernel_digest != self.kernel.digest:
                 continue
             if trial.origin == FINAL:
-                if not evaluation.config:  # it begins every comparison, and only the latest counts
+                if not evaluation.config:  # it starts every comparison, and only the latest counts
                     finals.clear()
                 finals[Config(evaluation.config)] = evaluation
             elif Config(evaluation.config) in self.space:
@@ -174,7 +177,7 @@ class Search:
         return list(finals.values())
 
     def _ask(self) -> Iterator[Config]:
-        """Configs for the evaluator, each chosen when it is drawn."""
+        """Yield configs for the evaluator, each chosen when it is drawn."""
         while self._stopped is None:
             spent = Budget(trials=self._asked, seconds=self._spent(self._clock()))
             self._stopped = self.budget.exhausted(spent)
@@ -194,7 +197,7 @@ class Search:
         self.observer.trial(evaluation, self.progress)
 
     def _spent(self, now: float) -> float:
-        """Seconds until a time of the clock: those of this run, and the trials of an earlier one."""
+        """Return the seconds until a time of the clock: those of this run, and the trials of an earlier one."""
         return self._before + now - self._started
 
     def _note(self, origin: str, evaluation: Evaluation, seconds: float) -> None:
@@ -202,7 +205,7 @@ class Search:
         self.journal.append(Trial(origin=origin, evaluation=evaluation, seconds=max(0.0, seconds), at=at).record())
 
     def _finalists(self) -> list[Config]:
-        """The fastest configs, of those with the same code one."""
+        """Return the fastest configs, one of each code."""
         timed = [e for e in self._evaluations if e.latency_ms is not None]
         timed.sort(key=lambda e: (e.latency_ms, e.duplicate_of is not None))
         same_code: dict[Config, Config] = {}

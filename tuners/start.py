@@ -1,4 +1,4 @@
-"""Where searches begin, and where they go when they are stuck."""
+"""Start configs of searches, and restarts of stuck ones."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ CANDIDATES = 2000
 
 
 def fastest(warm: Warm, count: int, space: SearchSpace) -> list[Config]:
-    """The members of the space that were fastest elsewhere, the fastest first: up to `count` different ones."""
+    """Return up to `count` different members of the space that were fastest elsewhere, the fastest first."""
     timed = sorted((time, i) for i, (_, time) in enumerate(warm) if time is not None)
     different = dict.fromkeys(warm[i][0] for _, i in timed)
     return list(islice((config for config in different if config in space), count))
 
 
 def within(space: SearchSpace, configs: Iterable[Config]) -> Rows:
-    """The rows of those configs that are members of the space, each once."""
+    """Return the rows of those configs that are members of the space, each once."""
     return space.encoded.rows(dict.fromkeys(config for config in configs if config in space))
 
 
-def spread(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
-    """`count` random members that differ from each other in many parameters; fewer where the space has fewer.
+def diverse(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
+    """Return `count` random members that differ from each other in many parameters; fewer where the space has fewer.
 
-    The first is any member. Each further one is chosen among eight random ones: the one that differs in the most
-    parameters from the nearest of those before it. The seven others stay, and a new one joins them.
+    The first is any member. Each further one is chosen among eight random ones: the one whose nearest predecessor
+    differs in the most parameters. The seven others stay, and a new one joins them.
     """
     pool = space.encoded.sample(CANDIDATES, rng)
     pool = pool[rng.permutation(len(pool))]
@@ -48,9 +48,9 @@ def spread(space: SearchSpace, count: int, rng: np.random.Generator) -> Rows:
 
 
 def any_fresh(space: SearchSpace, seen: Observations, rng: np.random.Generator) -> Rows:
-    """One member that was not asked for yet, drawn uniformly; no row when there is none left.
+    """Return one member that was not asked for yet, drawn uniformly; no row when none is left.
 
-    Of a space that is sampled, not listed, none is left when hundreds of draws show none.
+    In a space that is sampled, not listed, none is left when hundreds of draws find none.
     """
     members = space.encoded.members
     for _ in range(8):

@@ -1,7 +1,7 @@
-"""Recordings as CSV: the parameters, then time_ms, then what else is known of each config.
+"""Recordings as CSV: the parameters, then time_ms, then optional columns.
 
-A value is an integer, a number, true or false, else a text. An empty time is a failure. Behind `time_ms` may follow,
-in any order, `compile_s` (seconds), `status` (a word of `core.Status`), and `samples_ms` (single timings, separated by
+A value is an integer, a number, true or false, else a text. An empty time is a failure. After `time_ms` may follow, in
+any order, `compile_s` (seconds), `status` (a value of `core.Status`), and `samples_ms` (single timings, separated by
 spaces).
 """
 
@@ -30,7 +30,7 @@ _TRUTH = {"true": True, "false": False}
 class _Values(dict[str, Value]):
     """The value of each text, parsed once: a table repeats few of them very often.
 
-    `OverflowError` with the text of a number that is too large to compute with.
+    Raises `OverflowError` with the text of a number beyond a float's range.
     """
 
     def __missing__(self, text: str) -> Value:
@@ -42,7 +42,8 @@ class _Values(dict[str, Value]):
 
 
 def parse_csv(text: str, path: Path) -> Results:
-    """The results in a CSV. `OptionError` for what is no such table, `SpaceError` for a bad row; both name the line."""
+    """Return the results in a CSV. Raises `OptionError` for another table, `SpaceError` for a bad row, with the
+    line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         names, extra = _header(next(reader), path)
@@ -59,7 +60,7 @@ def parse_csv(text: str, path: Path) -> Results:
             try:
                 chosen = [values[cell] for cell in cells[: len(names)]]
             except OverflowError as error:
-                raise SpaceError(f"{where}: {reprlib.repr(str(error))} is too large a number; mend it") from None
+                raise SpaceError(f"{where}: {reprlib.repr(str(error))} is too large a number; fix it") from None
             if "" in chosen:
                 raise SpaceError(f"{where} has no {names[chosen.index('')]}; fill the cell or remove that line")
             config = Config(zip(names, chosen, strict=True))
@@ -68,7 +69,7 @@ def parse_csv(text: str, path: Path) -> Results:
             lines[config] = reader.line_num
             results[config] = _result(cells[len(names)], dict(zip(extra, cells[len(names) + 1 :], strict=True)), where)
     except csv.Error as error:
-        raise OptionError(f"{path}, line {reader.line_num} is no CSV: {error}; mend or remove that line") from None
+        raise OptionError(f"{path}, line {reader.line_num} is no CSV: {error}; fix or remove that line") from None
     return results
 
 
@@ -84,8 +85,8 @@ def _header(cells: Sequence[str], path: Path) -> tuple[list[str], list[str]]:
         raise SpaceError(f"{path}, line 1 names no parameters; put one column each before {TIME}")
     if unknown := [name for name in extra if name not in OPTIONAL]:
         raise SpaceError(
-            f"{path}, line 1: column {unknown[0]!r} stands behind {TIME}; put parameters before it, "
-            f"behind it only {', '.join(OPTIONAL)}"
+            f"{path}, line 1: column {unknown[0]!r} stands after {TIME}; put parameters before it, "
+            f"after it only {', '.join(OPTIONAL)}"
         )
     if twice := [name for name in header if header.count(name) > 1]:
         raise SpaceError(f"{path}, line 1 names the column {twice[0]} twice; remove one")
@@ -100,9 +101,7 @@ def _result(time: str, extra: Mapping[str, str], where: str) -> Result:
     except ValueError:
         raise SpaceError(f"{where}: status {name!r} is unknown; use one of {', '.join(Status)}") from None
     if (status is Status.OK) != (time_ms is not None):
-        raise SpaceError(
-            f"{where}: status {status} {'without' if time_ms is None else 'with'} a time; mend one of them"
-        )
+        raise SpaceError(f"{where}: status {status} {'without' if time_ms is None else 'with'} a time; fix one of them")
     compile_s = None
     if text := extra.get("compile_s", "").strip():
         compile_s = 0.0 if _number(text) == 0 else _positive(text, "compile_s", where)
@@ -134,8 +133,8 @@ def _value(cell: str) -> Value:
 def write_csv(path: Path, source: Recording | Iterable[Evaluation], names: Sequence[str] = ()) -> None:
     """Write a recording, or the evaluations of a live search, as a CSV that `read_recording` reads back the same.
 
-    `names` are the parameters, by default all of the first config. Raises `SpaceError` for what `collect` refuses and
-    for names and values that a CSV cannot hold, and `ResultsError` for a file that cannot be written.
+    `names` are the parameters, by default all of the first config. Raises `SpaceError` where `collect` does and for
+    names and values that a CSV cannot represent, and `ResultsError` for a file that cannot be written.
     """
     results = collect(source, names)
     columns = list(names) or list(next(iter(results)))
@@ -161,7 +160,7 @@ def _cell(name: str, value: Value) -> str:
 
 
 def _stays(text: str) -> bool:
-    """Whether a text reads back as it is: UTF-8 has no halves of characters, and a reader takes blanks off."""
+    """Return whether a text reads back the same: UTF-8 has no lone surrogates, and a reader strips blanks."""
     return bool(text) and text == text.encode(errors="ignore").decode().strip() and not set(text) & {"\r", "\0"}
 
 

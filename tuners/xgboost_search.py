@@ -14,27 +14,27 @@ from .hardware import TileModel
 from .model_annealing import anneal
 from .observations import Floats, Row
 from .rounds import Rounds
-from .start import any_fresh, spread, within
+from .start import any_fresh, diverse, within
 
 FIRST = 8
 """Configs before the first model: the given ones, then random ones."""
-SPREAD = 1
-"""Random ones among them at least: given ones are alike, and teach a model little."""
+DIVERSE = 1
+"""At least this many of them are random: given ones are similar, and teach a model little."""
 BATCH = 4
 """Configs that one model proposes."""
 EXPLORED = 0.1
-"""Share of a batch that is drawn by chance."""
+"""Share of a batch that is drawn at random."""
 WALKS = 128
 NEAR = 2
 """Configs of a batch that differ from the best one in one parameter."""
 ALIKE = 2
-"""At most so many of the rest may differ from each other in one parameter only."""
+"""Maximum number of the others that may differ from each other in one parameter only."""
 
 
 class XGBoostSearch(Rounds):
-    """A cost model is fitted to what is known; annealing over its predictions finds the next batch.
+    """A cost model is fitted to the observations; annealing over its predictions finds the next batch.
 
-    The first configs are `start`, then random ones. The figures of `tiles` are features. Deterministic given `seed`.
+    The first configs are `start`, then random ones. The metrics of `tiles` are features. Deterministic given `seed`.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class XGBoostSearch(Rounds):
         super().__init__(space, seed)
         self._features = Features(space, tiles, paired=True)
         first = within(space, start)
-        # A small space is not worth so many guesses.
+        # A small space does not need that many guesses.
         few = min(FIRST, 2 + space.cardinality // 8)
-        self._queue.extend([*first, *spread(space, max(SPREAD, few - len(first)), self._rng)])
+        self._queue.extend([*first, *diverse(space, max(DIVERSE, few - len(first)), self._rng)])
 
     def _propose(self) -> list[Row]:
         chosen: list[Row] = []
-        if len(self._seen) and self._space.cardinality > 1:  # a model needs something that varies
+        if len(self._seen) and self._space.cardinality > 1:  # a model needs variation
             chosen = [row for row in self._favourites() if self._rng.random() >= EXPLORED]
         while len(chosen) < BATCH:
             row = any_fresh(self._space, self._seen, self._rng)
@@ -59,7 +59,7 @@ class XGBoostSearch(Rounds):
         return chosen
 
     def _favourites(self) -> list[Row]:
-        """What a model of all that is known takes for the fastest: around the best config, and anywhere."""
+        """Return the best by a model of all observations: around the best config, and anywhere."""
         encoded = self._space.encoded
         model = CostModel(self._features(self._seen.rows), self._seen.targets(), int(self._rng.integers(2**31 - 16)))
 
@@ -79,7 +79,7 @@ class XGBoostSearch(Rounds):
 
 
 def _diverse(rows: Rows, taken: Rows, count: int) -> list[Row]:
-    """The first rows that are not taken yet, less those that have many near ones among themselves."""
+    """Return the first rows that are not taken yet, less those with many near ones among themselves."""
     chosen = rows[:0]
     for row in rows:
         if len(chosen) == count:

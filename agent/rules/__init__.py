@@ -1,4 +1,4 @@
-"""Rewrites of kernels on their syntax tree, each with the preconditions under which it is right."""
+"""Rewrite rules on a kernel's syntax tree, each with the preconditions under which it preserves the result."""
 
 from .fuse import Fuse
 from .launch import LaunchParameters
@@ -24,6 +24,6 @@ RULES: tuple[Rule, ...] = (
     LaunchParameters(),
     Swizzle(),
 )
-"""In the order in which rules of the same category are tried."""
+"""Rules of the same category are tried in this order."""
 
 __all__ = ["RULES", "Machine", "Rewritten", "Rule"]

@@ -1,4 +1,4 @@
-"""Make one pass of two neighbouring passes over the same elements."""
+"""Merge two adjacent passes over the same elements into one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .source import Loop, Statement, accesses, code, loop_of, names, rebuild, re
 
 @dataclass(frozen=True)
 class Fuse:
-    """Two loops of the same extents, one behind the other, become one.
+    """Fuse two consecutive loops with the same extents.
 
-    What one of them writes, the other may touch only at the same index, and that index must use every
-    loop variable: then each step depends on nothing but its own.
+    An element that one loop writes may be touched by the other only at the same index, and that index must use
+    every loop variable: then no step depends on another step.
     """
 
     name = "fuse-passes"
@@ -27,6 +27,7 @@ class Fuse:
     why = "each element is fetched once instead of once per pass"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with adjacent passes fused, or None where no two can be."""
         if not is_cpu_tilelang(kernel):
             return None
         module, _ = tree_and_names(kernel)
@@ -55,7 +56,7 @@ class Fuse:
 
 
 def _fuse_neighbours(body: list[Statement]) -> list[Statement]:
-    """The block with loops merged; simple statements between two loops move up when nothing minds."""
+    """Return the block with loops merged; simple statements between two loops move up where they commute."""
     result: list[Statement] = []
     for statement in body:
         loop = loop_of(statement)
@@ -76,7 +77,7 @@ def _fuse_neighbours(body: list[Statement]) -> list[Statement]:
 
 
 def _commute(one: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """Whether two statements may change places: neither writes what the other touches."""
+    """Return whether two statements may be swapped: neither writes what the other touches."""
     first, second = accesses(one), accesses(other)
     buffers = ({a.buffer for a in first}, {a.buffer for a in second})
     written = ({a.buffer for a in first if a.write}, {a.buffer for a in second if a.write})

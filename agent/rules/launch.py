@@ -21,10 +21,10 @@ TRITON_DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
 @dataclass(frozen=True)
 class LaunchParameters:
-    """Literals such as `num_warps=4` become constants with values to search, and Triton launches get
-    the ones that they leave to a default.
+    """Turn literals such as `num_warps=4` into constants with values to search; Triton launches also get the ones
+    that they leave at their default.
 
-    The result does not depend on these numbers, only the speed does.
+    These numbers change the speed, never the result.
     """
 
     name = "launch-parameters"
@@ -33,6 +33,7 @@ class LaunchParameters:
     why = "occupancy and the depth of the pipeline decide how well memory latency is hidden"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with launch parameters as constants, or None where it has none."""
         if kernel.target is not Target.CUDA:
             return None
         module, taken = tree_and_names(kernel)
@@ -88,14 +89,14 @@ class _Lifter(cst.CSTTransformer):
         return call.with_changes(args=arguments)
 
     def _may(self, constant: str, value: int) -> bool:
-        """Whether the constant is free, or was made by this rule from the same value."""
+        """Return whether the name is free, or was introduced by this rule with the same value."""
         if constant in self.taken:
             return False
         return self.found.setdefault(constant, value) == value
 
 
 def _jitted(module: cst.Module) -> set[str]:
-    """The functions under @triton.jit whose launch nothing else decides."""
+    """Return the functions under @triton.jit whose launch parameters no other decorator sets."""
     jit = m.Decorator(
         m.Attribute(m.Name("triton"), m.Name("jit")) | m.Call(m.Attribute(m.Name("triton"), m.Name("jit")))
     )

@@ -1,4 +1,4 @@
-"""Compute once, before a loop, what the loop would compute again and again."""
+"""Loop-invariant code motion: compute a value once before a loop instead of in every step."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from .source import (
 )
 
 OTHER_FLOATS = re.compile(r"[\"'](float16|bfloat16|float64)[\"']")
-"""What is hoisted is kept in fp32, so a kernel with other types is left alone."""
+"""Hoisted values are kept in fp32, so a kernel with other float types is left alone."""
 EXPENSIVE = ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "erf", "pow", "sin", "cos")
 
 
 @dataclass(frozen=True)
 class Licm:
-    """Roots, exponentials and divisors that do not change in a loop, or in the outer ones of a nest.
+    """Hoist square roots, exponentials and divisors that do not change in a loop, or in a nest's outer loops.
 
     `for c: for p: y[c, p] = x[c, p] / T.sqrt(s[p])` computes `1 / T.sqrt(s[p])` once per p instead of once
     per c and p. The expression may read nothing that the nest writes.
     """
 
-    name = "hoist-invariants"
+    name = "licm"
     category = "compute"
     work = "streams"
     why = "roots and divisions cost tens of cycles and are not vectorized as cheaply as a product"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with invariants computed before their loop, or None where there are none."""
         if not is_cpu_tilelang(kernel) or OTHER_FLOATS.search(kernel.source):
             return None
         module, taken = tree_and_names(kernel)
@@ -69,7 +70,7 @@ class Licm:
 
 
 def _invariant(nest: Sequence[Loop]) -> tuple[str, bool, list[tuple[str, str]]] | None:
-    """An expression to hoist, whether it is a divisor, and the loops (variable, extent) that it depends on."""
+    """Return an expression to hoist, whether it is a divisor, and the loops (variable, extent) that it depends on."""
     if not nest or any(isinstance(s, cst.BaseCompoundStatement) for s in nest[-1].body):
         return None
     loops = [pair for loop in nest for pair in zip(loop.variables, loop.extents, strict=True)]
@@ -91,7 +92,7 @@ def _invariant(nest: Sequence[Loop]) -> tuple[str, bool, list[tuple[str, str]]] 
 
 
 def _candidates(body: cst.CSTNode) -> list[tuple[str, bool]]:
-    """Divisors, then calls of expensive functions, as texts; larger ones first."""
+    """Return divisors, then calls of expensive functions, as text; longest first."""
     divisors, calls = [], []
     for node in m.findall(body, m.BinaryOperation(operator=m.Divide())):
         assert isinstance(node, cst.BinaryOperation)
@@ -135,7 +136,7 @@ def _hoisted(
 
 
 def _divide_by(node: cst.CSTNode, divisor: str, reciprocal: str) -> cst.CSTNode:
-    """Every division by `divisor` made a product with `reciprocal`."""
+    """Replace every division by `divisor` with a product with `reciprocal`."""
 
     class Replace(cst.CSTTransformer):
         def leave_BinaryOperation(

@@ -16,9 +16,9 @@ from .source import Loop, Statement, accesses, make_loop, names, nest_of, rewrit
 class LoopOrder:
     """`for i: for j: for k: c[i, j] += a[i, k] * b[k, j]` becomes i, k, j.
 
-    Needs a perfect nest around one statement that writes one element; the order of a sum may change, so
-    any order of the loops is right as long as the extents do not depend on each other. A variable that is
-    alone in the last index of most accesses, and of the written one, belongs innermost.
+    Needs a perfect nest around one statement that writes one element, and extents that do not depend on each other.
+    The sum may change its order, so any loop order is valid. The innermost variable becomes the one that stands
+    alone in the last index of most accesses, the written one included.
     """
 
     name = "loop-order"
@@ -27,6 +27,7 @@ class LoopOrder:
     why = "neighbouring elements share a cache line and a vector register only when the inner loop walks them"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with its loops reordered, or None where the order is already good."""
         if not is_cpu_tilelang(kernel):
             return None
         module, _ = tree_and_names(kernel)
@@ -52,7 +53,7 @@ class LoopOrder:
 
 
 def _misplaced(nest: Sequence[Loop]) -> str | None:
-    """The variable that should be innermost and is not, if every precondition holds."""
+    """Return the variable that should be innermost and is not, if every precondition holds."""
     variables = [v for loop in nest for v in loop.variables]
     if len(variables) < 2 or nest[-1].only is None or any(loop.kind == "unroll" for loop in nest):
         return None

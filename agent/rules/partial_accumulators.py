@@ -1,4 +1,4 @@
-"""Break a serial reduction into independent lanes, which a vector unit can add at once."""
+"""Break a serial reduction into independent partial accumulators, which a vector unit updates at once."""
 
 from __future__ import annotations
 
@@ -40,24 +40,25 @@ class Reduction:
     value: str
     position: int
     dtype: str = ""
-    """Of the target's buffer, as the source writes it."""
+    """Element type of the target's buffer, as the source writes it."""
 
 
 @dataclass(frozen=True)
 class PartialAccumulators:
     """`for j: acc[0] += f(j)` becomes LANES partial sums, added up at the end.
 
-    Floating-point sums may not be reordered by a compiler, so the scalar form waits for each addition. Needs
-    one sum, maximum or minimum into an element that does not depend on the loop; nothing else in the body
-    may touch that buffer. What is left over by LANES goes through a loop of its own.
+    A compiler may not reorder floating-point sums, so the scalar form waits for each addition. Needs one sum,
+    maximum or minimum into an element that does not depend on the loop; nothing else in the body may touch that
+    buffer. The remainder of the extent divided by LANES gets a loop of its own.
     """
 
-    name = "reduction-lanes"
+    name = "partial-accumulators"
     category = "compute"
     work = "streams"
-    why = "a sum into one scalar waits for every addition; independent lanes fill the vector unit"
+    why = "a sum into one scalar waits for every addition; partial accumulators fill the vector unit"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with its reductions split, or None where none can be."""
         if not is_cpu_tilelang(kernel):
             return None
         module, taken = tree_and_names(kernel)
@@ -73,7 +74,7 @@ class PartialAccumulators:
                 return None
             reduction = replace(reduction, dtype=dtype)
             done.append(reduction.target)
-            return _in_lanes(loop, reduction, constant, taken)
+            return _with_partial_accumulators(loop, reduction, constant, taken)
 
         module = rewrite_kernels(module, rewrite)
         if not done:
@@ -81,7 +82,7 @@ class PartialAccumulators:
         module = add_constant(module, constant, 16)
         return Rewritten(
             with_source(kernel, module),
-            f"reduced into {', '.join(dict.fromkeys(done))} in independent lanes",
+            f"reduced into {', '.join(dict.fromkeys(done))} through partial accumulators",
             (Parameter(constant, WIDTHS, 16),),
         )
 
@@ -124,7 +125,7 @@ def _reduction(loop: Loop) -> Reduction | None:
     return found
 
 
-def _in_lanes(loop: Loop, reduction: Reduction, constant: str, taken: set[str]) -> list[Statement]:
+def _with_partial_accumulators(loop: Loop, reduction: Reduction, constant: str, taken: set[str]) -> list[Statement]:
     buffer, lane = fresh("lanes", taken), fresh("lane", set(taken))
     variable, extent = loop.variables[-1], loop.extents[-1]
     extent = extent if re.fullmatch(r"\w+", extent) else f"({extent})"

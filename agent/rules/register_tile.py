@@ -1,4 +1,4 @@
-"""Let one block compute several neighbouring blocks at once, so that what they share is loaded once."""
+"""Let one block compute several adjacent blocks, so that a shared operand is loaded once."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ FACTORS = (2, 4, 8)
 class RegisterTile:
     """Coarsen one axis of the grid: a block does TILE steps of it, innermost and unrolled.
 
-    The accumulators get a leading axis, and each statement is repeated for every step, so an operand that
-    does not depend on the axis is loaded once for all of them. It applies where a nest `acc[...] += a * b`
-    has one factor that depends on the axis and one that does not. Blocks are independent, so running
-    several in lockstep is right; the compiler guards the steps beyond the axis' end.
+    The accumulators get a leading axis, and each statement is repeated for every step, so an operand that does not
+    depend on the axis is loaded once for all steps. Needs a nest `acc[...] += a * b` with one factor that depends on
+    the axis and one that does not. Blocks are independent, so they may run in lockstep; the compiler guards the
+    steps beyond the end of the axis.
     """
 
     name = "register-tile"
     category = "compute"
     work = "products"
-    why = "blocks that share an operand each load it for themselves; one block for several of them loads it once"
+    why = "blocks that share an operand each load it; one block that computes several loads it once"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with a coarsened grid axis, or None where no operand is shared."""
         if not is_cpu_tilelang(kernel):
             return None
         module, taken = tree_and_names(kernel)
@@ -92,7 +93,7 @@ class _Tiler(cst.CSTTransformer):
         body = list(block.body.body)
         locals_ = _local_shapes(block)
         for position in range(len(axes) - 1, -1, -1):
-            # An axis that the split over threads computes from a part is not a plain axis any more.
+            # An axis that was computed from a part (split over threads) is not a plain axis any more.
             if _shares_operand(block, axes[position], locals_):
                 return self._coarsened(block, item, call, alias, axes, position, body, locals_)
         return None
@@ -128,7 +129,7 @@ class _Tiler(cst.CSTTransformer):
 
 
 def _local_shapes(block: cst.CSTNode) -> dict[str, str]:
-    """The local buffers of a block and the text of their shapes."""
+    """Return the local buffers of a block and the text of their shapes."""
     found = {}
     for node in m.findall(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T"), m.Name("alloc_local"))))):
         assert isinstance(node, cst.Assign) and isinstance(node.value, cst.Call)
@@ -138,7 +139,7 @@ def _local_shapes(block: cst.CSTNode) -> dict[str, str]:
 
 
 def _shares_operand(block: cst.With, axis: str, locals_: dict[str, str]) -> bool:
-    """Whether some reduction multiplies an operand that depends on the axis with one that does not."""
+    """Return whether some reduction multiplies an operand that depends on the axis with one that does not."""
     for node in m.findall(block, m.For()):
         nest = nest_of(node)
         parts = assignment(nest[-1].only) if nest else None
@@ -162,7 +163,7 @@ def _repeat(
     constant: str,
     locals_: dict[str, str],
 ) -> list[Statement] | None:
-    """A statement of the block, done for every step; None when its form is not understood."""
+    """Repeat a statement of the block for every step; None when its form is not supported."""
     if isinstance(statement, cst.For):
         loop = loop_of(statement)
         if loop is None or any(axis in names(expression(extent)) for extent in loop.extents):
@@ -223,7 +224,7 @@ def _unrolled(step: str, constant: str, body: Sequence[Statement]) -> cst.For:
 def _repeat_if(
     statement: cst.If, axis: str, step: str, constant: str, locals_: dict[str, str]
 ) -> list[Statement] | None:
-    """A guard over other axes, such as the split over threads leaves; it is not repeated, its body is."""
+    """Repeat the body of a guard over other axes (the split over threads leaves such a guard), not the guard."""
     if statement.orelse or axis in names(statement.test) or accesses(statement.test):
         return None
     if not isinstance(statement.body, cst.IndentedBlock):

@@ -16,7 +16,7 @@ STRICT = "-fmath-errno"
 NO_ERRNO = "-fno-math-errno -fno-trapping-math"
 REORDERED = f"{NO_ERRNO} -fno-signed-zeros -fassociative-math -freciprocal-math"
 VECTOR_MATH = f"{REORDERED} -D__FAST_MATH__"
-"""With __FAST_MATH__ the C library's headers declare vector forms of expf, tanhf and the like."""
+"""With __FAST_MATH__ the C library's headers declare vector forms of expf, tanhf and others."""
 
 
 FLAGS = "MATH_FLAGS"
@@ -25,9 +25,9 @@ _COMPILE_FLAGS = m.Assign(targets=[m.AssignTarget(m.Name("COMPILE_FLAGS"))], val
 
 @dataclass(frozen=True)
 class RelaxedMath:
-    """Drop error codes and the order of sums, and use the C library's vector functions.
+    """Drop errno and the order of sums, and use the C library's vector functions.
 
-    Not -ffast-math: NaN and infinity keep their meaning, and denormals are not flushed in the whole process.
+    Unlike -ffast-math, NaN and infinity keep their meaning, and denormals are not flushed in the whole process.
     Needs a function called in a loop, and a list of flags named COMPILE_FLAGS.
     """
 
@@ -37,6 +37,7 @@ class RelaxedMath:
     why = "with errno and strict order, g++ calls expf and sqrtf one element at a time"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel compiled with relaxed math, or None where it calls no function in a loop."""
         if not is_cpu_tilelang(kernel) or "-fno-math-errno" in kernel.source or "-ffast-math" in kernel.source:
             return None
         module, taken = tree_and_names(kernel)
@@ -57,7 +58,7 @@ class RelaxedMath:
 
 
 def _calls_in_loops(module: cst.Module) -> bool:
-    """Whether some loop calls a mathematical function; once per block, it would not matter."""
+    """Return whether some loop calls a mathematical function; a call per block would not matter."""
     function = m.Attribute(m.Name("T"), m.OneOf(*(m.Name(name) for name in EXPENSIVE)))
     return any(m.findall(loop, m.Call(func=function)) for loop in m.findall(module, m.For()))
 

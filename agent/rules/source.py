@@ -1,7 +1,7 @@
-"""Reading and rewriting kernel source on its concrete syntax tree.
+"""Read and rewrite kernel source on its concrete syntax tree.
 
-Rules look at loop nests inside `@T.prim_func` functions, and put new statements in their place. What a
-rule does not touch keeps its text to the letter.
+Rules look at loop nests inside `@T.prim_func` functions and replace statements. Text that a rule does not touch
+stays byte for byte.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ Expression = cst.BaseExpression
 
 
 def parse(source: str) -> cst.Module:
+    """Parse a module. Raises libcst.ParserSyntaxError."""
     return cst.parse_module(source)
 
 
 def expression(text: str) -> Expression:
+    """Parse one expression. Raises libcst.ParserSyntaxError."""
     return cst.parse_expression(text)
 
 
 def statements(text: str) -> list[Statement]:
-    """The statements of some source text."""
+    """Parse source text into its statements."""
     return [s for s in cst.parse_module(text).body if isinstance(s, cst.BaseStatement)]
 
 
 def code(node: cst.CSTNode) -> str:
-    """The text of a node, on one line and without comments where it is an expression."""
+    """Return the text of a node; an expression becomes one line without comments."""
     text = cst.Module(body=[]).code_for_node(node)
     return " ".join(text.split()) if isinstance(node, cst.BaseExpression) else text
 
 
 def names(node: cst.CSTNode) -> set[str]:
-    """Every plain name in a node; of `a.b`, only `a`."""
+    """Return every plain name in a node; of `a.b`, only `a`."""
     found: set[str] = set()
 
     class Visitor(cst.CSTVisitor):
@@ -55,7 +57,7 @@ def names(node: cst.CSTNode) -> set[str]:
 
 
 def substitute(node: cst.CSTNode, values: Mapping[str, str]) -> cst.CSTNode:
-    """The node with names replaced by expressions, in brackets where they are not plain."""
+    """Replace names by expressions, in brackets where they are not plain."""
     replacements = {name: _bracketed(expression(text)) for name, text in values.items()}
 
     class Replace(cst.CSTTransformer):
@@ -77,7 +79,7 @@ def substitute(node: cst.CSTNode, values: Mapping[str, str]) -> cst.CSTNode:
 
 
 def replace_expression(node: cst.CSTNode, old: str, new: str) -> cst.CSTNode:
-    """The node with every expression whose text is `old` replaced by `new`."""
+    """Replace every expression whose text is `old` by `new`."""
     replacement = _bracketed(expression(new))
 
     class Replace(cst.CSTTransformer):
@@ -97,7 +99,7 @@ def _bracketed(node: Expression) -> Expression:
 
 
 def bare(node: cst.CSTNode) -> cst.CSTNode:
-    """An expression without its outer brackets."""
+    """Return an expression without its outer brackets."""
     return node.with_changes(lpar=[], rpar=[]) if hasattr(node, "lpar") else node
 
 
@@ -118,7 +120,7 @@ class Loop:
 
 
 def loop_of(node: cst.CSTNode | None) -> Loop | None:
-    """The loop that a statement is, when it runs over T.serial, T.grid or T.unroll from zero."""
+    """Return the statement as a loop when it runs over T.serial, T.grid or T.unroll from zero, else None."""
     if not isinstance(node, cst.For) or node.orelse or not isinstance(node.body, cst.IndentedBlock):
         return None
     call = node.iter
@@ -137,7 +139,7 @@ def loop_of(node: cst.CSTNode | None) -> Loop | None:
 
 
 def make_loop(variables: Sequence[str], extents: Sequence[str], body: Iterable[Statement]) -> cst.For:
-    """A serial loop or grid with this body."""
+    """Build a serial loop or grid with this body."""
     kind = "serial" if len(variables) == 1 else "grid"
     header = f"for {', '.join(variables)} in T.{kind}({', '.join(extents)}):\n    pass\n"
     loop = statements(header)[0]
@@ -146,7 +148,7 @@ def make_loop(variables: Sequence[str], extents: Sequence[str], body: Iterable[S
 
 
 def rebuild(loop: Loop, body: Iterable[Statement], extents: Sequence[str] | None = None) -> cst.For:
-    """The loop with another body, and perhaps other extents."""
+    """Build the loop again with another body, and perhaps other extents."""
     new = make_loop(loop.variables, extents or loop.extents, body)
     kind = m.Attribute(m.Name("T"), m.Name("serial") | m.Name("grid"))
     if loop.kind == "unroll" and m.matches(new.iter, m.Call(func=kind)):
@@ -155,7 +157,7 @@ def rebuild(loop: Loop, body: Iterable[Statement], extents: Sequence[str] | None
 
 
 def nest_of(node: cst.CSTNode) -> list[Loop]:
-    """A perfect nest, whatever the kinds of its loops: loops of which each but the last holds nothing but the next."""
+    """Return a perfect nest: loops of any kind, of which each but the last contains only the next."""
     found: list[Loop] = []
     loop = loop_of(node)
     while loop is not None:
@@ -165,9 +167,9 @@ def nest_of(node: cst.CSTNode) -> list[Loop]:
 
 
 def is_window(loop: Loop) -> bool:
-    """Whether a loop walks a small square window, such as `T.grid(KS, KS)`.
+    """Return whether a loop walks a small sliding window, such as `T.grid(KS, KS)`.
 
-    It slides: some index adds one of its variables to another name, as in `x + kx`.
+    A window slides when some index adds one of its variables to another name, as in `x + kx`.
     """
     if len(loop.extents) < 2 or len(set(loop.extents)) > 1:
         return False
@@ -177,7 +179,7 @@ def is_window(loop: Loop) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """A buffer's element that a statement reads or writes."""
+    """A buffer element that a statement reads or writes."""
 
     buffer: str
     index: tuple[str, ...]
@@ -185,7 +187,7 @@ class Access:
 
 
 def accesses(node: cst.CSTNode) -> list[Access]:
-    """Every subscript of a plain name below a node; an augmented target counts as read and written."""
+    """Return every subscript of a plain name below a node; an augmented target counts as read and written."""
     found: list[Access] = []
     targets: dict[int, bool] = {}
 
@@ -205,7 +207,7 @@ def accesses(node: cst.CSTNode) -> list[Access]:
                     found.append(Access(node.value.value, index, write=False))
 
         def visit_Expr(self, node: cst.Expr) -> None:
-            # T.clear(buffer), T.fill(buffer, ...), T.copy(a, b) as statements: whole buffers.
+            # Statements such as T.clear(buffer), T.fill(buffer, ...), T.copy(a, b) touch whole buffers.
             if m.matches(node.value, m.Call(func=m.Attribute(m.Name("T")))):
                 assert isinstance(node.value, cst.Call)
                 for arg in node.value.args:
@@ -217,7 +219,7 @@ def accesses(node: cst.CSTNode) -> list[Access]:
 
 
 def assignment(node: Statement | None) -> tuple[Expression, str, Expression] | None:
-    """Target, '=' or '+=', and value of a statement that is one assignment."""
+    """Return target, '=' or '+=', and value of a statement that is one assignment, else None."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     inner = node.body[0]
@@ -234,8 +236,8 @@ Rewrite = Callable[[Statement, Sequence[Statement]], Sequence[Statement] | None]
 def rewrite_kernels(module: cst.Module, rewrite: Rewrite) -> cst.Module:
     """Offer every statement inside the prim_funcs to `rewrite`, outer ones first.
 
-    `rewrite(statement, after)` sees the statement and those behind it in its block, and answers what
-    takes its place, or None to have the statement's own blocks looked at.
+    `rewrite(statement, after)` sees the statement and those that follow it in its block. It returns the statements
+    that replace it, or None to continue inside the statement's own blocks.
     """
 
     class Kernels(cst.CSTTransformer):
@@ -263,13 +265,13 @@ def _rewrite_blocks(node: cst.CSTNode, rewrite: Rewrite) -> cst.CSTNode:
 
 
 def is_prim_func(node: cst.FunctionDef) -> bool:
-    """Whether a function is decorated with T.prim_func."""
+    """Return whether a function is decorated with T.prim_func."""
     prim_func = m.Decorator(m.Attribute(m.Name("T"), m.Name("prim_func")))
     return any(m.matches(decorator, prim_func) for decorator in node.decorators)
 
 
 def fresh(wanted: str, taken: set[str]) -> str:
-    """`wanted`, or the first of `wanted_2`, `wanted_3`, ... that is free."""
+    """Return `wanted`, or the first free name of `wanted_2`, `wanted_3`, ..."""
     name, number = wanted, 1
     while name in taken:
         number += 1
@@ -279,13 +281,13 @@ def fresh(wanted: str, taken: set[str]) -> str:
 
 
 def add_constant(module: cst.Module, name: str, value: object, comment: str = "") -> cst.Module:
-    """Put `name = value` before the first class or function, after the constants that are there."""
+    """Insert `name = value` before the first class or function, after the constants that are there."""
     lines = ([f"# {comment}"] if comment else []) + [f"{name} = {value!r}"]
     return insert_before_definitions(module, "\n".join(lines) + "\n")
 
 
 def insert_before_definitions(module: cst.Module, text: str) -> cst.Module:
-    """Put statements before the first class or function of a module."""
+    """Insert statements before the first class or function of a module."""
     position = next(
         (i for i, s in enumerate(module.body) if isinstance(s, cst.ClassDef | cst.FunctionDef)),
         len(module.body),

@@ -40,9 +40,8 @@ def over_threads(kernel, outputs):
 class SplitGrid:
     """Give each thread a contiguous part of the grid's first axis.
 
-    Blocks of a grid are independent, so this is right wherever no block writes what another one writes:
-    atomics forbid it, so does a write whose index does not depend on the axis. A first axis of 1 leaves
-    nothing to split.
+    The blocks of a grid are independent, so this is valid wherever no two blocks write the same element. Atomics
+    forbid it, and so does a write whose index does not depend on the axis. A first axis of extent 1 cannot be split.
     """
 
     name = "split-grid"
@@ -51,6 +50,7 @@ class SplitGrid:
     why = "the compiled kernel runs on one core while the reference uses all"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with its grid split over threads, or None where blocks are not independent."""
         if not is_cpu_tilelang(kernel) or machine.cores < 2 or "over_threads" in kernel.source:
             return None
         module, taken = tree_and_names(kernel)
@@ -75,7 +75,7 @@ class SplitGrid:
 
 
 class _Splitter(cst.CSTTransformer):
-    """Rewrites each builder whose prim_func is one T.Kernel block and whose result is compiled at once."""
+    """Rewrites each builder whose prim_func is one T.Kernel block and whose result is compiled directly."""
 
     def __init__(self, taken: set[str]) -> None:
         self.taken = taken
@@ -124,7 +124,7 @@ class _Splitter(cst.CSTTransformer):
         if axes and isinstance(alias.name, cst.Tuple):
             name = alias.name.with_changes(elements=[axes[0].with_changes(value=new_first), *axes[1:]])
         arguments = [call.args[0].with_changes(value=expression(chunk)), *call.args[1:]]
-        # The assumptions let the compiler drop its checks for negative indices.
+        # With these assumptions the compiler drops its checks for negative indices.
         prologue = statements(
             f"T.assume({part} >= 0)\nT.assume({part} < THREADS)\n{first.value} = {part} * {chunk} + {step}\n"
         )
@@ -143,7 +143,7 @@ class _Splitter(cst.CSTTransformer):
     def _compile_call(
         self, statement: cst.BaseStatement | cst.BaseSmallStatement, kernel: str
     ) -> cst.BaseStatement | None:
-        """`return tilelang.compile(kernel, out_idx=..., ...)`, its outputs handed to over_threads instead."""
+        """Return `return tilelang.compile(kernel, out_idx=..., ...)` with its outputs passed to over_threads."""
         if not isinstance(statement, cst.SimpleStatementLine) or not isinstance(statement.body[0], cst.Return):
             return None
         call = statement.body[0].value
@@ -163,7 +163,7 @@ class _Splitter(cst.CSTTransformer):
 
 
 def _writes_apart(block: cst.With, axis: str) -> bool:
-    """Whether all that a block writes outside its own buffers lies where its axis says."""
+    """Return whether every write outside the block's own buffers depends on its axis."""
     own = {
         node.targets[0].target.value
         for node in m.findall(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T")))))

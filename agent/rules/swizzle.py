@@ -1,4 +1,4 @@
-"""Walk the tiles of a product in an order in which neighbours share operands in the cache."""
+"""Walk the tiles of a product in an order in which adjacent tiles share operands in the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PANELS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Swizzle:
-    """`T.use_swizzle` in TileLang kernels for CUDA with a grid of two axes and a loop over tiles.
+    """Add `T.use_swizzle` to TileLang kernels for CUDA with a grid of two axes and a loop over tiles.
 
     Only the order of the blocks changes, and blocks are independent.
     """
@@ -28,6 +28,7 @@ class Swizzle:
     why = "blocks that run together then read the same rows and columns, which stay in the L2 cache"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with swizzled blocks, or None where it has no such grid."""
         if kernel.language is not Language.TILELANG or kernel.target is not Target.CUDA:
             return None
         if "use_swizzle" in kernel.source:

@@ -1,4 +1,4 @@
-"""Unroll-and-jam: several steps of a reduction in one pass over the accumulators."""
+"""Unroll and jam: sum several steps of a reduction in one pass over the accumulators."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ FACTORS = (2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class UnrollAndJam:
-    """`for k: for j: acc[j] += f(k, j)` becomes one pass per several k, whose terms are summed first.
+    """`for k: for j: acc[j] += f(k, j)` becomes one pass for several k, whose terms are summed first.
 
-    Needs a perfect nest around one `acc[...] += ...` whose index uses an inner loop's variable and not
-    the reduction's. A small square window, `T.grid(KS, KS)`, is unrolled whole. (Callahan, Carr, Kennedy:
+    Needs a perfect nest around one `acc[...] += ...` whose index uses an inner loop's variable and not the
+    reduction's. A small square window, `T.grid(KS, KS)`, is unrolled completely. (Callahan, Carr, Kennedy:
     Improving register allocation for subscripted variables, PLDI 1990.)
     """
 
     name = "unroll-and-jam"
     category = "compute"
     work = "products"
-    why = "each accumulator is loaded and stored once per several terms, so arithmetic no longer waits for the cache"
+    why = "each accumulator is loaded and stored once per several terms, so arithmetic does not wait for the cache"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with a reduction unrolled and jammed, or None where no nest fits."""
         if not is_cpu_tilelang(kernel):
             return None
         module, taken = tree_and_names(kernel)
@@ -85,7 +86,7 @@ class UnrollAndJam:
 
 
 def _reduction_level(nest: Sequence[Loop]) -> int | None:
-    """Which loop of a nest to unroll: the innermost whose variables the accumulator's index lacks."""
+    """Return the loop to unroll: the innermost whose variables the accumulator's index lacks, or None."""
     if len(nest) < 2:
         return None
     parts = assignment(nest[-1].only)
@@ -95,7 +96,7 @@ def _reduction_level(nest: Sequence[Loop]) -> int | None:
     buffer, index = re.match(r"\w+", code(target)), names(target)
     if buffer is None or buffer[0] in names(value):
         return None
-    # Below the reduction some loop must walk the accumulators, else nothing is shared between its steps.
+    # Below the reduction some loop must walk the accumulators, or its steps share nothing.
     walked = {v for loop in nest if loop.kind != "unroll" for v in loop.variables} & index
     if not walked:
         return None
@@ -106,7 +107,7 @@ def _reduction_level(nest: Sequence[Loop]) -> int | None:
         below = nest[level + 1 :]
         if not any(walked & set(inner.variables) for inner in below):
             continue
-        # A loop as long as this one has come (a triangle) cannot be jammed.
+        # A loop whose extent depends on this variable (a triangle) cannot be jammed.
         if any(set(loop.variables) & names(expression(extent)) for inner in below for extent in inner.extents):
             continue
         if is_window(loop) or len(loop.variables) == 1:

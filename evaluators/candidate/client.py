@@ -1,4 +1,4 @@
-"""This side of the candidate: load a kernel into a worker, check it, time it, replace the worker when it dies."""
+"""The client of a candidate's worker: loads a kernel, checks it, times it, replaces a worker that died."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .verified import CheckPlan, Comparisons, Failure, VerifiedConfig, rejected
 
 Form = TypeVar("Form", bound=Response)
 
-_FOREIGN = {
+_SIDE_EFFECTS = {
     "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
-    "returned": ("input-returned", "returns an input's memory instead of a result of its own; write to a new tensor"),
+    "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
 }
 
 
 class CandidateClient:
     """One kernel, with many configs one after the other in the same worker.
 
-    A config that crashes, hangs or fails at run time costs a new worker and nothing else. `share` hands outputs
-    to the judge as device memory; it is given up for files when the judge cannot open it.
+    A config that crashes, hangs or fails at run time costs a new worker and nothing else. `share` passes outputs to the
+    reference worker as device memory, and falls back to files when they cannot be opened.
     """
 
     def __init__(self, kernel: Kernel, limits: Limits, new_worker: Callable[[], Worker], share: bool = False) -> None:
@@ -52,23 +52,24 @@ class CandidateClient:
 
     @property
     def worker(self) -> Worker:
+        """The worker, started if there is none."""
         if self._worker is None or not self._worker.alive:
             self.close()
             self._worker = self._new_worker()
         return self._worker
 
     def start(self) -> None:
-        """Start a worker now, before there is anything for it to do."""
+        """Start a worker before there is a request for it."""
         _ = self.worker
 
     @property
     def alive(self) -> bool:
-        """Whether it has a worker that can go on."""
+        """Whether it has a worker that can continue."""
         return self._worker is not None and self._worker.alive
 
     @property
     def log(self) -> str:
-        """What the kernel and its compiler printed last."""
+        """The last output of the kernel and its compiler."""
         return self._worker.log if self._worker else ""
 
     def check(
@@ -79,22 +80,22 @@ class CandidateClient:
         keep: bool = False,
         ahead_s: float | None = None,
     ) -> VerifiedConfig:
-        """Compile the kernel at a config and compare it with the reference as the plan says. Raises `Failure`.
+        """Compile the kernel at a config and compare it with the reference according to the plan. Raises `Failure`.
 
-        `keep` leaves the configs that were checked before loaded, to be timed in turn with this one. `ahead_s` is
-        what compiling took already; without it, it is what the first call takes beyond a later one.
+        `keep` leaves the previously checked configs loaded, for interleaved timing. `ahead_s` is the time that
+        compiling took before; without it, it is the first call's time beyond a later one's.
         """
         start = time.perf_counter()
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
-        trials = Comparisons(plan.seeds)
+        comparisons = Comparisons(plan.seeds)
         first_s = later_s = 0.0
         for number, seed in enumerate(plan.seeds):
             allowed = self._limits.call_s if number else max(1.0, self._limits.compile_s - load_s)
             first = number == 0 and plan.thorough
             ran, verdict = self._run(reference_client, serial, seed, allowed, hold=first, precise=first)
             first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
-            self._require_ok(verdict, trials)
+            self._require_ok(verdict, comparisons)
         if plan.thorough and not reference_client.effects["returned"]:
             self._check_held(reference_client)
         for distribution in plan.distributions:
@@ -102,20 +103,20 @@ class CandidateClient:
                 reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
             )
             verdict["message"] = f"with inputs of another distribution ({distribution}): {verdict['message']}"
-            self._require_ok(verdict, trials, distribution)
+            self._require_ok(verdict, comparisons, distribution)
         if plan.thorough:
-            trials.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], trials)
+            comparisons.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], comparisons)
         compile_s = load_s + (max(0.0, first_s - later_s) if ahead_s is None else ahead_s)
-        correctness = trials.summary(passed=True)
+        correctness = comparisons.summary(passed=True)
         assert correctness is not None
         return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.seeds[0 if plan.thorough else -1])
 
     def timer(
         self, checked: VerifiedConfig, seeds: Iterator[int], graph: bool, empty_ms: float
     ) -> Callable[[int], Message]:
-        """Times calls of a config that was checked, each chunk on the next seed's inputs; raises `Failure`.
+        """Return a timer of a checked config, each chunk on the next seed's inputs; it raises `Failure`.
 
-        `empty_ms` is what a call that does nothing takes beyond what the events say.
+        `empty_ms` is an empty call's wall time beyond its time by events.
         """
 
         def take(samples: int) -> Message:
@@ -134,7 +135,7 @@ class CandidateClient:
         return take
 
     def recheck(self, reference_client: ReferenceClient, checked: VerifiedConfig) -> None:
-        """Compare what the last timed call returned: work may be left undone once a clock runs. Raises `Failure`."""
+        """Compare the last timed call's outputs: a kernel could skip work once a clock runs. Raises `Failure`."""
         ((seed, calls),) = checked.timed
         path = self._outputs
         answer = self._hand_over("timed_outputs", serial=checked.serial)
@@ -145,23 +146,23 @@ class CandidateClient:
             self._share = False
             self.recheck(reference_client, checked)
         elif verdict["status"] != Status.OK:
-            why = f"a call that was timed returned something else than the reference: {verdict['message']}"
+            why = f"a timed call returned something else than the reference: {verdict['message']}"
             raise self._rejected("wrong-when-timed", "while it was timed", why)
 
     def operators(self, checked: VerifiedConfig) -> OperatorsResponse:
-        """What one call asks of torch, and which kernels of its own it launches. Raises `Failure`."""
+        """Return one call's torch operators and launches of own kernels. Raises `Failure`."""
         seed = checked.correctness.seeds[0]
         return self._ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
 
     def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:
-        """What runs on the device in one call; `own` are the names of the kernels that the source defines."""
+        """Return what runs on the device in one call; `own` are the kernel names that the source defines."""
         seed = checked.correctness.seeds[0]
         return self._ask(
             ProfileResponse, self._limits.call_s, "profile", serial=checked.serial, seed=seed, own=list(own)
         )
 
     def check_at(self, reference_client: ReferenceClient, config: Config, sizes: dict[str, Any], seed: int) -> None:
-        """Compare once at other sizes; what was loaded before is gone then. Raises `Failure`."""
+        """Compare once at other sizes; unloads all configs. Raises `Failure`."""
         try:
             self._ask(Response, self._limits.call_s, "resize", sizes=sizes)
             with reference_client.at(sizes):
@@ -170,7 +171,7 @@ class CandidateClient:
                 self._require_ok(verdict, Comparisons((seed,)))
             self._ask(Response, self._limits.call_s, "resize", sizes=dict(reference_client.problem.sizes))
         except Failure:
-            self.worker.end()  # the next config gets one of the problem's own sizes
+            self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
 
     def close(self) -> None:
@@ -189,13 +190,13 @@ class CandidateClient:
         return self._serial
 
     def _write(self, name: str, text: str, keep: bool) -> Path:
-        """A file for the worker to read; for a new worker where a kernel before this one left no room on the disk."""
+        """Write a file for the worker; with a new worker where an earlier kernel left no space on the disk."""
         path = self.worker.inbox / name
         try:
             path.write_text(text)
         except OSError as error:
             if keep:
-                why = f"{error.strerror}: the kernels that it is compared with leave no room on the disk"
+                why = f"{error.strerror}: the kernels that it is compared with leave no space on the disk"
                 raise Failure(Status.RUNTIME_ERROR, why) from None
             self.close()
             path = self.worker.inbox / name
@@ -215,7 +216,7 @@ class CandidateClient:
         hold: bool = False,
         precise: bool = False,
     ) -> tuple[RunResponse, Message]:
-        """One call, and what the judge says of its outputs."""
+        """Run one call and return the comparison of its outputs."""
         state = self.worker.inbox / "state.pt"
         reference_client.call("state", seed=seed, path=str(state))
         ran = self._hand_over(
@@ -238,9 +239,9 @@ class CandidateClient:
         if verdict["status"] == Status.OK:
             if ran.weights:
                 raise self._rejected("weights-changed", "the weights", "writes to its weights; work on a copy")
-            for name, (rule, why) in _FOREIGN.items():
-                if foreign := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
-                    raise self._rejected(rule, f"input {foreign[0]}", why)
+            for name, (rule, why) in _SIDE_EFFECTS.items():
+                if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
+                    raise self._rejected(rule, f"input {affected[0]}", why)
         return ran, verdict
 
     def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
@@ -248,20 +249,22 @@ class CandidateClient:
         return self._ask(form, seconds, op, outputs=str(self._outputs), share=self._share, **arguments)
 
     def _check_held(self, reference_client: ReferenceClient) -> None:
-        """Whether the first call's outputs are still what they were, now that others have come."""
+        """Check that the first call's outputs are unchanged after later calls."""
         answer = self._hand_over("again")
         if not reference_client.call("same", path=str(self._outputs), outputs=answer.described())["same"]:
             why = "a later call changed what an earlier one returned; give each call an output of its own"
             raise self._rejected("output-reused", "the output of the first call", why)
 
-    def _is_deterministic(self, reference_client: ReferenceClient, serial: int, seed: int, trials: Comparisons) -> bool:
-        """Whether the first call's inputs lead to the same bits again; they must be right again in any case."""
+    def _is_deterministic(
+        self, reference_client: ReferenceClient, serial: int, seed: int, comparisons: Comparisons
+    ) -> bool:
+        """Return whether the first call's inputs give the same bits again; they must be correct again in any case."""
         ran, verdict = self._run(reference_client, serial, seed, self._limits.call_s)
-        self._require_ok(verdict, trials)
+        self._require_ok(verdict, comparisons)
         same: bool = reference_client.call("same", path=str(self._outputs), outputs=ran.described())["same"]
         return same
 
-    def _require_ok(self, verdict: Message, trials: Comparisons, distribution: str | None = None) -> None:
+    def _require_ok(self, verdict: Message, comparisons: Comparisons, distribution: str | None = None) -> None:
         if verdict.get("trivial_output") and verdict["trivial_outputs"]:
             why = (
                 f"returns {verdict['trivial_output']}, which is near enough to the reference to pass here; "
@@ -269,12 +272,12 @@ class CandidateClient:
             )
             raise self._rejected("null-output", "the output", why)
         if "max_abs_error" in verdict:
-            trials.add(verdict, distribution)
+            comparisons.add(verdict, distribution)
         if verdict["status"] == Status.OK:
             return
-        # It may have written where it should not have; that must not reach the next config.
+        # It may have written out of bounds; that must not reach the next config.
         self.worker.end()
-        raise Failure(Status(verdict["status"]), verdict["message"], trials.summary(passed=False))
+        raise Failure(Status(verdict["status"]), verdict["message"], comparisons.summary(passed=False))
 
     def _rejected(self, rule: str, where: str, why: str) -> Failure:
         self.worker.end()

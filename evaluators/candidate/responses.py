@@ -1,4 +1,4 @@
-"""What a worker that runs a kernel's source may answer: that code is not trusted, so its answers are checked."""
+"""The valid responses of a worker that runs a kernel's source: that code is untrusted, so they are validated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Response(BaseModel):
-    """What every answer may carry: rules that the candidate broke since the last one."""
+    """The common part of all responses: rules that the candidate broke since the last one."""
 
     violations: list[Rejection] = []
 
@@ -24,7 +24,7 @@ class LoadResponse(Response):
 
 
 class OutputTensor(BaseModel):
-    """One output: all but the type are None for what is no tensor."""
+    """One output; all fields but the type are None for other objects than tensors."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,22 +34,22 @@ class OutputTensor(BaseModel):
     device: str | None = None
     stored: bool = False
     handle: list[int | str | bool] | None = None
-    """Where on the device it lies, when it is shared and not written to a file."""
+    """Its handle on the device, when it is shared and not written to a file."""
     offset: int = 0
 
 
 class OutputsResponse(Response):
-    """Where outputs are: in a file, or in memory that is shared."""
+    """Where the outputs are: in a file, or in shared memory."""
 
     outputs: list[OutputTensor]
 
     def described(self) -> list[dict[str, Any]]:
-        """The outputs as the judge reads them."""
+        """Return the outputs in the form for the reference worker."""
         return [output.model_dump() for output in self.outputs]
 
 
 class RunResponse(OutputsResponse):
-    """One call, its outputs, and the numbers of the inputs that it changed or returned."""
+    """One call: its outputs, and the indices of inputs that it changed or returned."""
 
     seconds: Seconds
     changed: list[int]
@@ -65,16 +65,16 @@ class TimeResponse(Response):
     cores: float = Field(ge=0, allow_inf_nan=False)
     method: str
     calls: int = Field(ge=1)
-    """How many inputs were drawn from the seed before the last call, with that of the last call."""
+    """Number of inputs drawn from the seed, up to and including the last call's."""
 
 
 class OperatorsResponse(Response):
-    """What one call of the model asks of torch, and which kernels of its own it launches how often."""
+    """One call's torch operators, and its own kernels with their numbers of launches."""
 
     operators: list[Operator]
     launches: dict[str, int]
     own_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-    """Time within these; None on a GPU, which computes after they return."""
+    """Ms within the own kernels; None on a GPU, which computes after they return."""
     call_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -85,7 +85,7 @@ class ProfileResponse(Response):
 
 
 class CompileResponse(BaseModel):
-    """A kernel compiled ahead: see `compiling.Compiled`."""
+    """A kernel compiled ahead: see `compilation.pool.CompileResult`."""
 
     seconds: Seconds
     digest: str = Field(pattern="^[0-9a-f]{64}$")

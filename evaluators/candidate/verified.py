@@ -1,4 +1,4 @@
-"""What is asked about one config of a candidate, and what came of it."""
+"""The plan for checking one config of a candidate, and its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..workers.channel import Message
 
 
 class Failure(Exception):
-    """A candidate that did not pass, on its way to becoming an `Evaluation`."""
+    """A failed candidate; becomes an `Evaluation`."""
 
     def __init__(
         self,
@@ -25,43 +25,43 @@ class Failure(Exception):
         self.correctness = correctness
         self.rejection = rejection
         self.config: Config | None = None
-        """Which of several configs it was, where they are timed in turn."""
+        """Index of the config at fault, where several are timed interleaved."""
 
 
 def rejected(rejection: Rejection) -> Failure:
-    """The failure of a kernel that broke a rule."""
+    """Return the failure of a kernel that broke a rule."""
     return Failure(Status.REJECTED, str(rejection), rejection=rejection)
 
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """What is checked of one config."""
+    """The checks of one config."""
 
     seeds: tuple[int, ...]
-    """One per trial: each has new weights and new inputs."""
+    """One per check: each has new weights and new inputs."""
     distributions: tuple[str, ...] = ()
-    """Further trials, whose inputs are distributed otherwise."""
+    """Further checks, with inputs of other distributions."""
     thorough: bool = True
-    """Also: held outputs, determinism, fp64, outputs that need no kernel."""
+    """Whether to check held outputs, determinism, fp64 and trivial outputs too."""
 
 
 @dataclass
 class VerifiedConfig:
-    """A config that is loaded and was found right."""
+    """A loaded config that is correct."""
 
     config: Config
     serial: int
     correctness: Correctness
     compile_s: float
-    """Seconds that loading and compiling took."""
+    """Seconds of loading and compiling."""
     weights: int
-    """The seed of the weights that it was given last, and is timed with."""
+    """The seed of its current weights, which it is timed with."""
     timed: list[tuple[int, int]] = field(default_factory=list)
     """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
 
 
 class Comparisons:
-    """What the comparisons of one config have found so far."""
+    """The results of one config's comparisons so far."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self._seeds = tuple(seeds)
@@ -70,12 +70,13 @@ class Comparisons:
         self.deterministic: bool | None = None
 
     def add(self, verdict: Message, distribution: str | None) -> None:
+        """Add the result of one comparison."""
         self._compared.append(verdict)
         if distribution is not None:
             self._distributions.append(distribution)
 
     def summary(self, passed: bool) -> Correctness | None:
-        """None where nothing was compared; `passed` needs that something was."""
+        """Return the correctness metrics, or None where nothing was compared; `passed` needs a comparison."""
         if not self._compared:
             return None
         plain = len(self._compared) - len(self._distributions)

@@ -1,8 +1,7 @@
-"""The worker that runs a candidate. It never sees what the reference returns.
+"""The worker that runs a candidate. It never sees the reference's outputs.
 
-What is loaded has a serial number; several stay loaded when they are to be timed in turn. Each request is answered
-by {"ok": true, ...} or {"ok": false, "stage": "compile" | "run", "error": ...}, and each answer says which rules
-were broken on the way.
+Each loaded config has a serial number; several stay loaded for interleaved timing. A response is {"ok": true, ...} or
+{"ok": false, "stage": "compile" | "run", "error": ...}, and includes the rules that were broken.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _COMPILERS = (
     "/tilelang/language/", "/tilelang/cache/", "/tilelang/utils/language.py", "/tvm/", "/triton/compiler/",
     "/triton/backends/",
 )  # fmt: skip
-# Of an earlier kernel: a compiler that loads the next one is merely the first to hear of it.
+# Sticky errors of an earlier kernel, which may only show when a compiler loads the next one.
 _FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
 _REQUESTS = ("warm", "load", "run", "again", "time", "timed_outputs", "operators", "profile", "resize")
 
@@ -41,7 +40,7 @@ COUNTED = 3
 
 
 def serve(channel: Channel, options: Message) -> None:
-    """Answer requests until the channel closes."""
+    """Serve requests until the channel closes."""
     if options["device"].startswith("cuda"):
         open_gpu(options["device"])
     candidate = CandidateWorker(options)
@@ -50,14 +49,14 @@ def serve(channel: Channel, options: Message) -> None:
 
 
 def open_gpu(device: str) -> None:
-    """Make the CUDA context now: it takes a second, in which the first kernel is still being compiled."""
+    """Create the CUDA context now: it takes a second, while the first kernel is still being compiled."""
     import torch
 
     torch.empty(1, device=device)
 
 
 class CandidateWorker:
-    """The state of one worker: the models that are loaded, by serial number."""
+    """The state of one worker: the loaded models, by serial number."""
 
     def __init__(self, options: Message) -> None:
         self.options = options
@@ -70,13 +69,13 @@ class CandidateWorker:
         self._last: dict[int, list[Any]] = {}
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
-        # Made last: from here on nothing that measuring rests on may change.
+        # Created last: from here on nothing that measuring depends on may change.
         self._watch = Watch(self.device, [self, self.timed, self.timed.clock, self.inputs])
         self._watch.follow(self.problem.module)
         self.timed.call_returned = self._watch.call_returned
 
     def watched(self, name: str) -> Handler:
-        """The handler of this name, whose answer says which rules were broken."""
+        """Return the handler of this name, with the broken rules added to its response."""
         handler: Handler = getattr(self, name)
 
         def answer(**request: Any) -> Message:
@@ -85,12 +84,12 @@ class CandidateWorker:
         return answer
 
     def warm(self) -> Message:
-        """Do now what the first measurement would have to wait for."""
+        """Do the work that the first measurement would have to wait for."""
         profile_call(lambda: None, self.device, lambda name: False)
         return {}
 
     def load(self, source: str, serial: int, keep: bool) -> Message:
-        """Execute the kernel's source and construct ModelNew; what was loaded before goes, unless told to keep it."""
+        """Execute the kernel's source and construct ModelNew; earlier models are unloaded unless `keep` is set."""
         import torch
 
         self._shared.clear()
@@ -105,7 +104,7 @@ class CandidateWorker:
         return {}
 
     def resize(self, sizes: Message) -> Message:
-        """From now on the problem has other sizes; what was loaded for the old ones goes."""
+        """Set other sizes of the problem; models of the old sizes are unloaded."""
         self.models.clear()
         self.problem = self._problem(sizes)
         self._watch.follow(self.problem.module)
@@ -122,7 +121,7 @@ class CandidateWorker:
         distribution: str | None = None,
         hold: bool = False,
     ) -> Message:
-        """One call on fresh inputs, its outputs handed over in a file or as shared memory, and kept for `again`."""
+        """Run one call on fresh inputs; pass its outputs in a file or as shared memory, and keep them for `again`."""
         import torch
 
         model = self.models[serial]
@@ -143,14 +142,14 @@ class CandidateWorker:
         return {"seconds": seconds, "outputs": described, **effects.of(returned), "weights": weights.of([])["changed"]}
 
     def again(self, outputs: str, share: bool) -> Message:
-        """Hand over once more what the call that was held returned."""
+        """Pass the held call's outputs once more."""
         described, self._shared = tensor_ipc.publish_outputs(self._held, Path(outputs), share)
         return {"outputs": described}
 
     def time(self, serial: int, samples: int, seed: int, graph: bool) -> Message:
-        """Time calls on inputs drawn from the seed, and keep what the last one returned.
+        """Time calls on inputs drawn from the seed, and keep the last one's outputs.
 
-        Several kernels that are timed in turn each keep theirs.
+        Each of several interleaved kernels keeps its own.
         """
         self._clear()
         answer = self.timed.time(serial, self.models[serial], seed, samples, graph)
@@ -158,14 +157,14 @@ class CandidateWorker:
         return answer
 
     def timed_outputs(self, serial: int, outputs: str, share: bool) -> Message:
-        """Hand over what the last timed call returned."""
+        """Pass the last timed call's outputs."""
         described, self._shared = tensor_ipc.publish_outputs(self._last[serial], Path(outputs), share)
         return {"outputs": described}
 
     def operators(self, serial: int, seed: int) -> Message:
-        """What one call asks of torch, and the kernels of its own that it launches."""
+        """Return one call's torch operators, and its own kernels' launches."""
         call = self._call(serial, seed)
-        # The best of some: on a busy machine any call may wait for the processor.
+        # The best of several: on a busy machine any call may wait for the processor.
         counted = min((self._counted(call) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
         return {"operators": operators_of(call), **counted}
 
@@ -176,19 +175,19 @@ class CandidateWorker:
         return {"launches": dict(launches.counts), "own_ms": launches.own_ms, "call_ms": launches.call_ms}
 
     def profile(self, serial: int, seed: int, own: list[str]) -> Message:
-        """What runs on the device in one call."""
+        """Return what runs on the device in one call."""
         names = set(own)
         flush = self.timed.clock.flush
         return {"profile": profile_call(self._call(serial, seed), self.device, lambda name: is_own(name, names), flush)}
 
     def _problem(self, sizes: Message) -> ProblemModule:
         problem = ProblemModule(Path(self.options["problem"]), sizes, self.device)
-        # Inputs and constructor's arguments are all that is needed here; the reference stays out of reach.
+        # Only the inputs and the constructor's arguments are needed; the reference stays out of reach.
         del problem.module.Model
         return problem
 
     def _clear(self) -> None:
-        """Give back the memory of checking, so that a large kernel has as much when it is timed as when it is used."""
+        """Free the memory of checking, so that a large kernel has as much when it is timed as when it is used."""
         if self._held or self._shared:
             self._held, self._shared, self.inputs = [], [], Buffers()
             if self.device.startswith("cuda"):
@@ -209,7 +208,7 @@ class CandidateWorker:
 
 
 def _poison(like: list[Any]) -> None:
-    """Leave NaN in the memory that the next allocations of such sizes will get: an output that is not written shows."""
+    """Leave NaN in the memory of the next allocations of such sizes, so that an unwritten output shows."""
     import torch
 
     spoiled = [
@@ -221,7 +220,7 @@ def _poison(like: list[Any]) -> None:
 
 
 def stage_of(error: BaseException) -> str:
-    """'compile' when a compiler or Python's own parser refused the source, else 'run'."""
+    """Return 'compile' when a compiler or Python's own parser refused the source, else 'run'."""
     if isinstance(error, SyntaxError):
         return "compile"
     if any(fault in str(error) for fault in _FAULTS):

@@ -1,1 +1,1 @@
-"""Compile kernels ahead of measuring them, in processes that run nothing on the device."""
+"""Compiles kernels ahead of their measurement, in processes that run nothing on the device."""

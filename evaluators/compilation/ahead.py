@@ -1,4 +1,4 @@
-"""Compiling ahead of measuring: configs come in order, each with what compiling it came to."""
+"""Compiling ahead of measuring: yields configs in order, each with its compile result."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Submit = Callable[[Config], Future[CompileResult]]
 def compiled_ahead(
     configs: Iterable[Config], submit: Submit, window: int, together: bool
 ) -> Iterator[tuple[Config, CompileResult]]:
-    """Keep up to `window` configs in the compilers while the caller works with the first of them.
+    """Keep up to `window` configs in the compilers while the caller works on the first of them.
 
-    Configs are drawn as late as the window allows, so that whoever chooses them knows as much as possible.
-    `together` waits for a whole window before the first is handed out and draws none until the last is: where
-    compilers would disturb what is measured.
+    Configs are drawn as late as the window allows, so that a tuner chooses with as many results as possible. With
+    `together`, a whole window is compiled before its first config is yielded, and none is drawn until its last is: for
+    devices where compilers would disturb the measurement.
     """
     source = iter(configs)
     waiting: deque[tuple[Config, Future[CompileResult]]] = deque()

@@ -1,7 +1,7 @@
 """A device on which nothing runs: tensors without memory, and a GPU that is described but never opened.
 
-The process that calls `pretend` is good for compiling only: functions of torch and Triton that ask the
-GPU are replaced by ones that answer from the description, for as long as the process lives.
+A process that calls `pretend` can only compile afterwards: functions of torch and Triton that query the GPU are
+replaced for good by ones that use the description.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CUDA, _META = 1, 14
 
 
 def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
-    """Make this process believe in a GPU, unless `device` is 'cpu'; returns the fake tensors' mode.
+    """Make torch and Triton in this process see a GPU, unless `device` is 'cpu'; return the fake tensors' mode.
 
     Inside the mode tensors have shape, strides, dtype and device, and operators compute only these.
     """
@@ -34,12 +34,12 @@ def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
     if device.startswith("cuda"):
         if properties is None:
             raise ValueError("compiling for a GPU needs its properties, at least 'major' and 'minor'")
-        # A context on the real GPU would take memory there and disturb what is being timed.
+        # A context on the real GPU would take memory there and disturb timings.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         for name in ("init_gpu_context", "init_cuda_context"):
             if hasattr(fake_tensor, name):
                 setattr(fake_tensor, name, lambda *_: None)
-        # torch.tensor(..., device="cuda") would else make a real tensor first and open the GPU for it.
+        # torch.tensor(..., device="cuda") would otherwise create a real tensor first and open the GPU for it.
         fake_tensor.FakeTensorMode.avoid_device_init = True
         _replace_guards()
         _replace_cuda(properties)
@@ -48,7 +48,7 @@ def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
 
 
 def move(model: Any, device: str) -> None:
-    """`model.to(device)` for fake tensors, whose contents `to` cannot swap while the mode remembers them."""
+    """Do `model.to(device)` for fake tensors, whose contents `to` cannot swap while the mode tracks them."""
     moved: dict[Any, Any] = {}
 
     def on_device(tensor: Any) -> Any:
@@ -66,7 +66,7 @@ def move(model: Any, device: str) -> None:
 
 
 def _data_ptr(tensor: Any) -> int:
-    """An address for Triton, which specializes a kernel on its alignment; real allocations are aligned."""
+    """Return an address for Triton, which specializes a kernel on its alignment; real allocations are aligned."""
     caller = sys._getframe(1).f_globals
     if "specialize_impl" in caller or str(caller.get("__name__")).startswith("triton."):
         offset: int = tensor.storage_offset() * tensor.element_size()
@@ -75,17 +75,17 @@ def _data_ptr(tensor: Any) -> int:
 
 
 def _refuse_compile(*_: Any, **__: Any) -> Any:
-    """In place of torch.compile, which would quietly do nothing to fake tensors."""
+    """Replace torch.compile, which would silently do nothing to fake tensors."""
     raise UntraceableCall("what torch.compile makes of a function")
 
 
 def _replace_guards() -> None:
-    """Let operators that select a device before they run, such as indexing, select none."""
+    """Stop operators that select a device before they run, such as indexing, from selecting one."""
     import torch
 
-    # Serves where torch knows CUDA and no GPU is visible.
+    # Works where torch has CUDA and no GPU is visible.
     torch._C._ensureCUDADeviceGuardSet()
-    # A build without CUDA has no guard to replace: it gets that of the device 'meta', which does nothing.
+    # A build without CUDA has no guard to replace: use the one of the device 'meta', which does nothing.
     with contextlib.suppress(OSError, ValueError):
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
         guards = (ctypes.c_void_p * (_META + 1)).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
@@ -119,7 +119,7 @@ def _replace_cuda(properties: Mapping[str, Any]) -> None:
 
 
 class _Driver:
-    """Stands for Triton's driver: knows what to compile for, and refuses to load or to run."""
+    """Replaces Triton's driver: knows the compile target, and refuses to load or to run."""
 
     def __init__(self, target: Any) -> None:
         self._target = target

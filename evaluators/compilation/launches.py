@@ -1,4 +1,4 @@
-"""Kernel launches that compile and do not run: Triton's and TileLang's launching replaced."""
+"""Kernel launches that compile and do not run: replaces the launch functions of Triton and TileLang."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .trace import UntraceableCall
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: what runs, and on what."""
+    """One launch: the code and its arguments."""
 
     code: str
-    """Lowered code, and whatever else decides what the device does with it."""
+    """Lowered code, and everything else that determines the device's work."""
     settings: dict[str, Any]
     grid: list[int]
     arguments: list[Any]
@@ -24,7 +24,7 @@ class Launch:
 
 Launched = Callable[[Launch], None]
 
-# Of a compiled Triton kernel, what its code does not tell; which of them exist depends on the version.
+# Attributes of a compiled Triton kernel that its code does not show; which exist depends on the version.
 _SETTINGS = (
     "num_warps", "num_ctas", "cluster_dims", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl",
     "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size",
@@ -32,7 +32,7 @@ _SETTINGS = (
 
 
 def watch_triton(launched: Launched) -> None:
-    """From now on launching a Triton kernel compiles it, into the disk cache, and reports the launch."""
+    """Make a launch of a Triton kernel compile it into the disk cache and report the launch, for good."""
     from triton.runtime.jit import JITFunction
 
     really_run = JITFunction.run
@@ -59,7 +59,7 @@ def watch_triton(launched: Launched) -> None:
 
 
 def ptx_code(ptx: str, name: str) -> str:
-    """PTX without what does not change the machine code: comments, line numbers, debug data, the kernel's name."""
+    """Return PTX without what does not affect machine code: comments, line numbers, debug data, the kernel's name."""
     code = re.sub(r"//[^\n]*", "", ptx)
     code = re.sub(r"^\s*\.section\s+\.debug_\w+\s*\{.*?^\s*\}", "", code, flags=re.MULTILINE | re.DOTALL)
     code = re.sub(r"^\s*(\.loc|\.file)\s[^\n]*", "", code, flags=re.MULTILINE)
@@ -69,7 +69,7 @@ def ptx_code(ptx: str, name: str) -> str:
 
 
 def watch_tilelang(launched: Launched, device: str) -> None:
-    """From now on calling a compiled TileLang kernel reports the launch and returns empty outputs."""
+    """Make a call of a compiled TileLang kernel report the launch and return empty outputs, for good."""
     from tilelang.jit.kernel import JITKernel
 
     def bind(kernel: Any) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ def watch_tilelang(launched: Launched, device: str) -> None:
                         "flags": kernel.compile_flags,
                         "passes": sorted(f"{name}={value}" for name, value in (kernel.pass_configs or {}).items()),
                     },
-                    grid=[],  # the host's part of the code has it
+                    grid=[],  # it is in the host code
                     arguments=[*inputs, *outputs],
                     shared_bytes=_dynamic_shared(kernel),
                 )
@@ -93,12 +93,12 @@ def watch_tilelang(launched: Launched, device: str) -> None:
 
         return call
 
-    # The constructors assign the function that runs the kernel; this one is read in its place.
+    # The constructors assign the function that runs the kernel; a property is read instead of it.
     JITKernel.torch_function = property(bind, lambda kernel, function: None)
 
 
 def empty_outputs(kernel: Any, inputs: Sequence[Any], device: str) -> list[Any]:
-    """What a TileLang kernel allocates for the outputs that it returns."""
+    """Return the outputs that a TileLang kernel allocates, uninitialized."""
     import torch
 
     wanted = [index % len(kernel.params) for index in kernel.out_idx]
@@ -129,7 +129,7 @@ def _extent(text: str, known: dict[str, int]) -> int:
 
 
 def _dynamic_shared(kernel: Any) -> int | None:
-    """Dynamic shared memory of the kernel's largest launch; None on a CPU, or when it came from the cache."""
+    """Return dynamic shared memory of the kernel's largest launch; None on a CPU, or when it came from the cache."""
     module = getattr(kernel.artifact, "device_mod", None)
     if module is None or kernel.target.kind.name != "cuda":
         return None

@@ -1,4 +1,4 @@
-"""This side of compiling ahead: texts in, verdicts out, by several workers at once."""
+"""The client of compiling ahead: kernel texts in, compile results out, with several workers at once."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ..workers.client import Worker, WorkerDied, WorkerTimeout
 
 
 class CompileStatus(StrEnum):
-    """What compiling ahead came to."""
+    """The outcome of compiling ahead."""
 
     COMPILED = "compiled"
     FAILED = "failed"
     """A compiler refused the kernel."""
     TIMEOUT = "timeout"
-    """It did not come to an end."""
+    """It did not finish in time."""
     CRASHED = "crashed"
-    """It took its process with it."""
+    """Its process died."""
     UNKNOWN = "unknown"
-    """It cannot be told without running the kernel: compile it when measuring."""
+    """Unknown without running the kernel: compile it when measuring."""
 
 
 @dataclass(frozen=True)
 class CompileResult:
-    """The outcome for one kernel text; figures exist only when it compiled."""
+    """The outcome for one kernel text; metrics exist only when it compiled."""
 
     status: CompileStatus
     message: str = ""
@@ -44,19 +44,20 @@ class CompileResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the kernel compiled."""
         return self.status is CompileStatus.COMPILED
 
     @property
     def is_verdict(self) -> bool:
-        """The kernel does not compile, and measuring it would find the same."""
+        """Whether the kernel does not compile, so that measuring it would fail too."""
         return self.status in (CompileStatus.FAILED, CompileStatus.TIMEOUT, CompileStatus.CRASHED)
 
 
 class CompilePool:
-    """`count` workers of the role 'compiler', started at once, each asked for one kernel at a time.
+    """`count` workers of the role 'compiler', started at once; each compiles one kernel at a time.
 
-    `seconds` limit one kernel's compilation. The kernel's text is all that identifies it: a text that was
-    submitted before is not compiled again.
+    `seconds` limits one kernel's compilation. A kernel is identified by its text: a text that was submitted before is
+    not compiled again.
     """
 
     def __init__(self, new_worker: Callable[[], Worker], count: int, seconds: float) -> None:
@@ -72,7 +73,7 @@ class CompilePool:
             thread.start()
 
     def submit(self, source: str) -> Future[CompileResult]:
-        """Compile a bound kernel's text; texts are taken in the order in which they came.
+        """Compile a bound kernel's text; texts are compiled in the order of their submission.
 
         The future raises `DeviceError` when no worker could be started, and is cancelled by `close`.
         """
@@ -85,7 +86,7 @@ class CompilePool:
             return self._known[source]
 
     def close(self) -> None:
-        """Cancel what waits, end the workers and whatever they started, and remove their files."""
+        """Cancel what waits, end the workers and their processes, and remove their files."""
         with self._lock:
             self._closed = True
             for future in self._known.values():
@@ -99,10 +100,10 @@ class CompilePool:
             thread.join()
 
     def _serve(self) -> None:
-        """One thread: keeps its worker over many kernels and replaces it when it is gone."""
+        """Run one thread: it keeps its worker over many kernels and replaces it when it has died."""
         worker: Worker | None = None
         serial = 0
-        with contextlib.suppress(Exception):  # told where a kernel is waiting for it
+        with contextlib.suppress(Exception):  # reported where a kernel waits for it
             worker = self._start()
         while (item := self._waiting.get()) is not None:
             source, future = item
@@ -114,7 +115,7 @@ class CompilePool:
                     worker = self._start()
                 serial += 1
                 future.set_result(self._compile(worker, source, serial))
-            except Exception as error:  # raised again where the result is asked for
+            except Exception as error:  # raised again by the future
                 future.set_exception(error)
         self._discard(worker)
 
@@ -135,7 +136,7 @@ class CompilePool:
             worker.discard()
 
     def _compile(self, worker: Worker, source: str, serial: int) -> CompileResult:
-        # Errors quote the lines of files under a folder of this name, and of no others.
+        # Errors quote the lines of files under a folder of this name only.
         folder = worker.inbox / "candidate-source"
         folder.mkdir(exist_ok=True)
         path = folder / f"kernel_{serial}.py"
@@ -145,7 +146,7 @@ class CompilePool:
         except WorkerTimeout:
             return CompileResult(CompileStatus.TIMEOUT, f"did not finish within {self._seconds:.0f} s (compiling)")
         except (WorkerDied, OSError) as error:
-            if self._closed:  # it did not die: it was ended
+            if self._closed:  # ended by `close`, not by itself
                 raise CancelledError from None
             if isinstance(error, OSError):
                 raise
@@ -167,7 +168,7 @@ def _read(worker: Worker, answer: Message) -> CompileResult:
         try:
             return CompileResult(CompileStatus.COMPILED, **CompileResponse.model_validate(answer).model_dump())
         except ValidationError:
-            # The kernel's source has written into the channel; nothing that this process says counts any more.
+            # The kernel's source has written into the channel, so no response of this process is valid any more.
             worker.end()
             return CompileResult(CompileStatus.CRASHED, "the process sent no proper answer (compiling)")
     error = str(answer.get("error", "the compiling process gave no reason"))

@@ -1,4 +1,4 @@
-"""What a call of a model does, as a digest: every operator and every kernel launch, with its arguments."""
+"""A digest of a model's call: every operator and every kernel launch, with its arguments."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from typing import Any
 
 
 class UntraceableCall(Exception):
-    """Something that only a real call on the real device can tell."""
+    """Something that only a real call on the real device can show."""
 
 
 class Trace:
     """A sequence of operations, digested as it grows.
 
-    Two traces are equal when the operations are, and when each works on the same storages in the same
-    layout. Storages are numbered in the order in which they appear, so that no address enters; tensors that hold
-    values, as constants of the source do, are told apart by these.
+    Two traces are equal when the operations are, and when each works on the same storages in the same layout. Storages
+    are numbered in order of appearance, so that no address matters; tensors with values, such as constants of the
+    source, are distinguished by them.
     """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self._numbers: dict[int, int] = {}
-        # A storage that is freed could lend its address to the next one.
+        # A freed storage could pass its address on to the next one.
         self._kept: list[Any] = []
 
     @property
     def digest(self) -> str:
+        """The digest of all operations so far."""
         return self._hash.hexdigest()
 
     def add(self, *operation: Any) -> None:
-        """Append one operation; raises `UntraceableCall` for an argument that has no stable description."""
+        """Append one operation; raises `UntraceableCall` for an argument without a stable description."""
         self._hash.update(json.dumps(self._describe(operation)).encode())
 
     def _describe(self, value: Any) -> Any:
@@ -59,7 +60,7 @@ class Trace:
 
     def _describe_tensor(self, tensor: Any) -> Any:
         if tensor.device.type == "meta":
-            # What moving a tensor to 'cuda', without an index, comes to in a build of torch without CUDA.
+            # In a build of torch without CUDA, 'cuda' without an index gives this.
             raise UntraceableCall("the current device")
         storage = tensor.untyped_storage()
         if storage._cdata not in self._numbers:
@@ -77,7 +78,7 @@ class Trace:
 
 
 def _values(tensor: Any) -> str | None:
-    """What a tensor with memory holds, such as a table that the kernel's source writes out; None for a fake one."""
+    """Return the values of a real tensor, such as a table in the kernel's source; None for a fake one."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import _disable_current_modes
@@ -90,18 +91,18 @@ def _values(tensor: Any) -> str | None:
 
 
 def recording(trace: Trace) -> Any:
-    """A context in which every torch operator is appended to the trace."""
+    """Return a context that appends every torch operator to the trace."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return False  # as in `counting`
+            return False  # as in `profiling.op_counter`
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             trace.add("operator", str(func), args, kwargs or {})
             result = func(*args, **(kwargs or {}))
-            # Numbers the storage that the operator made: what follows may use this one or another.
+            # Numbers the storage that the operator created: later operations may use this one or another.
             trace.add("result", result)
             return result
 

@@ -1,8 +1,8 @@
 """The worker that compiles ahead: it fills the disk cache of kernels and runs nothing on the device.
 
-It answers compile (source file) by {"ok": true, ...}, see `answers.Lowered`, or by
-{"ok": false, "stage": "compile" | "ahead", "error": ...}. 'compile' is the verdict of a compiler;
-'ahead' says that only a real call can tell.
+The request compile (source file) returns {"ok": true, ...}, see `candidate.responses.CompileResponse`, or
+{"ok": false, "stage": "compile" | "ahead", "error": ...}. 'compile': a compiler refused the source; 'ahead': only a
+real call can show the outcome.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .trace import Trace, UntraceableCall, recording
 
 
 class TooMuchShared(Exception):
-    """A kernel takes more shared memory than a block of the device may have."""
+    """A kernel uses more shared memory than a block of the device may have."""
 
 
 def serve(channel: Channel, options: Message) -> None:
-    """Answer requests until the channel closes.
+    """Serve requests until the channel closes.
 
-    Options: problem, sizes, device as of any worker, and for a GPU its `properties` (`gpu_properties.PROPERTIES`).
+    Options: problem, sizes and device as for any worker, and for a GPU its `properties` (`gpu_properties.PROPERTIES`).
     """
     compiler = CompileWorker(Path(options["problem"]), options["sizes"], options["device"], options.get("properties"))
     compiler.warm_up()
@@ -38,7 +38,7 @@ def serve(channel: Channel, options: Message) -> None:
 
 
 def failed(error: BaseException) -> Message:
-    """The answer for an exception."""
+    """Return the response for an exception."""
     return {"stage": _stage_of(error), "error": describe(error)}
 
 
@@ -47,7 +47,7 @@ class CompileWorker:
 
     def __init__(self, problem: Path, sizes: Message, device: str, properties: Message | None) -> None:
         self._path, self._sizes = problem, sizes
-        # An index spares torch from asking which GPU is the current one.
+        # With an index, torch does not query the current GPU.
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
         self._trace = Trace()
@@ -62,17 +62,17 @@ class CompileWorker:
 
     @cached_property
     def _problem(self) -> tuple[ProblemModule, list[Any]]:
-        """The problem and its inputs, which cost nothing and serve for every config."""
+        """Return the problem and its inputs, which use no memory and serve every config."""
         try:
             with self._fake:
                 problem = ProblemModule(self._path, self._sizes, self._device)
                 return problem, problem.inputs(0)
-        except Exception as error:  # it says nothing about the kernel
+        except Exception as error:  # not the kernel's fault
             raise UntraceableCall(f"the problem cannot be read without real tensors: {describe(error)}") from error
 
     def warm_up(self) -> None:
-        """Do now what the first request would have to wait for."""
-        with contextlib.suppress(UntraceableCall):  # the first request says it
+        """Do the work that the first request would have to wait for."""
+        with contextlib.suppress(UntraceableCall):  # the first request reports it
             _ = self._problem
 
     def compile(self, source: str, serial: int) -> Message:
@@ -104,7 +104,7 @@ class CompileWorker:
 
 
 def _flags() -> tuple[Any, ...]:
-    """Settings of torch that change what its operators do."""
+    """Return settings of torch that change what its operators do."""
     import torch
 
     return torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, torch.get_num_threads()
@@ -120,7 +120,7 @@ def _stage_of(error: BaseException) -> str:
         fake_tensor.UnsupportedFakeTensorException,
         fake_tensor.UnsupportedOperatorException,
     )
-    # A compiler's frames may lie between such an exception and this place, or wrap it in one of their own.
+    # A compiler's frames may be between such an exception and this place, or it may wrap the exception.
     if any(isinstance(cause, beyond) for cause in _chain(error)):
         return "ahead"
     return "compile" if isinstance(error, TooMuchShared) or stage_of(error) == "compile" else "ahead"

@@ -1,1 +1,1 @@
-"""Compare outputs: tolerances, fp64, inputs, trivial outputs, alternate shapes."""
+"""Compares outputs: tolerances, fp64, inputs, trivial outputs, alternate shapes."""

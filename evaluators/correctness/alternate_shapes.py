@@ -1,4 +1,4 @@
-"""Other sizes at which a kernel should be right too: a kernel for one shape is not what a problem asks for."""
+"""Other sizes at which a kernel must be correct too, so that a kernel for one shape only is not accepted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from ...core import DEFAULT_WORKLOAD, TorchProblem
 
 _PREFERRED = ("tiny", "cpu")
-"""Workloads that cost little."""
+"""Names of cheap workloads."""
 _BATCH = ("batch_size", "BATCH_SIZE", "batch", "B", "N", "M")
-"""Constants that a file without workloads is likely to have for an extent that may be any number."""
+"""Constants that usually are a free extent in a file without workloads."""
 
 
 def alternate_sizes(problem: TorchProblem) -> dict[str, Any] | None:
-    """Sizes that differ from the problem's own: another workload's, or another batch; None where there are none.
+    """Return sizes that differ from the problem's own: another workload's, or another batch; None without any.
 
-    A file's default sizes are no choice: where others were asked for, they may be far too large for this device.
+    A file's default sizes are not used: where others were requested, they may be far too large for this device.
     """
     named = [name for name in problem.workloads if name != DEFAULT_WORKLOAD]
     for name in sorted(named, key=lambda name: (name not in _PREFERRED, name)):

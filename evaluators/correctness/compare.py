@@ -1,4 +1,4 @@
-"""Comparing a candidate's outputs with the reference's, in the reference's process."""
+"""Compares a candidate's outputs with the reference's, in the reference's process."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ..workers.tensor_ipc import Outputs, UnreadableTensor
 
 CHUNK = 1 << 24
 LARGE = 1e300
-"""Stands for an infinite error, which JSON cannot hold."""
+"""Replaces an infinite error, which JSON cannot represent."""
 SLACK = 8.0
-"""A candidate may round otherwise than torch: so many times torch's own largest error are added to what is allowed."""
+"""Multiple of torch's own largest error that is allowed in addition: a candidate may round differently."""
 EXACT = Tolerance(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """How far a candidate may be: |actual - expected| <= absolute * scale + relative * |expected| + slack.
+    """The allowed difference: |actual - expected| <= absolute * scale + relative * |expected| + slack.
 
-    The scale is the root mean square of what is expected, at most 1: so outputs that are small as a whole are not
-    met by zeros. Inputs of another distribution make other magnitudes, and the scale is `unbounded` then.
+    The scale is the root mean square of the expected values, at most 1: so zeros do not pass for outputs that are small
+    altogether. Inputs of another distribution give other magnitudes, and the scale is `unbounded` then.
     """
 
     tolerances: Mapping[str, Tolerance]
     rounding: float = 0.0
-    """Torch's own largest error against fp64, over the root mean square of the result."""
+    """Torch's own largest error against fp64, relative to the root mean square of the result."""
     unbounded: bool = False
 
     def of(self, expected: Any) -> Tolerance:
-        """The tolerance for one output: absolute is what is allowed where the reference is zero."""
+        """Return the tolerance for one output; the absolute one applies where the reference is zero."""
         tolerance = self.tolerances.get(dtype_name(expected), EXACT)
         if not expected.is_floating_point():
             return tolerance
@@ -44,11 +44,11 @@ class Allowed:
 
 
 def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, allowed: Allowed) -> Message:
-    """Compare tensor by tensor; the first difference in kind decides the status.
+    """Compare tensor by tensor; the first difference in shape or dtype decides the status.
 
-    `described` says how the candidate's outputs are to be read, from `path` where they are not shared. Returns
-    status, message, max_abs_error, max_rel_error (over the largest magnitude of the reference), tolerance (the relative
-    one), absolute_tolerance, and as `actual` the outputs where they are right in kind.
+    `described` says how to read the candidate's outputs, from `path` where memory is not shared. Returns status,
+    message, max_abs_error, max_rel_error (relative to the largest magnitude of the reference), tolerance (the relative
+    one), absolute_tolerance, and as `actual` the outputs where shape and dtype match.
     """
     if len(described) != len(expected):
         return failed(Status.WRONG_SHAPE, f"returned {len(described)} outputs, the reference {len(expected)}")
@@ -73,7 +73,7 @@ def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, a
 
 
 def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
-    """What tells an output from the expected one before its values are looked at."""
+    """Return the status and message of a difference that shows before the values are compared."""
     if got["shape"] is None:
         return Status.WRONG_SHAPE, f"returned {got['type']}, not a tensor"
     if list(wanted.shape) != got["shape"]:
@@ -90,7 +90,7 @@ def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
 def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str = "") -> Message:
     """|actual - expected| <= absolute + relative * |expected| everywhere; NaN and Inf only where expected.
 
-    In fp32, or in fp64 where the tensors are; on their own device, in chunks that bound the memory it takes.
+    Computed in fp32, or in fp64 for fp64 tensors; on their own device, in chunks that bound the memory use.
     """
     import torch
 
@@ -100,7 +100,7 @@ def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str 
     wrong, max_abs, scale = 0, 0.0, 0.0
     first: tuple[int, float, float] | None = None
     for start, wanted, got in _chunks(expected, actual):
-        # Most results are finite and right, and few passes over the memory show it.
+        # Most results are finite and correct, and few passes over the memory show it.
         error = (got - wanted).abs_()
         largest, reach = float(error.max()), wanted.abs()
         if math.isfinite(largest) and bool((error <= reach.mul(relative).add_(absolute)).all()):
@@ -130,7 +130,7 @@ def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str 
 
 
 def _compare_exactly(expected: Any, actual: Any, which: str) -> Message:
-    """Whole numbers and flags as they are: fp64 does not hold every int64."""
+    """Compare integers and flags exactly: fp64 does not represent every int64."""
     import torch
 
     different = (expected != actual).reshape(-1)
@@ -153,11 +153,11 @@ def _compare_exactly(expected: Any, actual: Any, which: str) -> Message:
 
 
 def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
-    """Whether `compare_tensor` would pass; `actual` may be a number. Ends at the first chunk that differs."""
+    """Return whether `compare_tensor` would pass; `actual` may be a number. Stops at the first chunk that differs."""
     import torch
 
     absolute, relative = tolerance
-    sizes = (1 << 12, 1 << 20)  # most nulls differ at once
+    sizes = (1 << 12, 1 << 20)  # most trivial outputs differ at once
     flat = expected.detach().reshape(-1)
     other = actual.reshape(-1) if isinstance(actual, torch.Tensor) else None
     start = 0
@@ -173,7 +173,7 @@ def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
 
 
 def root_mean_square(tensor: Any) -> float:
-    """Over the finite elements; 0.0 where there are none."""
+    """Return the root mean square of the finite elements; 0.0 where there are none."""
     import torch
 
     total, count = 0.0, 0
@@ -183,7 +183,7 @@ def root_mean_square(tensor: Any) -> float:
             total, count = total + norm**2, count + part.numel()
             continue
         finite = torch.isfinite(part)
-        # Scaled, since squares of large numbers leave fp32.
+        # Scaled, since squares of large numbers overflow fp32.
         large = float(torch.where(finite, part.abs(), 0.0).max())
         if large > 0:
             total += large**2 * float(torch.where(finite, part / large, 0.0).square().sum(dtype=torch.float64))
@@ -192,7 +192,7 @@ def root_mean_square(tensor: Any) -> float:
 
 
 def relative_error(exact: Any, actual: Any) -> tuple[float, float]:
-    """Root mean square and largest error against fp64 values, both over the root mean square of these."""
+    """Return root mean square and largest error against fp64 values, both over the root mean square of these."""
     scale = root_mean_square(exact)
     if scale == 0:
         return 0.0, 0.0
@@ -201,12 +201,12 @@ def relative_error(exact: Any, actual: Any) -> tuple[float, float]:
 
 
 def failed(status: Status, message: str) -> Message:
-    """A verdict without error figures."""
+    """Return a failed comparison without errors."""
     return {"status": status, "message": message}
 
 
 def as_real(value: Any) -> Any:
-    """A complex tensor with its parts along one more dimension; anything else as it is."""
+    """Return a complex tensor with its parts along one more dimension; anything else unchanged."""
     import torch
 
     is_complex = isinstance(value, torch.Tensor) and value.is_complex()

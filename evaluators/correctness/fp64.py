@@ -1,4 +1,4 @@
-"""How exact a result is: against the reference in fp64, next to torch's own result in the problem's precision."""
+"""Accuracy of a result: its error against the reference in fp64, beside torch's own error."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from ..workers.modules import outputs_of
 from .compare import EXACT, dtype_name, relative_error
 
 FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
-"""Root mean square errors that no honest order of summation exceeds and the next lower precision does: TF32 has 2e-4
-and more, bf16 2e-3, fp8 3e-2."""
+"""Root mean square errors above any summation order's and below the next lower precision's: TF32 has 2e-4 and more,
+bf16 2e-3, fp8 3e-2."""
 TIMES_TORCH = 8.0
-"""Where torch itself is less exact than the floor, so many times its error."""
+"""Allowed multiple of torch's error, where torch itself exceeds the floor."""
 COPES = 0.1
-"""A distribution of inputs is fair when torch's own largest error is below this share of the tolerance."""
+"""A distribution of inputs is used only if torch's own largest error is below this share of the tolerance."""
 
 
 class Fp64Comparison:
-    """What is known of one problem's reference in fp64; nothing, where it cannot be computed in fp64."""
+    """One problem's reference in fp64; empty where it cannot be computed in fp64."""
 
     def __init__(self) -> None:
         self._rounding: dict[str | None, float] = {}
         self._possible = True
 
     def rounding(self, distribution: str | None) -> float:
-        """Torch's own largest error over the root mean square of the result, as far as it was seen."""
+        """Return torch's largest error seen so far, relative to the root mean square of the result."""
         return self._rounding.get(distribution, 0.0)
 
     def of(self, model: Any, inputs: Sequence[Any], distribution: str | None) -> list[Any] | None:
-        """The reference's outputs in fp64; None where that is impossible, or not worth it a second time."""
+        """Return the reference's outputs in fp64; None where that is impossible, or failed before."""
         if not self._possible or (distribution is not None and distribution in self._rounding):
             return None
         import torch
 
         try:
             exact = outputs_of(copy.deepcopy(model).double()(*(_double(value) for value in inputs)))
-        except (RuntimeError, TypeError, MemoryError):  # it casts by itself, has no kernel for fp64, or no memory
+        except (RuntimeError, TypeError, MemoryError):  # own casts, no fp64 kernel, or no memory
             exact = []
-        # Indices and masks stay what they are; some result must be a number that fp64 makes more exact.
+        # Indices and masks stay exact as they are; at least one result must gain from fp64.
         fit = [isinstance(one, torch.Tensor) and one.dtype in (torch.float64, *_whole_numbers()) for one in exact]
         self._possible = all(fit) and any(one.dtype == torch.float64 for one in exact)
         return exact if self._possible else None
 
     def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, Tolerance]) -> bool:
-        """Whether the reference itself is finite and exact on such inputs; remembers how exact."""
+        """Return whether the reference itself is finite and accurate on such inputs; remembers its error."""
         import torch
 
         expected = outputs_of(model(*[_copy(value) for value in inputs]))
@@ -64,9 +64,9 @@ class Fp64Comparison:
         return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
 
     def compare(self, exact: Sequence[Any] | None, expected: Sequence[Any], actual: Sequence[Any]) -> Message:
-        """Errors of candidate and torch against fp64; status wrong_value when the candidate's is of another precision.
+        """Return the errors of candidate and torch against fp64; wrong_value when the candidate has a lower precision.
 
-        Nothing where there is no fp64 result.
+        Empty where there is no fp64 result.
         """
         if exact is None:
             return {}

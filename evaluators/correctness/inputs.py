@@ -1,4 +1,4 @@
-"""Inputs that a kernel has not seen: other distributions for checking, and new contents for every timed call."""
+"""Inputs that a kernel has not seen: other distributions for checks, and new contents for every timed call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..workers.modules import ProblemModule
 
 Tensors = list[Any]
 FACTORS = (0.75, 1.25)
-"""Timed calls see inputs whose columns are scaled by numbers between these: as valid as before, and never the same
-twice. With one number for all, a result would follow from an earlier one: a product of scaled matrices is scaled."""
+"""Range of the factors that scale the columns of timed inputs: still valid, and never the same twice. With one factor
+for all columns, a result would follow from an earlier one: a product of scaled matrices is scaled."""
 VARIANTS = 1 << 16
-"""Vectors of such factors that a seed gives."""
+"""Number of such factor vectors per seed."""
 SETS = 2
-"""Buffers among which timed calls rotate."""
+"""Number of buffers among which timed calls rotate."""
 
 
 def _signs(x: Any, generator: Any) -> Any:
@@ -32,7 +32,7 @@ def _heavy_tails(x: Any, generator: Any) -> Any:
 
 
 def _structure(x: Any, generator: Any) -> Any:
-    """A quarter zeros, a quarter equal to each other: empty rows, and ties where one is to be chosen."""
+    """Set a quarter to zero and a quarter to one value: empty rows, and ties where one element is selected."""
     flat = x.clone().reshape(-1)
     quarter = flat.numel() // 4
     flat[:quarter] = 0
@@ -48,11 +48,11 @@ _CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "structure": _structure,
 }
 DISTRIBUTIONS = tuple(_CHANGES)
-"""What checking tries beside the problem's own inputs, where the reference copes with it."""
+"""Distributions that checks use beside the problem's own inputs, where the reference supports them."""
 
 
 def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> Tensors:
-    """A problem's inputs for a seed, their floating tensors changed to another distribution; equal in any process."""
+    """Draw a problem's inputs for a seed, optionally with another distribution; the same in every process."""
     import torch
 
     inputs = problem.inputs(seed)
@@ -64,10 +64,10 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
 
 
 def vary_constants(model: Any, seed: int) -> Any:
-    """Add noise to parameters that are the same number everywhere, as a normalization's weights of 1 are, and to the
-    running mean and variance of one that has seen no data.
+    """Add noise to parameters whose elements are all equal (a normalization's weights of 1), and to the running mean
+    and variance of a normalization that has seen no data.
 
-    A kernel that leaves such a tensor out would else be right by chance. Returns the model.
+    A kernel that ignores such a tensor would otherwise be correct by chance. Returns the model.
     """
     for parameter in model.parameters():
         if parameter.is_floating_point() and _is_constant(parameter):
@@ -93,16 +93,16 @@ def _noise(like: Any, seed: int) -> Any:
 
 
 class Buffers:
-    """Inputs that stay where they are while their contents change.
+    """Inputs that keep their address while their contents change.
 
-    A kernel that remembers results by address, or by the tensor object, meets the same address with other contents.
+    A kernel that caches results by address, or by tensor object, then meets the same address with other contents.
     """
 
     def __init__(self) -> None:
         self._held: Tensors = []
 
     def fill(self, values: Sequence[Any]) -> Tensors:
-        """The values in this object's tensors; new ones where the shapes are others than before."""
+        """Copy the values into this object's tensors; allocates new ones when the shapes change."""
         import torch
 
         self._fit(values)
@@ -114,9 +114,9 @@ class Buffers:
         return self._held
 
     def scaled(self, values: Sequence[Any], factors: Any) -> Tensors:
-        """The same, with each column of the floating tensors multiplied by the next of `factors`, a vector.
+        """Return the same, with each column of the floating tensors multiplied by the next of `factors`, a vector.
 
-        Rows and columns of what is square: symmetry, like zeros and signs, is something that a kernel may rely on.
+        In a square tensor rows and columns: a kernel may rely on symmetry, as on zeros and signs.
         """
         import torch
 
@@ -142,10 +142,10 @@ class Buffers:
 
 
 class Feed:
-    """Inputs for timed calls, each with contents that no call before it saw.
+    """Inputs for timed calls, each with contents that no earlier call saw.
 
-    Each seed draws a base; each call gets the base times a factor of its own, in one of `SETS` buffers. The same
-    seed and number of calls lead to the same contents in another process: so a timed call can be checked.
+    Each seed draws a base; each call gets the base times its own factor, in one of `SETS` buffers. The same seed and
+    number of calls give the same contents in another process, so a timed call can be checked there.
     """
 
     def __init__(self, problem: ProblemModule) -> None:
@@ -159,10 +159,10 @@ class Feed:
         self.calls = 0
 
     def restart(self, seed: int) -> None:
-        """Draw a new base unless the seed is that of the last one."""
+        """Draw a new base, unless the seed is the current one."""
         if seed == self._seed:
             return
-        if self._seed is not None:  # kernels that are timed in turn come back to their seeds, and go on there
+        if self._seed is not None:  # interleaved kernels resume their seeds
             self._left[self._seed] = self.calls, self._factors
         self._base = self._problem.inputs(seed)
         self._pool = _pool(self._base, seed, self._problem.device)
@@ -170,14 +170,14 @@ class Feed:
         self.calls, self._factors = self._left.pop(seed, (0, random.Random(seed)))
 
     def next(self) -> tuple[int, Tensors]:
-        """The number of the buffers, and what is in them now."""
+        """Return the number of the buffers, and their current contents."""
         number = self.calls % SETS
         self.calls += 1
         start = self._factors.randrange(VARIANTS)
         return number, _variant(self._problem, self._sets[number], self._base, self._pool, self._seed, start)
 
     def at(self, seed: int, calls: int) -> Tensors:
-        """What the call of this number saw, the first being 1."""
+        """Return the inputs of the call with this number, the first being 1."""
         base, factors = self._problem.inputs(seed), random.Random(seed)
         start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
         return _variant(self._problem, Buffers(), base, _pool(base, seed, self._problem.device), seed, start)
@@ -186,14 +186,14 @@ class Feed:
 def _variant(
     problem: ProblemModule, buffers: Buffers, base: Tensors, pool: Any, seed: int | None, start: int
 ) -> Tensors:
-    """The base with other factors; where there is nothing to scale, inputs of another seed."""
+    """Return the base with other factors; where there is nothing to scale, inputs of another seed."""
     if any(_is_floating(value) for value in base):
         return buffers.scaled(base, pool[start:])
     return buffers.fill(problem.inputs((seed or 0) + start + 1))
 
 
 def _pool(base: Tensors, seed: int, device: str) -> Any:
-    """Factors, so many that a vector for the longest input can begin at any of `VARIANTS` places."""
+    """Return enough factors that a vector for the longest input can begin at any of `VARIANTS` places."""
     import torch
 
     longest = max((max(value.shape, default=1) for value in base if _is_floating(value)), default=1)
@@ -202,7 +202,7 @@ def _pool(base: Tensors, seed: int, device: str) -> Any:
 
 
 def _along(value: Any, factors: Any, axis: int) -> Any:
-    """As many of the factors as the axis has elements, in a shape that multiplies along it."""
+    """Return as many factors as the axis has elements, in a shape that multiplies along it."""
     if not value.dim():
         return factors[0].to(value.dtype)
     shape = [extent if i == axis else 1 for i, extent in enumerate(value.shape)]

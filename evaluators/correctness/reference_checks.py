@@ -1,4 +1,4 @@
-"""What a reference must be so that anything can be compared with it."""
+"""Requirements on a reference: deterministic, finite tensors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from .compare import relative_error
 
 REPEATS = 1e-3
-"""Two calls on equal inputs may differ by the order of atomic additions, by no more than this share of the result."""
+"""Two calls on equal inputs may differ by this share of the result, as the order of atomic additions may."""
 
 
 class UnusableReference(Exception):
-    """A reference that no candidate can be compared with; the message says what to change."""
+    """A reference that cannot be compared with; the message says what to change."""
 
 
 def require_reference(first: Sequence[Any], again: Sequence[Any]) -> None:

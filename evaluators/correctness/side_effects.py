@@ -1,4 +1,4 @@
-"""What a call does to its inputs: whether it wrote to them, and whether it returned them."""
+"""Side effects of a call on its inputs: whether it wrote to them, and whether it returned them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..workers.channel import Message
 
 
 class SideEffects:
-    """Made before a call with its inputs; asked after it with its outputs."""
+    """Created before a call with its inputs; queried after it with its outputs."""
 
     def __init__(self, inputs: Sequence[Any]) -> None:
         self._inputs = list(inputs)
         self._before = [_copy(value) for value in inputs]
 
     def of(self, outputs: Sequence[Any]) -> Message:
-        """`changed`: the numbers of inputs that were written to; `returned`: those whose memory is in an output."""
+        """Return `changed`: the indices of inputs written to; `returned`: those whose memory is in an output."""
         changed = [i for i, (now, was) in enumerate(zip(self._inputs, self._before, strict=True)) if _differ(now, was)]
         ranges = [_memory(output) for output in outputs]
         returned = [i for i, value in enumerate(self._inputs) if any(_overlap(_memory(value), one) for one in ranges)]

@@ -1,4 +1,4 @@
-"""Outputs that need no kernel: zeros, one value everywhere, an input. A check that they pass says little."""
+"""Trivial outputs need no kernel: zeros, one value everywhere, an input. A check that they pass proves little."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .compare import Allowed, as_real, close_everywhere
 
 
 def passing_trivial_outputs(expected: Sequence[Any], inputs: Sequence[Any], allowed: Allowed) -> list[str]:
-    """Which nulls would have passed for every output: 'zeros', 'mean', 'input 0'.
+    """Return the trivial outputs that would have passed for every output: 'zeros', 'mean', 'input 0'.
 
-    An output of a single element is its own mean, so that one counts for larger ones only.
+    An output with one element equals its own mean, so 'mean' counts only for larger ones.
     """
     expected, inputs = [as_real(wanted) for wanted in expected], [as_real(value) for value in inputs]
     limits = [allowed.of(wanted) for wanted in expected]
@@ -34,7 +34,7 @@ def passing_trivial_outputs(expected: Sequence[Any], inputs: Sequence[Any], allo
 
 @dataclass(frozen=True)
 class TrivialOutput:
-    """What a candidate returned, where that is no result of a computation though the reference's is."""
+    """A trivial result of a candidate where the reference's is not trivial."""
 
     name: str
     what: str
@@ -44,7 +44,7 @@ class TrivialOutput:
 
     @classmethod
     def of(cls, actual: Sequence[Any], expected: Sequence[Any], inputs: Sequence[Any]) -> TrivialOutput | None:
-        """The null that `actual` is in every output; None where it is none, or the reference's result is one itself."""
+        """Return the trivial output that `actual` is; None for another, or where the reference is trivial too."""
         if all(_is_constant(wanted) for wanted in expected):
             return None
         if all(_is_constant(one) for one in actual):
@@ -62,7 +62,7 @@ def _is_constant(tensor: Any) -> bool:
     if not tensor.numel():
         return False
     flat = tensor.reshape(-1)
-    # A look at the beginning settles most cases.
+    # The first elements decide most cases.
     return bool((flat[:64] == flat[0]).all()) and bool((flat == flat[0]).all())
 
 

@@ -1,1 +1,1 @@
-"""What no honest kernel does: looked for in the source before it runs, and in the process while it runs."""
+"""Checks for what no correct kernel needs: in the source before it runs, and in the process while it runs."""

@@ -1,4 +1,4 @@
-"""State of the process and of the device that belongs to whoever measures, as values that can be compared."""
+"""State of the process and of the device that belongs to the evaluator, as values that can be compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPERATORS = (
     "aten::mul.out", "aten::copy_", "aten::clone", "aten::equal", "aten::eq.Tensor", "aten::isnan", "aten::full_like",
     "aten::empty.memory_format", "aten::randn", "aten::rand", "aten::normal_", "aten::uniform_", "aten::_to_copy",
 )  # fmt: skip
-"""What drawing, copying and comparing dispatches: code of others can be registered for them."""
+"""Operators that drawing, copying and comparing dispatch: a candidate could register its own code for them."""
 _BACKENDS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "ADInplaceOrView", "BackendSelect", "Python")
 _HOOKS = (
     "_global_forward_hooks", "_global_forward_pre_hooks", "_global_parameter_registration_hooks",
@@ -27,13 +27,13 @@ _HOOKS = (
 )  # fmt: skip
 
 State = dict[tuple[str, str], Any]
-"""What was found, by rule and name."""
+"""The values read, by rule and name."""
 
 
 class GlobalState:
-    """Reads the state; what must be bound before a candidate's code runs is bound when this is made.
+    """Reads the state. What a candidate's code could replace is bound when this is created, before that code runs.
 
-    Whether gradients are recorded is left out: it costs the candidate alone, and the workers' loop sets it.
+    Whether gradients are recorded is left out: it affects only the candidate, and the worker's loop sets it.
     """
 
     def __init__(self, device: str) -> None:
@@ -42,12 +42,12 @@ class GlobalState:
             self._readers |= _of_cuda()
 
     def hooks(self) -> dict[tuple[str, str], Callable[[], Any]]:
-        """What reads the hooks through which code of others may run while new inputs are written."""
+        """Return readers of the hooks through which untrusted code may run while new inputs are written."""
         names = ("sys.settrace", "sys.setprofile", "gc.callbacks", "torch's function modes", "torch's dispatch modes")
         return {("global-state", name): self._readers["global-state", name] for name in names}
 
     def read(self) -> State:
-        """By rule ('global-state', 'stream', 'l2-policy') and name."""
+        """Return the state by rule ('global-state', 'stream', 'l2-policy') and name."""
         return {key: read() for key, read in self._readers.items()}
 
 
@@ -71,7 +71,7 @@ def _of_torch() -> dict[str, Callable[[], Any]]:
     import torch
     from torch.nn.modules import module
 
-    # Not torch.get_default_device, which makes a tensor to find out: only a mode can have changed it.
+    # Not torch.get_default_device, which creates a tensor to find out: only a mode can have changed it.
     dump = torch._C._dispatch_dump
     readers: dict[str, Callable[[], Any]] = {
         "torch's default dtype": torch.get_default_dtype,
@@ -87,15 +87,15 @@ def _of_torch() -> dict[str, Callable[[], Any]]:
 
 
 def _registered(dump: str) -> list[str]:
-    """The lines of a dispatcher's table that say what runs on a device."""
+    """Return the lines of a dispatcher's table that say what runs on a device."""
     return [line for line in dump.splitlines() if line.split("[")[0].split(":")[0].strip() in _BACKENDS]
 
 
 def _of_cuda() -> dict[tuple[str, str], Callable[[], Any]]:
-    """On the current device, whose context is made when there is none."""
+    """Return readers for the current device; creates its context if there is none."""
     import torch
 
-    torch.empty(1, device="cuda")  # without a context the driver has no limits to tell
+    torch.empty(1, device="cuda")  # without a context the driver reports no limits
     stream, driver = torch.cuda.current_stream, _driver()
     readers: dict[tuple[str, str], Callable[[], Any]] = {
         ("stream", "torch's current stream"): lambda: stream().cuda_stream,

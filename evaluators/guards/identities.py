@@ -1,8 +1,8 @@
-"""The functions that checking and timing rest on, and whether they are still the same.
+"""Detects replaced functions among those that checking and timing depend on.
 
-What is compared is identity: of a module in `sys.modules`, of what a name in it or in a class stands for, and of a
-Python function's code and defaults, which can be exchanged under the same function. Names that are added are no
-difference, since libraries add them as they are first used.
+Compared are identities: of a module in `sys.modules`, of the value of a name in it or in a class, and of a Python
+function's code and defaults, which can be exchanged under the same function. Added names do not count, since
+libraries add them at first use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULES = (
     "torch.utils._python_dispatch", "torch.utils.flop_counter", "torch.testing", "torch.storage",
     "triton.testing", "triton.runtime.jit", "numpy",
 )  # fmt: skip
-"""What candidates have patched, and what the workers themselves call."""
+"""Modules that candidates have patched, and those that the workers themselves call."""
 
 CLASSES = (
     ("torch", "Tensor"), ("torch", "UntypedStorage"), ("torch", "Generator"), ("torch", "Size"), ("torch", "no_grad"),
@@ -35,7 +35,7 @@ CLASSES = (
     ("triton.compiler.compiler", "CompiledKernel"), ("triton.runtime.interpreter", "InterpretedFunction"),
     ("triton.runtime.interpreter", "GridExecutor"), ("tilelang.jit.kernel", "JITKernel"),
 )  # fmt: skip
-"""Classes whose methods count; of all other classes only the name."""
+"""Classes whose methods are compared; of all other classes only the name."""
 
 _PACKAGE = (__package__ or "").removesuffix(".guards")
 _ROUTINES = (FunctionType, BuiltinFunctionType, MethodDescriptorType)
@@ -43,11 +43,11 @@ _MISSING = object()
 
 Code = tuple[Any, Any, Any]
 Pin = tuple[str, Any, Any, Code | None]
-"""A name for the reader, the key, what stood there, and its code."""
+"""A name for messages, the key, the original value, and its code."""
 
 
 class Identities:
-    """What the watched names stood for when this was made."""
+    """Remembers the values of the watched names at its creation."""
 
     def __init__(self, objects: Sequence[object] = ()) -> None:
         names = [name for name in MODULES if name in sys.modules]
@@ -61,14 +61,14 @@ class Identities:
         self._objects = tuple((one, frozenset(dir(type(one))) & frozenset(vars(one))) for one in objects)
 
     def follow(self, module: ModuleType) -> None:
-        """Watch all that a module holds from now on, instead of an older module of its name."""
+        """Watch everything in a module from now on, instead of an older module of the same name."""
         name = module.__name__
         self._modules = (*(pair for pair in self._modules if pair[0] != name), (name, module))
         kept = tuple(group for group in self._namespaces if group[0].get("__name__") != name)
         self._namespaces = (*kept, (vars(module), tuple(_pins(module, name, True))))
 
     def changed(self) -> Iterator[str]:
-        """Names, such as 'torch.cuda.synchronize', that stand for something else now."""
+        """Yield names, such as 'torch.cuda.synchronize', whose value was replaced."""
         loaded = sys.modules
         for name, module in self._modules:
             if loaded.get(name) is not module:
@@ -89,7 +89,7 @@ class Identities:
 
 
 def _pins(module: ModuleType, name: str, whole: bool) -> Iterator[Pin]:
-    """The functions and classes of a module; of a `whole` one all that it holds."""
+    """Yield the functions and classes of a module; of a `whole` one everything in it."""
     kinds = _ROUTINES if name == "sys" else (*_ROUTINES, type)  # sys.last_type is the class of an exception
     for key, value in list(vars(module).items()):
         # Importing Dynamo, which entering a dispatch mode does, replaces this one function.
@@ -112,7 +112,7 @@ def _classes(modules: dict[str, ModuleType], ours: set[str]) -> Iterator[tuple[s
 
 
 def _methods(kind: type, label: str) -> Iterator[Pin]:
-    """What an instance finds in its class and the classes above; values that are no functions may change."""
+    """Yield what an instance finds in its class and base classes; values that are not functions may change."""
     seen: set[str] = set()
     for base in type.mro(kind):
         if base is object:
@@ -124,7 +124,7 @@ def _methods(kind: type, label: str) -> Iterator[Pin]:
 
 
 def _function(value: Any) -> Any:
-    """The function within a classmethod, staticmethod or property."""
+    """Return the function inside a classmethod, staticmethod or property."""
     if isinstance(value, classmethod | staticmethod):
         return value.__func__
     return value.fget if isinstance(value, property) else value

@@ -1,4 +1,4 @@
-"""Which parts of a source can run: what only its own tests or its main block call is not looked at."""
+"""Which parts of a source can run: code that only its own tests or its main block call is skipped."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def live_nodes(tree: ast.Module, names: Names) -> list[ast.AST]:
-    """All nodes but the bodies of top-level functions and methods that nothing uses, and of the main block."""
+    """Return all nodes except the bodies of unused top-level functions and methods, and the main block."""
     main = set() if "__name__" in names.module.names else {s for node in tree.body for s in _main_block(node)}
     unused = {node.name: set[ast.stmt]() for node in tree.body if isinstance(node, (*_FUNCTIONS, ast.ClassDef))}
     for node in tree.body:
-        # A decorator may call what it decorates.
+        # A decorator may call the function that it decorates.
         if isinstance(node, _FUNCTIONS) and not node.decorator_list:
             unused[node.name].update(node.body)
         elif isinstance(node, ast.ClassDef) and node.name != "ModelNew" and not node.decorator_list:
@@ -31,7 +31,7 @@ def live_nodes(tree: ast.Module, names: Names) -> list[ast.AST]:
 
 
 def _main_block(node: ast.stmt) -> list[ast.stmt]:
-    """The statements that run when the file is a program, which it never is here."""
+    """Return the statements that run when the file is run as a program, which never happens here."""
     if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Eq):
         sides = [node.test.left, *node.test.comparators]
         named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
@@ -49,7 +49,7 @@ def _below(nodes: list[ast.AST] | list[ast.stmt] | list[ast.Module], skipped: se
 
 
 def _names_in(nodes: list[ast.AST]) -> Iterator[str]:
-    """Names that are used, also as attributes and in strings, by which they can be looked up."""
+    """Yield the names that are used, also as attributes and in strings, which can be looked up."""
     for node in nodes:
         if isinstance(node, ast.Name):
             yield node.id

@@ -1,4 +1,4 @@
-"""What each name in a source is bound to, by Python's rules for scopes."""
+"""Binds each name in a source to its values, by Python's rules for scopes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass(frozen=True, eq=False)
 class Binding:
-    """One thing that a name stands for: a path that is imported, an expression, a definition, or a parameter."""
+    """One value of a name: an imported path, an expression, a definition, or a parameter."""
 
     path: str | None = None
     value: ast.expr | None = None
-    """What is assigned, or a collection of such."""
+    """The assigned expression, or a collection that contains it."""
     definition: Definition | None = None
     parameter_of: Function | None = None
 
@@ -32,14 +32,15 @@ class Scope:
     parent: Scope | None = None
     names: dict[str, list[Binding]] = field(default_factory=dict)
     elsewhere: dict[str, Scope] = field(default_factory=dict)
-    """Where 'global' and 'nonlocal' names are bound."""
+    """The scopes in which 'global' and 'nonlocal' names are bound."""
 
     def bind(self, name: str, binding: Binding) -> None:
+        """Add a value of the name in the scope where it is bound."""
         scope = self.elsewhere.get(name, self)
         scope.names.setdefault(name, []).append(binding)
 
     def find(self, name: str) -> list[Binding] | None:
-        """What the name is bound to, seen from here; None when nothing in the file binds it."""
+        """Return the values of a name as seen from here; None when nothing in the file binds it."""
         scope: Scope | None = self.elsewhere.get(name, self)
         first = True
         while scope is not None:
@@ -50,7 +51,7 @@ class Scope:
 
     @property
     def function(self) -> Scope:
-        """This one, or what surrounds a comprehension."""
+        """The scope itself, or for a comprehension the scope around it."""
         scope = self
         while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
             scope = scope.parent
@@ -58,6 +59,7 @@ class Scope:
 
     @property
     def outwards(self) -> Iterator[Scope]:
+        """Yield this scope and those around it, inner ones first, as Python looks names up."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
@@ -65,12 +67,12 @@ class Scope:
 
 
 class Names:
-    """The scopes of a whole source. Nothing here recurses: no source is too deep."""
+    """The scopes of a whole source. Nothing here recurses, so nesting depth is not limited."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.module = Scope(tree)
         self.stars: list[str] = []
-        """Modules of which everything is imported."""
+        """Modules imported with a star."""
         self.scope_of: dict[ast.AST, Scope] = {}
         self.inner: dict[ast.AST, Scope] = {}
         """The scope that a definition or comprehension opens."""
@@ -86,7 +88,7 @@ class Names:
             stack.extend(reversed(inside))
 
     def surrounding(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes around this one, from the inside out."""
+        """Yield the nodes around this one, inner ones first."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
@@ -97,7 +99,7 @@ class Names:
         if isinstance(node, Definition):
             inner = self.inner[node] = Scope(node, scope)
             inside = [node.body] if isinstance(node, ast.Lambda) else node.body
-            # Decorators, defaults, annotations and bases are evaluated where the definition stands.
+            # Decorators, defaults, annotations and bases are evaluated outside the definition.
             outside = [child for child in ast.iter_child_nodes(node) if child not in inside]
         if isinstance(node, Function):
             for argument in _arguments(node.args):
@@ -105,7 +107,7 @@ class Names:
         if isinstance(node, _COMPREHENSIONS):
             inner = self.inner[node] = Scope(node, scope)
         if isinstance(node, ast.comprehension) and isinstance(scope.node, _COMPREHENSIONS):
-            # The first collection is read before there are any names of the comprehension's own.
+            # The first iterable is evaluated outside the comprehension.
             first = scope.node.generators[0] is node and scope.parent is not None
             outside = [node.iter] if first else []
             outer = scope.parent if first else scope
@@ -174,5 +176,5 @@ def _arguments(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def positional(function: Function) -> list[str]:
-    """The names of the parameters that can be given by position."""
+    """Return the names of the parameters that can be given by position."""
     return [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]

@@ -1,8 +1,8 @@
-"""Which of torch's operators give the work of a kernel back, by the names that reach them.
+"""The torch operators that do the work of a kernel, by the names that reach them.
 
-Only what no kernel needs as glue is told from the source: products, convolutions, attention, pools, normalizations,
-losses, transforms. Whether an elementwise operator, a reduction or a copy is glue depends on how much of the work it
-is, which is measured while the kernel runs.
+The source check covers only what no kernel needs as glue: products, convolutions, attention, pools, normalizations,
+losses, transforms. Whether an elementwise operator, a reduction or a copy is glue depends on its share of the work,
+which is measured while the kernel runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FAMILIES = re.compile(
 )
 _TENSOR_METHODS = _PRODUCTS - {"linear", "bilinear", "einsum", "kron"} | {"softmax", "log_softmax"}
 _VAGUE = frozenset(["dot", "inner", "mv", "normalize", "interpolate"])
-"""Methods that objects other than tensors are likely to have too."""
+"""Methods that other objects than tensors often have too."""
 
 _GLUE_FUNCTIONS = words(
     """
@@ -90,7 +90,7 @@ _GIVEN_BACK = (
 
 
 def gives_work_back(path: str) -> bool:
-    """Whether the function of this name does what kernels are written for."""
+    """Return whether the function of this name does the work that kernels are written for."""
     space, _, name = path.rpartition(".")
     if path.startswith(_GIVEN_BACK):
         return True
@@ -110,7 +110,7 @@ def gives_work_back(path: str) -> bool:
 
 
 def module_called(path: str) -> str | None:
-    """'Conv2d' when a call of this is a call of such a module of torch, unless that is glue."""
+    """Return 'Conv2d' when a call of this is a call of that torch module, or None where the module is glue."""
     called = _CALLED.match(path)
     if called is None or ("()" not in path and path.count(".") < 3) or _GLUE_MODULES.match(called[1]):
         return None
@@ -118,12 +118,12 @@ def module_called(path: str) -> str | None:
 
 
 def method_gives_work_back(name: str, called: bool) -> bool:
-    """Whether the method of a tensor does what kernels are written for."""
+    """Return whether the tensor method does the work that kernels are written for."""
     return name in _TENSOR_METHODS and (called or name not in _VAGUE)
 
 
 def computes(path: str) -> bool:
-    """Whether the function of this name is one of torch's that does more than allocate or view."""
+    """Return whether this is a torch function that does more than allocate or view."""
     if not path.startswith("torch.") or "()" in path or _FREE_SPACES.match(path):
         return path.startswith("torch.Tensor.") and path.rpartition(".")[2] in _COMPUTING_METHODS
     space, _, name = path.rpartition(".")
@@ -131,5 +131,5 @@ def computes(path: str) -> bool:
 
 
 def method_computes(name: str) -> bool:
-    """Whether the method of a tensor does more than view it."""
+    """Return whether the tensor method does more than view."""
     return name in _COMPUTING_METHODS

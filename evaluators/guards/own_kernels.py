@@ -1,7 +1,7 @@
-"""Proof that the candidate's own kernel ran: its launches counted, its kernels told from a library's.
+"""Proof that the candidate's own kernel ran: counts its launches and tells its kernels from a library's.
 
-Names alone prove little (anyone can name a kernel like cuBLAS's), so those that libraries use are never the
-candidate's, and what torch did beside the kernel is judged by `torch_share`.
+Names alone prove little (anyone can name a kernel like cuBLAS's), so names that libraries use never count as the
+candidate's, and `torch_share` checks the work of torch beside the kernel.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from ...core import KernelProfile, Rejection
 from ..settings import AllowTorch
 
 LIBRARY_SHARE = 0.5
-"""With glue allowed, libraries may take so much of the device time, copies and fills aside."""
+"""With glue allowed, libraries may take this share of the device time, not counting copies and fills."""
 _FEW_MS = 5.0
 _OWN_SHARE = 0.1
 _LIBRARIES = re.compile(
     r"^(nvjet_|sm\d+_(xmma|cudnn)|(ampere|volta|turing|maxwell|cutlass)_\w*\d+x\d+|cudnn_|triton_(poi|per|red|tem|spl)_"
     r"|void |_Z)"
 )
-"""How kernels of cuBLAS, cuDNN, CUTLASS and Inductor begin that are named as a source could name its own."""
+"""Prefixes of kernels of cuBLAS, cuDNN, CUTLASS and Inductor whose names a source could also use."""
 _MOVING = re.compile(
     r"^Mem(cpy|set)|FillFunctor|direct_copy_kernel|CatArrayBatchedCopy|LoadWithCast|bfloat16_copy_kernel|"
     r"float16_copy_kernel|float8_copy_kernel|constant_pad|triton_\w*clone"
 )
-"""Fills and copies of the same values: what they cost is judged by the operators that asked for them."""
+"""Fills and copies of the same values: their cost is checked through the operators that requested them."""
 
 
 class LaunchCounter:
     """Counts the launches of one call: `with counter: call()`; `counter.counts` has them by name.
 
-    A TileLang kernel's name is that of its function. Nothing is replaced outside the `with`, so timed calls are as
-    fast as ever; it is not for use while anything is timed.
+    A TileLang kernel has the name of its function. Nothing is replaced outside the `with`, so timed calls run at full
+    speed; do not use it while anything is timed.
     """
 
     def __init__(self, device: str) -> None:
         self.device = device
         self.counts: Counter[str] = Counter()
         self.own_ms: float | None = None
-        """Host time within launches, threads side by side counted once; None on a GPU, which computes after them."""
+        """Host ms within launches, concurrent threads counted once; None on a GPU, which computes after the launch."""
         self.call_ms = 0.0
-        """Host time of everything within the `with`."""
+        """Host ms of everything within the `with`."""
         self._intervals: list[tuple[float, float]] = []
         self._replaced = contextlib.ExitStack()
         self._start = 0.0
@@ -82,7 +82,7 @@ _Counted = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 @contextlib.contextmanager
 def _triton_counted(counted: _Counted) -> Iterator[None]:
-    """`JITFunction.run` and the interpreter's, and launches of what `warmup` compiled."""
+    """Replace `JITFunction.run`, the interpreter's, and launches of what `warmup` compiled."""
     try:
         from triton.compiler.compiler import CompiledKernel
         from triton.runtime.interpreter import InterpretedFunction
@@ -113,7 +113,7 @@ def _triton_counted(counted: _Counted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _tilelang_counted(counted: _Counted) -> Iterator[None]:
-    """The function that each compiled kernel holds, however it is called."""
+    """Wrap the function that each compiled kernel holds, however it is called."""
     try:
         from tilelang.jit.kernel import JITKernel
     except ImportError:
@@ -127,13 +127,13 @@ def _tilelang_counted(counted: _Counted) -> Iterator[None]:
     def assign(kernel: Any, function: Any) -> None:
         vars(kernel)["torch_function"] = function
 
-    # The constructors assign the function to the kernel; a property goes before what is assigned.
+    # The constructors assign the function to the kernel; a property takes precedence over the assigned value.
     with _replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
         yield
 
 
 def _tilelang_name(kernel: Any) -> str:
-    with contextlib.suppress(Exception):  # what was read from the disk cache may know less of itself
+    with contextlib.suppress(Exception):  # a kernel from the disk cache may lack its name
         return str(kernel.prim_func.attrs["global_symbol"])
     return "kernel"
 
@@ -149,7 +149,7 @@ def _replaced(owner: type, name: str, replacement: Callable[[Any], Any]) -> Iter
 
 
 def _covered(intervals: Collection[tuple[float, float]]) -> float:
-    """The length of the union."""
+    """Return the length of the union."""
     covered, end = 0.0, float("-inf")
     for start, stop in sorted(intervals):
         covered += max(0.0, stop - max(start, end))
@@ -158,9 +158,9 @@ def _covered(intervals: Collection[tuple[float, float]]) -> float:
 
 
 def own_names(source: str) -> set[str]:
-    """Names of the Triton and TileLang functions that a source defines, by their decorators.
+    """Return the names of the Triton and TileLang functions that a source defines, found by their decorators.
 
-    Empty for a source that is no Python. A name that a library could have is left out: see `is_own`.
+    Empty for invalid Python. Names that a library could use are left out: see `is_own`.
     """
     try:
         tree = ast.parse(source)
@@ -185,10 +185,10 @@ def _makes_kernels(decorator: ast.expr) -> bool:
 
 
 def is_own(kernel_name: str, names: Collection[str]) -> bool:
-    """Whether the profiler's kernel is one of the `own_names`.
+    """Return whether the profiler's kernel is one of the `own_names`.
 
-    Triton names a kernel like its function; TileLang like its function with '_kernel', and '_kernel_1' and so on when
-    it has several. Both without C++'s mangling: a library's name that contains the word is not taken for it.
+    Triton names a kernel like its function; TileLang appends '_kernel', or '_kernel_1' and so on for several.
+    Neither uses C++ mangling, so a library's name that contains the word does not match.
     """
     base = re.sub(r"_kernel(_\d+)?$", "", kernel_name)
     return not _LIBRARIES.search(kernel_name) and (kernel_name in names or base in names)
@@ -197,7 +197,7 @@ def is_own(kernel_name: str, names: Collection[str]) -> bool:
 def proof_violation(
     profile: KernelProfile | None, launches: Mapping[str, int], allow_torch: AllowTorch
 ) -> Rejection | None:
-    """The rules 'no-own-kernel' and 'library-share', by the profiler's table or, without it, by launches."""
+    """Check the rules 'no-own-kernel' and 'library-share' by the profiler's table or, without it, by launches."""
     if allow_torch is AllowTorch.ALL:
         return None
     ours = profile.own_share if profile is not None else sum(launches.values())
@@ -226,10 +226,10 @@ def proof_violation(
 
 
 def python_violation(call_ms: float, own_ms: float, allow_torch: AllowTorch) -> Rejection | None:
-    """The rule 'no-own-kernel' when a call on the CPU spends nearly all its time outside compiled kernels.
+    """Check the rule 'no-own-kernel': a call on the CPU that spends nearly all its time outside compiled kernels.
 
-    For TileLang on the CPU, whose own time is known: a call of less than a few milliseconds is not judged, since
-    Python's part of it is large in any kernel.
+    For TileLang on the CPU, whose kernel time is known. Calls under a few milliseconds pass, since Python's share is
+    large in any kernel then.
     """
     if allow_torch is AllowTorch.ALL or call_ms - own_ms < _FEW_MS or own_ms > _OWN_SHARE * call_ms:
         return None

@@ -1,4 +1,4 @@
-"""Which names, written out in full, break which rule. The longest entry that begins a name decides."""
+"""Full names and the rule that each breaks. The longest entry that is a prefix of a name decides."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ _FORBIDDEN = {
         functorch.compile torch.nn.attention.flex_attention
     """,
 }
-"""A trailing * stands for any end of that part of the name."""
+"""A trailing * matches any ending of that part of the name."""
 
 _ALLOWED = """
     os.cpu_count os.process_cpu_count os.sched_getaffinity os.name os.PathLike multiprocessing.cpu_count
@@ -110,7 +110,7 @@ _ALLOWED = """
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -133,7 +133,7 @@ _SAME = (
 
 
 def canonical(path: str) -> str:
-    """The usual name of what has several: 'torch.nn.modules.conv.Conv2d' is 'torch.nn.Conv2d'."""
+    """Return the usual name: 'torch.nn.modules.conv.Conv2d' becomes 'torch.nn.Conv2d'."""
     parts = path.split(".")
     for place in range(len(parts) - 1, 0, -1):
         if parts[place] in _MODULES and "(" not in "".join(parts[:place]):
@@ -145,7 +145,7 @@ def canonical(path: str) -> str:
 
 
 def broken_rule(path: str) -> str | None:
-    """The name of the rule that a use of this name breaks, whatever the policy on torch's operators."""
+    """Return the rule that a use of this name breaks, whatever the policy on torch's operators, or None."""
     parts = path.split(".")
     for end in range(len(parts), 0, -1):
         stem = ".".join(parts[: end - 1])
@@ -158,7 +158,7 @@ def broken_rule(path: str) -> str | None:
 
 
 def hides(path: str) -> bool:
-    """Whether a computed attribute of this could be something that a rule forbids."""
+    """Return whether a computed attribute of this could be something that a rule forbids."""
     return path.split(".")[0] in _ROOTS
 
 

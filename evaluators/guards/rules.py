@@ -1,4 +1,4 @@
-"""The rules of the static check: what each refuses, what it protects, what to do instead."""
+"""The rules of the static check: what each refuses, what it protects, and the alternative."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of thing that no honest kernel needs."""
+    """One kind of code that no correct kernel needs."""
 
     name: str
     does: str
-    """Completes the sentence that begins with what was found: 'torch.mm ...'."""
+    """Completes the sentence that begins with the finding: 'torch.mm ...'."""
     instead: str
-    """What to do; '{language}' is the kernel's."""
+    """The alternative; '{language}' is the kernel's."""
 
     def broken(self, what: str, node: ast.AST, lines: list[str], language: str = "") -> Rejection:
-        """The verdict on a node of the syntax tree; `lines` are those of the source."""
+        """Return the rejection for a node of the syntax tree; `lines` are those of the source."""
         number: int = getattr(node, "lineno", 1)
         line = lines[number - 1].strip() if number <= len(lines) else ""
         line = line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
@@ -138,4 +138,4 @@ _RULES = (
     ),
 )
 RULES = {rule.name: rule for rule in _RULES}
-"""By name, in the order of the documentation."""
+"""Rules by name, in the order of the documentation."""

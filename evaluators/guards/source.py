@@ -1,7 +1,7 @@
-"""The static check: what a kernel's source does that no honest kernel needs, found before it runs.
+"""The static check: finds code that no correct kernel needs, before it runs.
 
 It reads the syntax tree with names resolved, never the text: a comment or a string is no violation. It is a tripwire,
-not a proof: what it misses is for the checks that look while the kernel runs.
+not a proof: what it misses is left to the checks that run with the kernel.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _Found = Iterator[tuple[str, str]]
 
 
 def find_violation(source: str, kernel: Kernel, allow_torch: AllowTorch) -> Rejection | None:
-    """The first violation by line, or None."""
+    """Return the first violation by line, or None."""
     return next(iter(find_violations(source, kernel, allow_torch)), None)
 
 
 def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> list[Rejection]:
-    """Everything in `source` that breaks a rule, by line; nothing for a source that is no Python.
+    """Return everything in `source` that breaks a rule, by line; empty for invalid Python.
 
-    `kernel` says the language and the target. Takes a few milliseconds and never raises.
+    `kernel` gives the language and the target. Takes a few milliseconds and never raises.
     """
     try:
         tree = ast.parse(source)
@@ -98,17 +98,17 @@ class _Check:
             yield from self._product(node)
 
     def _imports(self, node: ast.Import | ast.ImportFrom) -> _Found:
-        # An import runs code; of all modules only these are not there to be imported.
+        # An import runs code; only these modules must not be imported at all.
         module = getattr(node, "module", None)
         for path in [alias.name for alias in node.names] if isinstance(node, ast.Import) else [module or ""]:
             if broken_rule(path) == "reference-model":
                 yield "reference-model", path
 
     def _uses(self, node: ast.Name | ast.Attribute | ast.Subscript | ast.Call) -> _Found:
-        """What is named here, in whatever way."""
+        """Yield the rules that a reference breaks, however it names its object."""
         parent = self.values.names.parents.get(node)
         if isinstance(parent, ast.Attribute) and not _is_looked_up(node):
-            return  # 'torch.cuda' of 'torch.cuda.Event', which is looked at as a whole
+            return  # 'torch.cuda' of 'torch.cuda.Event', which is checked as a whole
         if isinstance(node, ast.Attribute):
             yield from self._names_of_frames(node.attr)
         for path in sorted(self.values.of(node)):
@@ -129,7 +129,7 @@ class _Check:
         return path == _CPU_THREADS and self.threads
 
     def _names_a_global(self, call: ast.AST | None) -> bool:
-        """Whether this is the call in globals()["name"], which is read as that name."""
+        """Return whether this is the call in globals()["name"], which is read as that name."""
         around = None if call is None else self.values.names.parents.get(call)
         return isinstance(around, ast.Subscript) and self.values.text(around.slice) is not None
 
@@ -141,7 +141,7 @@ class _Check:
         if self.allow_torch is AllowTorch.ALL:
             return False
         called = self._is_called(node)
-        # What is called while the model is constructed cannot see an input; what is only named can be called later.
+        # A call in the constructor cannot see an input; a mere reference can be called later.
         if called and self._in_setup(node):
             return False
         if operators.gives_work_back(path):
@@ -153,7 +153,7 @@ class _Check:
         return ("torch-operator" if operators.gives_work_back(path) else "torch-computes"), name
 
     def _methods(self, node: ast.expr, holder: ast.expr, name: str) -> _Found:
-        """Methods of what may be a tensor, told by their names."""
+        """Check methods of values that may be tensors, by their names."""
         if not _may_be_tensor(self.values.of(holder)) or self._in_kernel(node):
             return
         called = self._is_called(node)
@@ -172,10 +172,10 @@ class _Check:
             if ".?" in path and hides(path):
                 yield "hidden-name", "a name that is computed"
             if path in _SETTERS or path.endswith((".__setattr__", ".__delattr__")):
-                if node.args and self._is_foreign(node.args[0]) and self._may_change(node.args[0]):
+                if node.args and self._is_external(node.args[0]) and self._may_change(node.args[0]):
                     yield "patched-function", path.removeprefix("builtins.")
                 holder = path.rpartition(".")[0]
-                if holder and path not in _SETTERS and len(node.args) == 2 and _is_foreign(holder):
+                if holder and path not in _SETTERS and len(node.args) == 2 and _is_external(holder):
                     yield "patched-function", path
             if ".__dict__." in path and "()" not in path and path.rpartition(".")[2] in _CHANGES:
                 yield "patched-function", path
@@ -191,7 +191,7 @@ class _Check:
             yield from self._methods(node, node.args[0], name)
 
     def _stores(self, node: ast.Name | ast.Attribute | ast.Subscript) -> _Found:
-        """Assignments to what belongs to others."""
+        """Check assignments to objects that the file does not define."""
         if isinstance(node, ast.Name):
             return
         if isinstance(node, ast.Attribute) and node.attr == "__class__":
@@ -199,20 +199,20 @@ class _Check:
         elif isinstance(node, ast.Attribute) and node.attr in ("__code__", "__builtins__"):
             yield "introspection", node.attr
         elif isinstance(node, ast.Subscript) and any(broken_rule(path) for path in self.values.of(node.value)):
-            return  # told where it is named
-        elif self._is_foreign(node.value) and self._may_change(node):
+            return  # reported where it is named
+        elif self._is_external(node.value) and self._may_change(node):
             yield "patched-function", f"an assignment to {_short(node)}"
 
-    def _is_foreign(self, node: ast.expr) -> bool:
-        """Whether this is a module or a class of others, or the class of an object."""
+    def _is_external(self, node: ast.expr) -> bool:
+        """Return whether this is a module or class from outside the file, or the class of an object."""
         if isinstance(node, ast.Attribute) and node.attr == "__class__":
             return any(not path.startswith("#") for path in self.values.of(node.value))
         if isinstance(node, ast.Call) and "builtins.type" in self.values.of(node.func) and len(node.args) == 1:
             return any(not path.startswith("#") for path in self.values.of(node.args[0]))
-        return any(_is_foreign(path) for path in self.values.of(node))
+        return any(_is_external(path) for path in self.values.of(node))
 
     def _may_change(self, node: ast.expr) -> bool:
-        """Not so for switches of precision and back ends: they act on torch's operators in this process alone."""
+        """Return False except for switches of precision and back ends, which affect only torch in this process."""
         return not any(path.startswith("torch.backends") for path in self.values.of(node))
 
     def _class(self, node: ast.ClassDef) -> _Found:
@@ -239,7 +239,7 @@ class _Check:
         return isinstance(parent, ast.Call) and parent.func is node
 
     def _in_kernel(self, node: ast.AST) -> bool:
-        """Whether this is in the body of a function in the kernel language."""
+        """Return whether this is in the body of a function in the kernel language."""
         for around in self.values.names.surrounding(node):
             if around not in self._kernels:
                 self._kernels[around] = self.values.is_kernel(around)
@@ -248,12 +248,12 @@ class _Check:
         return False
 
     def _in_setup(self, node: ast.AST) -> bool:
-        """Whether this runs when the file is loaded or the model is constructed, and never after."""
+        """Return whether this runs only when the file is loaded or the model is constructed."""
         functions = [around for around in self.values.names.surrounding(node) if isinstance(around, Function)]
         return not functions or (len(functions) == 1 and getattr(functions[0], "name", "") == "__init__")
 
 
-def _is_foreign(path: str) -> bool:
+def _is_external(path: str) -> bool:
     return path[:1] not in ("?", "!", "#") and "()" not in path and not path.startswith("builtins.globals")
 
 
@@ -262,7 +262,7 @@ def _may_be_tensor(holder: Value) -> bool:
 
 
 def _is_looked_up(node: ast.AST) -> bool:
-    """Whether this names something by a string, such as getattr(torch, "mm")."""
+    """Return whether this names something by a string, such as getattr(torch, "mm")."""
     return isinstance(node, ast.Call | ast.Subscript)
 
 

@@ -1,7 +1,7 @@
-"""How much of a candidate's work torch does for it.
+"""Measures how much of a candidate's work torch does.
 
-`operators_of` looks at one call in the candidate's worker; `torch_violation` judges what it saw in the calling
-process, against the operators that the reference dispatches for the same inputs.
+`operators_of` observes one call in the candidate's worker; `torch_violation` compares the result, in the calling
+process, with the operators that the reference dispatches for the same inputs.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ..settings import AllowTorch
 from ..workers.channel import Message
 
 BOTTLENECK_SHARE = 0.25
-"""A family of operators with so much of the reference's estimated time is where its bottleneck is."""
+"""A family of operators with this share of the reference's estimated time is its bottleneck."""
 ELEMENTWISE_SHARE = 0.5
-"""The same for elementwise work, which stands around most kernels and is seldom what they are about."""
+"""The same for elementwise work, which surrounds most kernels and is seldom their purpose."""
 GLUE_SHARE = 0.10
-"""Of a bottleneck's time, so much may be spent on the same family: a last sum over partial sums is less."""
+"""Share of a bottleneck's time that torch may spend on the same family; a last sum over partial sums takes less."""
 MOST = 1 / 3
-"""Of the reference's time, so much may be spent on elementwise work and reductions that the reference has not."""
+"""Share of the reference's time that torch may spend on elementwise work and reductions the reference lacks."""
 SMALL_BYTES = 4096
-"""Families that move no more than that are glue whatever the reference does, lest tiny workloads decide."""
+"""Families that move at most this many bytes are glue, so that tiny workloads do not decide."""
 READABLE_BYTES = 4096
-"""Reading so much back into Python is a matter of sizes and flags, not of the work."""
+"""Reading this many bytes back into Python is a matter of sizes and flags, not of the work."""
 _RATE = 10.0
 _HALF_RATE = 100.0
-"""Operations of a matrix product, by size of operand, in the time in which one byte moves: about what devices of today
-reach."""
+"""Operations of a matrix product, by operand size in bytes, in the time in which one byte moves: typical of
+today's devices."""
 _FOLDABLE = ("elementwise", "reductions")
 
 
 class Operator(BaseModel):
-    """One torch operator in one call of a model, all its calls together."""
+    """One torch operator in one call of a model; all its dispatches together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,20 +46,20 @@ class Operator(BaseModel):
     family: str
     """'products', 'convolutions', 'attention', 'softmax', 'normalizations', 'reductions', 'elementwise', ..."""
     element_bytes: int = Field(ge=0)
-    """Of the widest tensor that it reads."""
+    """Bytes of the widest element type that it reads."""
     calls: int = Field(gt=0)
     flops: float = Field(ge=0, allow_inf_nan=False)
     matrix_flops: float = Field(ge=0, allow_inf_nan=False)
     bytes: float = Field(ge=0, allow_inf_nan=False)
-    """Read and written, by all calls."""
+    """Bytes read and written by all dispatches."""
     largest_bytes: float = Field(ge=0, allow_inf_nan=False)
-    """By the call that moves the most."""
+    """Bytes of the dispatch that moves the most."""
 
 
 def operators_of(call: Callable[[], object]) -> list[Message]:
-    """The fields of an `Operator` for each torch operator that a call dispatches, in pool threads too.
+    """Return the fields of an `Operator` for each torch operator that a call dispatches, pool threads included.
 
-    To be asked of a call that is compiled already, and never while anything is timed.
+    For a call that is compiled already, and never while anything is timed.
     """
     from ..profiling import op_counter
 
@@ -72,7 +72,7 @@ def torch_violation(
     reference: Sequence[Operator],
     allow_torch: AllowTorch,
 ) -> Rejection | None:
-    """The rule 'torch-operator' when torch does more of a candidate's work than the policy allows."""
+    """Check the rule 'torch-operator': torch does more of a candidate's work than the policy allows."""
     if allow_torch is AllowTorch.ALL:
         return None
     for one in candidate:
@@ -93,13 +93,13 @@ def torch_violation(
 
 
 class _Estimate:
-    """What an operator would take, in units of a byte moved: its bytes, or its products, whichever is more."""
+    """Estimates an operator's time, in units of a byte moved: its bytes or its products, whichever takes longer."""
 
     def of(self, one: Operator) -> float:
         return max(one.bytes, one.matrix_flops / (_HALF_RATE if one.element_bytes <= 2 else _RATE))
 
     def families(self, operators: Sequence[Operator]) -> dict[str, float]:
-        """Time by family, without what is free."""
+        """Return the time by family, without free operators."""
         times: dict[str, float] = defaultdict(float)
         for one in operators:
             if one.kind in (COMPUTE, LAYOUT):
@@ -107,14 +107,14 @@ class _Estimate:
         return times
 
     def fused(self, operators: Sequence[Operator]) -> dict[str, float]:
-        """The same, with elementwise work as heavy as its largest operator: a chain of them fuses into one pass."""
+        """Return the same with elementwise work no heavier than its largest operator: a chain fuses into one pass."""
         times = self.families(operators)
         passes = [one.largest_bytes for one in operators if one.family == "elementwise"]
         return {**times, "elementwise": max(passes)} if passes else times
 
 
 def _beyond_glue(candidate: Sequence[Operator], reference: Sequence[Operator], estimate: _Estimate) -> Rejection | None:
-    """The bottleneck's families are forbidden but for crumbs; of others, what the reference does is free.
+    """Allow almost nothing in the bottleneck's families; of others, allow what the reference does.
 
     Families, not single operators, are compared: a product cut into a hundred small ones is one product.
     """

@@ -1,8 +1,8 @@
-"""What an expression can stand for, as far as the source tells.
+"""Finds the possible values of an expression, as far as the source shows them.
 
-A value is a set of paths. 'torch.nn.Linear' is what is imported under that name, 'torch.nn.Linear()' what a call of it
-returns, '#3' a definition of the file, '#3()' an instance of such a class, '!' something harmless, '?' anything.
-Assignments are taken together, in whatever order they run; a list stands for its elements.
+A value is a set of paths. 'torch.nn.Linear' is the import of that name, 'torch.nn.Linear()' the result of calling it,
+'#3' a definition in the file, '#3()' an instance of such a class, '!' something harmless, '?' anything. Assignments
+count together, in whatever order they run; a list stands for its elements.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ class Values:
         self._known: dict[ast.AST | Binding, Value] = {}
         self._attributes: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         self._calls: dict[str, list[ast.Call]] = {}
-        """By the last part of what is called."""
+        """Calls by the last part of the called name."""
         self._looked_up: dict[tuple[str, str], Value] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         for node in self.names.scope_of:
             self._collect(node)
 
     def of(self, node: ast.AST | None, depth: int = 0) -> Value:
-        """What the expression can be."""
+        """Return the possible values of the expression."""
         if node is None or depth > _DEPTH:
             return ANYTHING
         if node not in self._known:
-            self._known[node] = NOTHING  # met again while it is being read, it adds nothing
+            self._known[node] = NOTHING  # a recursive visit adds nothing
             self._known[node] = self._read(node, depth + 1)
         return self._known[node]
 
     def is_kernel(self, node: ast.AST) -> bool:
-        """Whether this defines a function in the kernel language."""
+        """Return whether this defines a function in the kernel language."""
         return isinstance(node, ast.FunctionDef) and any(
             path.split(".")[0] in ("triton", "tilelang", "tvm")
             and path.removesuffix("()").rpartition(".")[2] in _KERNEL_DECORATORS
@@ -66,7 +66,7 @@ class Values:
         )
 
     def text(self, node: ast.AST | None, depth: int = 0) -> str | None:
-        """The string that an expression of constants is; None where it is not known."""
+        """Return the string that a constant expression evaluates to; None where it is not known."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else None
         if depth > 8:
@@ -117,7 +117,7 @@ class Values:
             self._attributes.setdefault(owner, {}).setdefault(name, []).append(value)
 
     def _self_class(self, node: ast.expr) -> ast.ClassDef | None:
-        """The class whose methods call this expression 'self'."""
+        """Return the class whose methods call this expression 'self'."""
         if not isinstance(node, ast.Name):
             return None
         for binding in self.names.scope_of[node].find(node.id) or []:
@@ -178,7 +178,7 @@ class Values:
         return self.of(binding.value, depth)
 
     def _parameter(self, function: Function, name: str, depth: int) -> Value:
-        """What calls in this file give for it, what its annotation says, and anything."""
+        """Return the arguments of calls in this file, the type in the annotation, and anything."""
         owner = self.names.parents.get(function)
         names = positional(function)
         method = isinstance(owner, ast.ClassDef)
@@ -200,7 +200,7 @@ class Values:
         return frozenset(found)
 
     def attribute(self, path: str, name: str, depth: int = 0) -> Value:
-        """What this attribute of a value can be."""
+        """Return the possible values of this attribute."""
         if path in ("?", "!"):
             return frozenset([path])
         if name == "__class__" and path.endswith("()"):
@@ -230,7 +230,7 @@ class Values:
         return self.definitions[int(path.strip("#()"))]
 
     def instances_of_bases(self, definition: ast.ClassDef, depth: int = 0) -> Value:
-        """What an instance of the class is too."""
+        """Return what an instance of the class is through its bases."""
         bases = _union(self.of(base, depth) for base in definition.bases) - {"?", "!"}
         return frozenset(f"{path}()" for path in bases if not (path.startswith("#") and path.endswith("()")))
 
@@ -274,7 +274,7 @@ class Values:
         return frozenset([f"{path}()"])
 
     def _getattr(self, holder: ast.expr, arguments: list[ast.expr], depth: int) -> Value:
-        """What the name, and the default if there is one, can give."""
+        """Return the possible values of the attribute, and of the default if there is one."""
         name = self.text(arguments[0])
         found = set(self.of(arguments[1], depth) if len(arguments) > 1 else NOTHING)
         for path in self.of(holder, depth):

@@ -1,7 +1,7 @@
-"""What must be the same after a candidate's code has run as before: made before it is executed, asked after each step.
+"""State that a candidate's code must not change: recorded before it runs, compared after each step.
 
-It runs in the candidate's process, where nothing is out of its reach. It makes the known ways to disturb a
-measurement fail; that none is left, only the separation of processes can promise.
+This runs in the candidate's process, where the candidate can reach everything. It catches the known ways to disturb a
+measurement; only the separation of processes is a guarantee.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .global_state import GlobalState
 from .identities import Identities
 
 AT_MOST = 8
-"""Violations that are told of one step."""
+"""Violations reported per step."""
 GRACE_S = 0.05
-"""How long a pool's thread may take to go back to waiting, once its work's result is there."""
+"""Seconds that a pool's thread may take to go back to waiting after its result is there."""
 
 Violation = dict[str, str]
 """The fields of a `core.Rejection`."""
@@ -57,15 +57,15 @@ class Watch:
         self._hooks = self._state.hooks()
         # Compilers are started by subprocess, which does not call this.
         os.register_at_fork(before=lambda: self._forks.append(True))
-        # Bound now: a candidate may replace them, which is told, and must not blind what tells it.
+        # Bound now: a candidate may replace them, which is reported and must not blind the check.
         self._sleep, self._now, self._frames = time.sleep, time.monotonic, sys._current_frames
 
     def follow(self, module: ModuleType) -> None:
-        """Watch all that a module of the harness's own holds, from now on: the problem, at other sizes too."""
+        """Watch a module of the evaluator's own from now on: the problem, at other sizes too."""
         self._identities.follow(module)
 
     def violations(self, after: str = "") -> list[Violation]:
-        """The rules that are broken now; `after` says what was just done, for the reader."""
+        """Return the rules that are broken now; `after` names the step just done, for the message."""
         found = [("patched-function", name) for name in self._identities.changed()]
         found += [key for key, value in self._state.read().items() if not _same(value, self._before[key])]
         found += [("background-thread", name) for name in self._busy_threads()]
@@ -80,7 +80,7 @@ class Watch:
         return [{"rule": rule, "where": f"{name}{where}", "why": _WHY[rule]} for rule, name in found[:AT_MOST]]
 
     def call_returned(self) -> None:
-        """To be called right after a timed call: what a pool still works on then was not finished within it."""
+        """Call this right after a timed call: work that a pool still does then was not finished within it."""
         self._hooked |= {key for key, read in self._hooks.items() if read() != self._before[key]}
         if len(self._unfinished) < AT_MOST:
             frames = self._frames()
@@ -89,7 +89,7 @@ class Watch:
             ]
 
     def _busy_threads(self) -> list[str]:
-        """Threads of Python that were not there before and are doing something."""
+        """Return Python threads that were not there before and are busy."""
         deadline = self._now() + GRACE_S
         while True:
             frames = self._frames()
@@ -104,7 +104,7 @@ _POOL_WAITS = cast(Any, pools)._worker.__code__
 
 
 def _waits(frame: FrameType) -> bool:
-    """Whether it is a pool's thread with nothing to do: in the function that takes work from a queue that is empty."""
+    """Return whether this is an idle pool thread: it takes work from an empty queue."""
     if frame.f_code is not _POOL_WAITS:
         return False
     local = frame.f_locals
@@ -117,12 +117,12 @@ _POOL_CALLS = next(
      if "self.fn(" in line or "self.task" in line),
     None,
 )  # fmt: skip
-"""The line that runs what was submitted; which it is depends on Python's version."""
+"""The line that runs a submitted function, which depends on Python's version."""
 _POOL_FILES = frozenset([_POOL_WAITS.co_filename, futures.__file__, threading.__file__])
 
 
 def _has_result(frame: FrameType) -> bool:
-    """Whether a pool's thread has nothing left to begin, or is past its work and on its way to say so."""
+    """Return whether a pool's thread has nothing left to start, or has finished its work and is about to report it."""
     if frame.f_code is _POOL_WAITS and frame.f_locals["work_queue"].qsize():
         return False
     if frame.f_code is _POOL_RUNS and frame.f_lineno == _POOL_CALLS:
@@ -139,7 +139,7 @@ def _same(now: object, before: object) -> bool:
 
 
 def _children() -> list[str]:
-    """Processes that this one started, those aside that have ended; 'NAME (PID)'."""
+    """Return the processes that this one started and that still run, as 'NAME (PID)'."""
     found = []
     for task in os.listdir("/proc/self/task"):  # noqa: PTH208  (pathlib takes five times as long)
         with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
@@ -148,14 +148,14 @@ def _children() -> list[str]:
 
 
 def _command(pid: str) -> str:
-    """Its name; a sandbox may hide its folder in /proc."""
+    """Return the process' name; a sandbox may hide its folder in /proc."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as file:
         return file.read().strip()
     return "a process"
 
 
 def _runs(pid: int) -> bool:
-    """Whether a child has not ended."""
+    """Return whether a child still runs."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except ChildProcessError:

@@ -1,1 +1,1 @@
-"""KernelBench's own way to evaluate a kernel, and the files in which it keeps the results."""
+"""KernelBench's own evaluation of a kernel, and its result files."""

@@ -1,6 +1,6 @@
-"""Where a worker of this protocol computes: the few things that differ between a GPU and a CPU.
+"""The device of a KernelBench worker: the few differences between a GPU and a CPU.
 
-KernelBench knows GPUs only. On a CPU the wall clock stands in for events, and all else stays the same.
+KernelBench supports GPUs only. On a CPU the wall clock replaces events; all else is the same.
 """
 
 from __future__ import annotations
@@ -18,23 +18,29 @@ class Device(Protocol):
 
     name: str
     label: str
-    """What KernelBench prints for it: 'cuda:0'."""
+    """KernelBench's name of the device: 'cuda:0'."""
     torch_device: str
 
-    def set_seed(self, seed: int) -> None: ...
-    def synchronize(self) -> None: ...
-    def forget_free_memory(self) -> None: ...
+    def set_seed(self, seed: int) -> None:
+        """Seed torch's random numbers, on the device too."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished its work."""
+
+    def forget_free_memory(self) -> None:
+        """Return cached memory to the device."""
+
     def time(self, call: Callable[[], object]) -> float:
-        """Milliseconds of one call on cold caches."""
+        """Return the milliseconds of one call on cold caches."""
 
 
 def open_device(kind: str, label: str) -> Device:
-    """The device of this worker: 'cuda', of which it sees one, or 'cpu'."""
+    """Return the device of this worker: 'cuda', of which it sees one, or 'cpu'."""
     return CudaDevice(label) if kind == "cuda" else CpuDevice(label)
 
 
 class CudaDevice:
-    """The one GPU that the worker sees; `label` is what the user calls it."""
+    """The one GPU that the worker sees; `label` is its name for the user."""
 
     torch_device = "cuda:0"
 
@@ -47,16 +53,20 @@ class CudaDevice:
         self.name = str(torch.cuda.get_device_name(0))
 
     def set_seed(self, seed: int) -> None:
+        """See `Device`."""
         self._torch.manual_seed(seed)
         self._torch.cuda.manual_seed(seed)
 
     def synchronize(self) -> None:
+        """See `Device`."""
         self._torch.cuda.synchronize(device=0)
 
     def forget_free_memory(self) -> None:
+        """See `Device`."""
         self._torch.cuda.empty_cache()
 
     def time(self, call: Callable[[], object]) -> float:
+        """See `Device`: by CUDA events."""
         torch = self._torch
         self.synchronize()
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -83,15 +93,19 @@ class CpuDevice:
         self.name = device_name("cpu")
 
     def set_seed(self, seed: int) -> None:
+        """See `Device`."""
         self._torch.manual_seed(seed)
 
     def synchronize(self) -> None:
+        """Do nothing: a CPU call is synchronous."""
         pass
 
     def forget_free_memory(self) -> None:
+        """Do nothing: the CPU has no cache of free memory."""
         pass
 
     def time(self, call: Callable[[], object]) -> float:
+        """See `Device`: by the wall clock."""
         self._torch.empty(FLUSH, dtype=self._torch.int64).fill_(42)
         start = time.perf_counter()
         call()

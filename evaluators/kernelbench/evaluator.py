@@ -1,4 +1,4 @@
-"""This side of the protocol: a fresh worker per kernel, and what it means when that worker fails."""
+"""The calling side of the protocol: a fresh worker per kernel, and results for failed workers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MEMORY_GIB = 24.0
 
 @dataclass(frozen=True)
 class KernelBenchSettings:
-    """What KernelBench's eval_from_generations.py uses unless it is told otherwise."""
+    """The defaults of KernelBench's eval_from_generations.py."""
 
     correct_trials: int = 5
     perf_trials: int = 100
-    """0 checks without timing."""
+    """Timed calls; 0 checks without timing."""
     timeout_s: float = 180.0
-    """For loading, compiling, checking and timing together."""
+    """Limit for loading, compiling, checking and timing together, in seconds."""
     precision: Precision = Precision.FP32
 
 
@@ -43,18 +43,18 @@ class _Answer(BaseModel):
 
 
 class KernelBench:
-    """Evaluates as KernelBench does, in workers of `processes`, which stay the caller's to close."""
+    """Evaluates as KernelBench does, in workers of `processes`, which the caller closes."""
 
     def __init__(self, processes: Processes, settings: KernelBenchSettings | None = None) -> None:
         self._processes = processes
         self._settings = settings or KernelBenchSettings()
 
     def evaluate(self, problem: TorchProblem, source: str, backend: str) -> KernelBenchResult:
-        """The verdict on a kernel's source; `backend` is 'triton', 'tilelang', or 'cuda' for all others.
+        """Evaluate a kernel's source; `backend` is 'triton', 'tilelang', or 'cuda' for all others.
 
-        A worker that dies, hangs or sends nonsense gives a result too: not compiled, with 'other_error'.
+        A worker that dies, hangs or sends an invalid response gives a result too: not compiled, with 'other_error'.
         """
-        # Its device memory is needed: here the reference runs in the candidate's process.
+        # The reference runs in the candidate's process here, so free the device memory of other workers.
         self._processes.forget_reference()
         kind, _, number = self._processes.device.partition(":")
         label = kind if kind == "cpu" else f"{kind}:{number or 0}"
@@ -94,7 +94,7 @@ class KernelBench:
 
 
 def _opened(worker: Worker) -> _Opened:
-    """What machine it is; nothing of the candidate's has run yet, so a failure is not its fault."""
+    """Return the worker's machine; no candidate code has run yet, so a failure is not the kernel's."""
     try:
         return _Opened.model_validate(worker.call(OPENING_S, op="open"))
     except (WorkerTimeout, WorkerDied) as error:

@@ -1,4 +1,4 @@
-"""The precisions that KernelBench knows; apart, since a command's help needs them and nothing heavier."""
+"""KernelBench's precisions; in a module of their own, since a command's help imports them and nothing heavier."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Precision(StrEnum):
 
     @property
     def tolerance(self) -> float:
-        """Absolute and relative."""
+        """Absolute and relative tolerance."""
         return 1e-4 if self is Precision.FP32 else 1e-2

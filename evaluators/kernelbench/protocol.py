@@ -1,11 +1,11 @@
-"""The worker that evaluates a kernel as KernelBench does: reference and candidate in one process, step by step.
+"""The worker that evaluates a kernel as KernelBench does: reference and candidate in one process.
 
-Written after KernelBench's src/kernelbench/eval.py and timing.py at commit 423217d, whose order, seeds, tolerances,
-texts and gaps it keeps: the seed is 42 before each constructor and no weights are copied, no model is put into
-evaluation mode, inputs are not cloned, dtypes are not compared, and gradients are on while it times.
+Follows KernelBench's src/kernelbench/eval.py and timing.py at commit 423217d, and keeps their order, seeds,
+tolerances, texts and gaps: the seed is 42 before each constructor and no weights are copied, no model is put into
+evaluation mode, inputs are not cloned, dtypes are not compared, and gradients are on during timing.
 
-Requests: open (what machine is this), evaluate (both sources). As everything happens in the candidate's process, a
-dishonest candidate can write any answer it likes.
+Requests: open (returns the machine), evaluate (both sources). Everything happens in the candidate's process, so a
+dishonest candidate can write any response.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .precision import Precision
 SEED = 42
 WARM_UPS = 3
 DISCARDED = 1
-"""Timed calls at the beginning that do not count."""
+"""Timed calls at the beginning that are discarded."""
 EXCESSIVE = 10.0
 """A speedup above this is marked in the metadata."""
 MESSAGE_LENGTH = 200
 
 
 def serve(channel: Channel, options: Message) -> None:
-    """Answer requests until the channel closes."""
+    """Serve requests until the channel closes."""
     device = open_device(options["device"], options["label"])
     while True:
         try:
@@ -47,7 +47,7 @@ def serve(channel: Channel, options: Message) -> None:
 
 
 class KernelBenchProtocol:
-    """One evaluation. `backend` is 'cuda' for sources with inline CUDA, which KernelBench loads in another way."""
+    """One evaluation. `backend` is 'cuda' for sources with inline CUDA, which KernelBench loads differently."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class KernelBenchProtocol:
         self.context: dict[str, Any] = {}
 
     def run(self) -> Message:
-        """The result, as JSON; what nothing else catches counts as 'not compiled'."""
+        """Return the result as JSON; an error that nothing else catches counts as 'not compiled'."""
         try:
             return self._evaluate()
         except Exception as error:
@@ -86,7 +86,7 @@ class KernelBenchProtocol:
 
         torch.set_printoptions(precision=4, threshold=10, edgeitems=3, linewidth=80)
         exec(compile(self.reference, "<string>", "exec"), self.context)
-        # JSON has no tuples, and a size that is a list is one that was a tuple.
+        # JSON has no tuples: a size that is a list was a tuple.
         self.context.update({k: tuple(v) if isinstance(v, list) else v for k, v in self.sizes.items()})
         model_class, get_inputs = self.context["Model"], self.context["get_inputs"]
         self.device.set_seed(SEED)
@@ -121,7 +121,7 @@ class KernelBenchProtocol:
         return self._time_both(result, model, new_model, get_inputs) if self.perf_trials else result
 
     def _load(self) -> Any:
-        """ModelNew of the candidate's source, executed as KernelBench does for its backend."""
+        """Return the candidate's ModelNew, executed as KernelBench does for its backend."""
         if self.backend == "cuda":
             build = Path(tempfile.mkdtemp())
             prefix = f"import os\nos.environ['TORCH_EXTENSIONS_DIR'] = {str(build)!r}\n"
@@ -140,7 +140,7 @@ class KernelBenchProtocol:
         return module.ModelNew
 
     def _check(self, model: Any, new_model: Any, get_inputs: Any) -> bool:
-        """Whether every trial agrees; the reference runs first, and both are given the same tensors."""
+        """Return whether every check agrees; the reference runs first, and both get the same tensors."""
         import torch
 
         torch.manual_seed(SEED)
@@ -187,7 +187,7 @@ class KernelBenchProtocol:
         return False
 
     def _time_both(self, result: Message, model: Any, new_model: Any, get_inputs: Any) -> Message:
-        """Time the candidate where it is right, and then the reference in any case."""
+        """Time the candidate where it is correct, and then the reference in any case."""
         if result["correctness"]:
             try:
                 stats = self._time(new_model, get_inputs)
@@ -218,7 +218,7 @@ class KernelBenchProtocol:
         return {**rounded, "num_trials": len(times), "hardware": self.device.name, "device": self.device.label}
 
     def _cast(self, values: Sequence[Any]) -> list[Any]:
-        """Every tensor in the precision and on the device, integers too."""
+        """Return every tensor in the precision and on the device, integers too."""
         import torch
 
         return [
@@ -241,7 +241,7 @@ class KernelBenchProtocol:
 
 
 def _name_of(error: BaseException) -> str:
-    """'builtins.ValueError'."""
+    """Return the full name, such as 'builtins.ValueError'."""
     return f"{type(error).__module__}.{type(error).__name__}"
 
 
@@ -250,7 +250,7 @@ def _shortened(text: str) -> str:
 
 
 def _uuid(device: Device) -> str | None:
-    """What the lock of a GPU is named after."""
+    """Return the UUID, which names the lock of a GPU."""
     import torch
 
     return str(torch.cuda.get_device_properties(0).uuid) if device.torch_device != "cpu" else None

@@ -1,4 +1,4 @@
-"""What KernelBench finds out about one kernel, under the names that it uses."""
+"""KernelBench's result for one kernel, under KernelBench's names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 NOT_TIMED = -1.0
-"""What KernelBench's files hold in place of a time that there is none of."""
+"""KernelBench's placeholder for a time that was not measured."""
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""The speedups p at which its analysis prints fast_p."""
+"""The speedups p for which its analysis prints fast_p."""
 
 
 class TimingStats(BaseModel):
@@ -20,7 +20,7 @@ class TimingStats(BaseModel):
 
     mean: float = Field(ge=0, allow_inf_nan=False)
     std: float = Field(ge=0, allow_inf_nan=False)
-    """Of the population, not of a sample of it."""
+    """Standard deviation of the population, not of a sample."""
     min: float = Field(ge=0, allow_inf_nan=False)
     max: float = Field(ge=0, allow_inf_nan=False)
     num_trials: int = Field(gt=0)
@@ -29,38 +29,38 @@ class TimingStats(BaseModel):
 
 
 class KernelBenchResult(BaseModel):
-    """The verdict on one kernel; `runtime` and `ref_runtime` are means in milliseconds, None where not timed."""
+    """The result for one kernel; `runtime` and `ref_runtime` are means in milliseconds, None where not timed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     compiled: bool = False
     correctness: bool = False
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """What went wrong, and where it ran: the keys and texts are KernelBench's."""
+    """Errors, and the device: the keys and texts are KernelBench's."""
     runtime: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     runtime_stats: TimingStats | None = None
     ref_runtime: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     ref_runtime_stats: TimingStats | None = None
     seeds: tuple[int, ...] = ()
-    """One per trial that was begun; KernelBench does not write them down."""
+    """One per check that was started; KernelBench does not store them."""
 
     @property
     def speedup(self) -> float | None:
-        """The reference's mean over the kernel's, of a right kernel."""
+        """The reference's mean time over the kernel's, for a correct kernel."""
         if not self.correctness or not self.runtime or self.ref_runtime is None:
             return None
         return self.ref_runtime / self.runtime
 
     @property
     def reason(self) -> str:
-        """What went wrong, in one line; '' for a right kernel that was timed."""
+        """The failure in one line; '' for a correct kernel that was timed."""
         for key in _ERRORS:
             if key in self.metadata:
                 return " ".join(str(self.metadata[key]).split())
         return ""
 
     def record(self, sample_id: int) -> dict[str, Any]:
-        """The entry of eval_results.json."""
+        """Return the entry of eval_results.json."""
         return {
             "sample_id": sample_id,
             "compiled": self.compiled,
@@ -77,9 +77,9 @@ _ERRORS = (
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float:
-    """The share of problems whose kernel is right and more than `p` times as fast as the reference.
+    """Return the share of problems whose kernel is correct and more than `p` times as fast as the reference.
 
-    One speedup per problem, None where the kernel is wrong or was not timed. Source: the KernelBench paper
+    `speedups` has one value per problem, None for a wrong or untimed kernel. Source: the KernelBench paper
     (arXiv 2502.10517), section 3.
     """
     return sum(speedup is not None and speedup > p for speedup in speedups) / len(speedups) if speedups else 0.0

@@ -4,7 +4,7 @@
     eval_results.json                        {"19": [{sample_id, compiled, correctness, metadata, runtime, ...}]}
     baseline_time_torch.json                 {"level1": {"19_ReLU.py": {mean, std, min, max, num_trials, ...}}}
 
-Its analysis pairs results and baseline by position, so both are kept in the order of the problems' numbers.
+Its analysis pairs results and baseline by position, so both are kept in the order of the problem numbers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BASELINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[_Number, _Times]])
 
 @dataclass(frozen=True, order=True)
 class Sample:
-    """One kernel of a run: the problem's level and number, and which of several attempts at it."""
+    """One kernel of a run: the problem's level and number, and the number of the attempt."""
 
     level: int
     problem: int
@@ -56,7 +56,7 @@ class Sample:
 
     @classmethod
     def of(cls, problem: Problem, sample: int) -> Sample:
-        """Raises `OptionError` for a problem that KernelBench has no number for."""
+        """Return the sample for a problem; raises `OptionError` for a problem without a KernelBench number."""
         match = _PROBLEM.fullmatch(problem.id)
         if match is None:
             raise OptionError(
@@ -66,38 +66,39 @@ class Sample:
 
     @property
     def problem_id(self) -> str:
-        """'level1/1_19'."""
+        """The problem's id, such as 'level1/1_19'."""
         return f"level{self.level}/{self.level}_{self.problem}"
 
     @property
     def file_name(self) -> str:
+        """The kernel's file name in KernelBench's form."""
         return f"level_{self.level}_problem_{self.problem}_sample_{self.sample}_kernel.py"
 
 
 class RunFolder:
-    """Results are written whole and under a lock, so that several commands may fill one folder."""
+    """A run folder. Results are written atomically under a lock, so several commands may fill one folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def samples(self) -> list[Sample]:
-        """All kernels in the folder. Raises `OptionError` when there are none, or they are of several levels."""
+        """Return all kernels in the folder. Raises `OptionError` when there are none, or several levels."""
         try:
             names = [_KERNEL.fullmatch(path.name) for path in self.path.iterdir()]
         except OSError as error:
             raise OptionError(f"cannot read {self.path}: {error.strerror}") from None
         found = sorted(Sample(int(name[1]), int(name[2]), int(name[3])) for name in names if name)
         if not found:
-            raise OptionError(f"{self.path} holds no level_*_problem_*_sample_*_kernel.py; add one by `kernel` REF")
+            raise OptionError(f"{self.path} contains no level_*_problem_*_sample_*_kernel.py; add one by `kernel` REF")
         self._require_one_level({sample.level for sample in found})
         return found
 
     def has(self, sample: Sample) -> bool:
-        """Whether there is a result for the kernel."""
+        """Return whether there is a result for the kernel."""
         return any(entry["sample_id"] == sample.sample for entry in self._results().get(str(sample.problem), []))
 
     def kernel(self, sample: Sample) -> Path:
-        """Where a kernel stands, or will stand."""
+        """Return the path of a kernel, which may not exist yet."""
         return self.path / sample.file_name
 
     def check(self, sample: Sample) -> None:
@@ -124,7 +125,7 @@ class RunFolder:
         self.store(sample, problem, result)
 
     def store(self, sample: Sample, problem: Problem, result: KernelBenchResult) -> None:
-        """Write a result, which replaces an earlier one of the same sample, and the reference's time."""
+        """Write a result, replacing an earlier one of the same sample, and the reference's time."""
         with self._locked():
             results = self._results()
             entries = [entry for entry in results.get(str(sample.problem), []) if entry["sample_id"] != sample.sample]
@@ -139,7 +140,7 @@ class RunFolder:
                 write_whole(self.path / BASELINE, json.dumps(baseline, indent=4))
 
     def speedups(self, sample_id: int = 0) -> dict[int, float | None]:
-        """Of one sample of each problem, by number; None where it is wrong, was not timed or is not there."""
+        """Return the speedup of one sample of each problem, by number; None if wrong, not timed or missing."""
         times = {_number(name): stats["mean"] for level in self._baseline().values() for name, stats in level.items()}
         found: dict[int, float | None] = {}
         for number, entries in self._results().items():
@@ -155,7 +156,7 @@ class RunFolder:
         return self._read(BASELINE, _BASELINE)
 
     def _read(self, name: str, form: TypeAdapter[Any]) -> dict[str, Any]:
-        """A file as it stands, since other tools may have written more into it than is known here."""
+        """Return a file's entries unchanged, since other tools may have added keys."""
         path = self.path / name
         try:
             found: dict[str, Any] = json.loads(path.read_text())
@@ -165,7 +166,7 @@ class RunFolder:
         except ValidationError:
             raise ResultsError(f"{path} is not what KernelBench writes; move it away") from None
         except (OSError, ValueError) as error:
-            raise ResultsError(f"cannot read {path}: {error}; mend it or move it away") from None
+            raise ResultsError(f"cannot read {path}: {error}; fix it or move it away") from None
         return found
 
     @contextlib.contextmanager
@@ -189,5 +190,5 @@ def _by_number(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str) -> int:
-    """What '19' and '19_ReLU.py' begin with."""
+    """Return the number that '19' and '19_ReLU.py' begin with."""
     return int(name.partition("_")[0])

@@ -1,4 +1,4 @@
-"""The examination of one candidate, or of several side by side, from compiling to the `Evaluation`."""
+"""The evaluation of one candidate, or of several side by side, from compiling to the `Evaluation`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PRUNED = "slower than {:g} times the best: not timed any further"
 
 
 def is_timed(kernel: Kernel, device: str) -> bool:
-    """Triton's interpreter, which stands in for a GPU, has no speed worth knowing."""
+    """Return False for Triton's interpreter, which replaces a GPU and whose speed means nothing."""
     return device != "cpu" or kernel.language is not Language.TRITON
 
 
 class EvaluationPipeline:
-    """Examines candidates on their benches; whoever asks holds the device.
+    """Evaluates candidates through their clients; the caller holds the device lock.
 
-    `memory` is a folder for what is measured once per device, `draw` gives seeds.
+    `memory` is a folder for once-per-device measurements, `draw` gives seeds.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class EvaluationPipeline:
         compiled: CompileResult | None = None,
         prune_above_ms: float | None = None,
     ) -> Evaluation:
-        """In full, or as a search needs it, which prunes what is far slower than the best."""
+        """Evaluate in full, or for a search, which prunes configs that are far slower than the best."""
         quick = prune_above_ms is not None
         search = self._settings.search
         asked = Verification(reference_client, client, self._settings, self._device, self._draw, quick)
@@ -73,14 +73,14 @@ class EvaluationPipeline:
                 found["message"] = PRUNED.format(search.prune_factor)
             else:
                 asked.recheck(checked)
-                asked.prove(checked)  # once more: what was its own work before may be torch's by now
+                asked.prove(checked)  # again: its own work may have become torch's
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 found["kernel_profile"] = asked.profile(checked)
                 found["second_workload"] = asked.try_other_sizes(checked)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)
-            if failure.rejection is not None:  # nothing that it touched serves for another config
+            if failure.rejection is not None:  # its worker is not used for another config
                 client.close()
             return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
@@ -92,7 +92,7 @@ class EvaluationPipeline:
         sampling: Sampling,
         prune_above_ms: float | None = None,
     ) -> InterleavedTimes:
-        """In turn with each other and, outside of a search, with the reference."""
+        """Time interleaved: the candidates with each other and, outside of a search, with the reference."""
         reference_client, pid = asked.reference_client, asked.client.worker.pid
         with asked.stage("timing"):
             return self._timekeeper.time(
@@ -100,7 +100,7 @@ class EvaluationPipeline:
             )
 
     def _require_possible(self, reference_client: ReferenceClient, timing: Timing) -> None:
-        """No time is shorter than moving the bytes takes. Raises `Failure`."""
+        """Raise `Failure` for a time that is shorter than moving the bytes takes."""
         cache_bytes = (
             2 * reference_client.properties["L2_cache_size"] if reference_client.properties else CPU_CACHE_BYTES
         )
@@ -115,7 +115,7 @@ class EvaluationPipeline:
     def several(
         self, reference_client: ReferenceClient, client: CandidateClient, configs: Sequence[Config]
     ) -> list[Evaluation]:
-        """Check all in one process, then time them in turn; one that fails is left out, and the rest start over."""
+        """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
@@ -132,7 +132,7 @@ class EvaluationPipeline:
                     times = self._time(asked, list(checked.values()), self._settings.sampling)
                     for current, timing in zip(left, times.candidates, strict=True):
                         asked.recheck(checked[current])
-                        asked.prove(checked[current])  # once more, as of one alone
+                        asked.prove(checked[current])  # again, as for a single one
                         self._require_possible(reference_client, timing)
                         asked.profile(checked[current])
                 break
@@ -144,6 +144,6 @@ class EvaluationPipeline:
         found = dict(failed)
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            right = {"correctness": one.correctness, "compile_s": one.compile_s, **metrics}
-            found[config] = Evaluation(**common_fields(reference_client, client.kernel, config), **right)
+            fields = {"correctness": one.correctness, "compile_s": one.compile_s, **metrics}
+            found[config] = Evaluation(**common_fields(reference_client, client.kernel, config), **fields)
         return [found[config] for config in configs]

@@ -1,4 +1,4 @@
-"""Timing candidates in turn with the reference, and all that says what the times are worth."""
+"""Times candidates interleaved with the reference, and records what the times are worth."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ..timing.telemetry import Telemetry, driver_version
 from .processes import Processes
 
 MAX_DISTURBED = 2
-"""After so many timings in a row that others disturbed, waiting for quiet is given up."""
+"""After this many disturbed timings in a row, the timer stops waiting for quiet."""
 
 
 @dataclass(frozen=True)
 class InterleavedTimes:
-    """What one round of timing found."""
+    """The results of one round of timing."""
 
     candidates: tuple[Timing, ...]
     reference: Timing | None = None
     """None in a search."""
     contention: float | None = None
-    """Cores that others used, where that was too much."""
+    """Cores that other processes used, where that was too much."""
     baselines: Mapping[str, Measurement] = field(default_factory=dict)
     telemetry: Mapping[str, float] = field(default_factory=dict)
 
     def metrics(self, number: int, on_cpu: bool) -> dict[str, Any]:
-        """The fields of an `Evaluation` for one of the candidates."""
+        """Return the fields of an `Evaluation` for one of the candidates."""
         own = self.candidates[number]
         return {
             "measurement": own.measurement,
@@ -48,7 +48,7 @@ class InterleavedTimes:
 
 
 class InterleavedTimer:
-    """The clock's side of an evaluator; `memory` is a folder for what is measured once per device."""
+    """Times candidates and the reference; `memory` is a folder for once-per-device measurements."""
 
     def __init__(self, device: str, settings: Settings, processes: Processes, memory: Path | None) -> None:
         self._on_cpu = device == "cpu"
@@ -57,12 +57,12 @@ class InterleavedTimer:
         self._memory = memory
         self._baselines = BaselineCache(memory)
         self._meter = LoadMeter()
-        self._crowded = 0
+        self._disturbed = 0
         self._overhead_ms: float | None = None
 
     @property
     def server_pids(self) -> tuple[int, ...]:
-        """Processes whose load is not foreign."""
+        """Processes whose load is the evaluator's own."""
         return self._processes.server_pids
 
     def time(
@@ -74,7 +74,7 @@ class InterleavedTimer:
         sampling: Sampling,
         prune_above_ms: float | None = None,
     ) -> InterleavedTimes:
-        """In turn with the reference, or with `prune_above_ms` alone, given up when they are that slow."""
+        """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow."""
         graph = self._settings.graph
         names = [] if prune_above_ms is not None else self._compile_baselines(reference_client)
         reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
@@ -105,24 +105,24 @@ class InterleavedTimer:
         prune_above_ms: float | None,
         telemetry: Telemetry | None,
     ) -> tuple[list[Timing], float | None]:
-        """On a CPU that others use, wait for them and try once more, then say how much they used."""
+        """On a CPU that others use, wait for them and try once more, then return how many cores they used."""
         overhead_ms = self._overhead(reference_client)
-        patience = sampling.patience_s if self._on_cpu and self._crowded < MAX_DISTURBED else 0.0
+        quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
         watch = telemetry.sample if telemetry else lambda: None
         while True:
             self._meter.start((*self._processes.server_pids, reference_client.pid, worker_pid))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
             timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
-            foreign = self._meter.other_cores() if self._on_cpu else None
-            quiet = foreign is None or foreign < tolerated_cores()
-            if quiet or not (patience and self._meter.wait_until_quiet(patience)):
+            others = self._meter.other_cores() if self._on_cpu else None
+            quiet = others is None or others < tolerated_cores()
+            if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
                 break
-            patience = 0.0
-        self._crowded = 0 if quiet else self._crowded + 1
-        return timings, None if quiet else foreign
+            quiet_timeout_s = 0.0
+        self._disturbed = 0 if quiet else self._disturbed + 1
+        return timings, None if quiet else others
 
     def _compile_baselines(self, reference_client: ReferenceClient) -> list[str]:
-        """Those that are asked for and not known: the judge compiles them. What does not compile is left out."""
+        """Compile requested baselines that are not cached; return those that compile."""
         names = [name for name in self._settings.baselines if self._known(reference_client, name) is None]
         cache = str(self._baselines.cache) if self._baselines.cache else None
         return [name for name in names if reference_client.call("compile", name=name, cache=cache)["error"] is None]
@@ -135,7 +135,7 @@ class InterleavedTimer:
         return baseline_key(name, reference_client.problem, reference_client.environment, driver, self._settings.graph)
 
     def _overhead(self, reference_client: ReferenceClient) -> float:
-        """What events read beyond the kernels."""
+        """Return the overhead of events in ms."""
         if self._on_cpu:
             return 0.0
         if self._overhead_ms is None:

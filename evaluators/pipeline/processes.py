@@ -1,4 +1,4 @@
-"""The processes behind an evaluator: the warm servers, the judge, and workers for candidates and compilers."""
+"""The processes behind an evaluator: fork servers, the reference worker, workers for candidates and compilers."""
 
 from __future__ import annotations
 
@@ -22,39 +22,40 @@ from ..workers.problem_file import problem_options
 ENVIRONMENT = {
     "TILELANG_PRINT_ON_COMPILATION": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
-    # The profiler's remarks would stand in the logs of kernels.
+    # The profiler's messages would appear in the logs of kernels.
     "KINETO_LOG_LEVEL": "6",
-    # Counting devices must not initialize CUDA in the server: its forks could not use it any more.
+    # Counting devices must not initialize CUDA in the server, since its forks could not use it then.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    # Keep freed memory for the next call, in candidate and reference alike. By default malloc gives large
-    # blocks back or not depending on what was freed before, and page faults make the same call five times slower.
+    # Keep freed memory for the next call, in candidate and reference. By default malloc returns large blocks or not
+    # depending on earlier frees, and page faults make the same call five times slower.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
 }
-"""Of the warm servers and all their workers."""
+"""Modules of the fork servers and all their workers."""
 
 KERNELS_IMPORT = ("torch", "triton", "tilelang")
 REFERENCES_IMPORT = ("torch",)
 COMPILERS_IMPORT = "torch._dynamo"
-"""Tensors without memory import it: a second that each compiler would spend again. Not in the servers of GPUs: an
-import that looked for the GPU would take it from all forks, and this has not been tried there."""
+"""Fake tensors import it: a second that each compiler would spend again. Not in the servers of GPUs: an import that
+looked for the GPU would break it for all forks, and this has not been tried there."""
 
 COMPILER_NICE = 10
-"""How much less of the processor a compiler gets than what is being measured (`nice`)."""
+"""Lower priority of a compiler relative to measurements (`nice`)."""
 
 
 class Processes:
-    """Starts what is needed when it is needed, in a temporary folder that `close` removes.
+    """Starts processes when they are needed, in a temporary folder that `close` removes.
 
-    The judge is forked from a server of trusted code; candidates and compilers, which run foreign code, from one in
-    the sandbox, or from the same one where the sandbox needs no server of its own. In the folder lie problems and
-    inboxes, which foreign code may read; its work, where it writes; and what it does not see, the judge's.
+    The reference worker is forked from a server of trusted code; candidates and compilers, which run untrusted code,
+    from one in the sandbox, or from the same one where the sandbox needs no separate server. The folder contains
+    problems and inboxes, which untrusted code may read; its work, where it writes; and the reference worker's files,
+    hidden from it.
     """
 
     def __init__(
         self, device: str, limits: Limits, sandbox: Sandbox = Sandbox.AUTO, memory: Path | None = None
     ) -> None:
-        """`memory` is a folder in which the judge may keep what it compiled."""
+        """`memory` is a folder for the reference worker's compiled baselines."""
         self.device = device
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
         self._read = (self.folder / "problems", self.folder / "inbox")
@@ -70,7 +71,7 @@ class Processes:
 
     @cached_property
     def containment(self) -> Containment:
-        """What foreign code is kept in; raises `DeviceError` when what was asked for does not work here."""
+        """The containment of untrusted code; raises `DeviceError` when the requested one does not work here."""
         return contain(self._sandbox, self.device)
 
     @property
@@ -80,17 +81,17 @@ class Processes:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether a candidate's CUDA memory can be opened by the judge."""
+        """Whether the reference worker can open a candidate's CUDA memory."""
         return self.containment.shares_memory
 
     @property
     def server(self) -> ForkServer:
-        """The warm server of trusted code; see `_both`."""
+        """The fork server of trusted code; see `_both`."""
         return self._both.trusted
 
     @property
     def server_pids(self) -> tuple[int, ...]:
-        """The servers' processes, whose load is not foreign."""
+        """The servers' processes, whose load is the evaluator's own."""
         return tuple({server.pid for server in self._both})
 
     def require(self, module: str) -> None:
@@ -99,13 +100,13 @@ class Processes:
 
     @property
     def _both(self) -> _Servers:
-        """The servers, started when first needed, and again when one of them is gone."""
+        """Return the servers, started when first needed, and again when one of them has ended."""
         if self._servers is not None and not all(server.alive for server in self._servers):
             self._close_servers()
         if self._servers is None:
             if self._closed:
                 raise DeviceError("the evaluator is closed")
-            # Torch makes this folder when torch._dynamo is imported, by default one that stays behind.
+            # Torch creates this folder when torch._dynamo is imported, by default one that stays behind.
             environment = {**ENVIRONMENT, "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
             if self.device == "cpu":
                 environment["TRITON_INTERPRET"] = "1"
@@ -117,14 +118,14 @@ class Processes:
         return self._servers
 
     def _trusted_writes(self) -> tuple[Path, ...]:
-        """Where only trusted workers write: Landlock keeps the others from it."""
+        """Return the folders where only trusted workers write: Landlock blocks the others there."""
         if self._memory is not None:
             with contextlib.suppress(OSError):
                 self._memory.mkdir(parents=True, exist_ok=True)
         return (self._hidden, self._read[1], *([self._memory] if self._memory and self._memory.is_dir() else []))
 
     def reference_client(self, problem: TorchProblem) -> ReferenceClient:
-        """The reference's process for a problem; the last one is kept, since most calls repeat it."""
+        """Return the reference worker's client for a problem; the last one is kept, since most calls repeat it."""
         if (
             self._reference_client is None
             or self._reference_client.problem != problem
@@ -135,29 +136,29 @@ class Processes:
         return self._reference_client
 
     def new_reference_client(self, problem: TorchProblem) -> ReferenceClient:
-        """One more process for the reference, for who closes it."""
+        """Start one more reference worker; the caller closes it."""
         options = {**self._problem(problem), "tolerances": dict(problem.tolerances)}
         folder = _new_folder(self._hidden, "reference")
         return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
 
     def forget_reference(self) -> None:
-        """End the reference's process, and so free its memory."""
+        """End the reference worker, which frees its memory."""
         if self._reference_client is not None:
             self._reference_client.close()
             self._reference_client = None
 
     def cache(self, kernel: Kernel) -> Path:
-        """The folder for what compiling a kernel leaves: finalists are not compiled a second time."""
+        """Return the cache folder for a kernel: finalists are not compiled a second time."""
         folder = self._work / f"cache-{kernel.digest}"
         folder.mkdir(exist_ok=True)
         return folder
 
     def candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
-        """What starts workers for candidates; they share `cache`, or have one each."""
+        """Return a function that starts workers for candidates; they share `cache`, or have one each."""
         return self.untrusted("candidate.worker", self._problem(problem), cache)
 
     def compilers(self, problem: TorchProblem, cache: Path, count: int) -> CompilePool:
-        """Workers that compile into `cache`."""
+        """Start workers that compile into `cache`."""
         properties = self.reference_client(problem).call("properties")["properties"]
         options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE}
         if self.device == "cpu":
@@ -165,7 +166,7 @@ class Processes:
         return CompilePool(self.untrusted("compilation.worker", options, cache), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:
-        """A folder that workers can be let write to, for who removes it when it is done; `close` removes the rest."""
+        """Return a folder that workers may write to; the caller removes it, or `close` does."""
         return _new_folder(self._work, name)
 
     def close(self) -> None:
@@ -182,8 +183,8 @@ class Processes:
             self._servers = None
 
     def untrusted(self, role: str, options: Mapping[str, Any], cache: Path | None = None) -> Callable[[], Worker]:
-        """What starts workers of a role that runs foreign code, each in folders of its own."""
-        # The server of now: starting another would end the judge, which may be in use.
+        """Return a function that starts workers of a role that runs untrusted code, each in its own folders."""
+        # The current server: starting another would end the reference worker, which may be in use.
         server, containment, limits = self._both.untrusted, self.containment, self._limits
 
         def start() -> Worker:
@@ -210,19 +211,19 @@ class _Servers(NamedTuple):
 
 
 def _new_folder(where: Path, name: str) -> Path:
-    """Nobody can have put something there before: its name is not to be guessed."""
+    """Create a folder with an unpredictable name, so that nobody can have put something there before."""
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=where))
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def _visible_gpu(number: int) -> str:
-    """How to name one GPU in CUDA_VISIBLE_DEVICES, by its number among those that this process sees.
+    """Return the name of one GPU for CUDA_VISIBLE_DEVICES, from its index among those that this process sees.
 
-    A worker sees no other: to Triton the first GPU is the current one, wherever the tensors are.
+    A worker sees no other: for Triton the first GPU is the current one, wherever the tensors are.
     """
     seen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return seen[number] if number < len(seen) else str(number)

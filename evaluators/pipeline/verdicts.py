@@ -1,4 +1,4 @@
-"""From what happened to an `Evaluation`."""
+"""Turns outcomes into `Evaluation`s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATUSES = {
 
 
 def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Config) -> dict[str, Any]:
-    """What every evaluation says: of which kernel and config, on which device."""
+    """Return the fields of every evaluation: kernel, config, device."""
     return {
         "status": Status.OK,
         "kernel_digest": kernel.digest,
@@ -30,7 +30,7 @@ def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Con
 def failed_evaluation(
     reference_client: ReferenceClient, client: CandidateClient, config: Config, failure: Failure
 ) -> Evaluation:
-    """A config that did not pass."""
+    """Return the evaluation of a config that failed."""
     found = common_fields(reference_client, client.kernel, config) | {"status": failure.status}
     return Evaluation(
         **found,
@@ -42,7 +42,7 @@ def failed_evaluation(
 
 
 def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection) -> Evaluation:
-    """A config of a kernel whose source breaks a rule: nothing was started for it."""
+    """Return the evaluation of a config whose kernel's source breaks a rule: nothing was started for it."""
     return Evaluation(
         status=Status.REJECTED,
         kernel_digest=kernel.digest,
@@ -55,11 +55,11 @@ def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection) ->
 def compile_failure(
     reference_client: ReferenceClient, kernel: Kernel, config: Config, compiled: CompileResult
 ) -> Evaluation:
-    """A config that did not get through the compiler."""
+    """Return the evaluation of a config that failed to compile."""
     found = common_fields(reference_client, kernel, config) | {"status": _STATUSES[compiled.status]}
     return Evaluation(**found, message=compiled.message, compile_s=compiled.seconds)
 
 
 def duplicate_evaluation(evaluation: Evaluation, config: Config) -> Evaluation:
-    """A config whose code is that of one measured before: the same verdict."""
+    """Return the evaluation of a config with the same code as one measured before: the same result."""
     return evaluation.model_copy(update={"config": dict(config), "duplicate_of": evaluation.config})

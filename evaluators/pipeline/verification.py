@@ -1,4 +1,4 @@
-"""All that a candidate is asked before it is believed: checked, shown to do the work itself, timed, rechecked."""
+"""The verification of a candidate: checked, shown to do the work itself, timed, checked again."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..workers.channel import Message
 
 RECHECKED_CHUNKS = 6
 RECHECK_ONE_IN = 4
-"""Chunks of timed calls whose last output is looked at, beside the very last: the first of them, and by chance one in
-so many. What now and then does nothing, or begins to, would pass a single look."""
+"""After this share of the chunks of timed calls, chosen at random, the last output is checked, beside the first and
+the very last. A kernel that sometimes skips work, or starts to, would pass a single check."""
 CHUNKS_PER_SEED = 8
-"""On a CPU, where drawing inputs takes long, so many chunks of samples share a seed."""
+"""On a CPU, where drawing inputs is slow, this many chunks of samples share a seed."""
 IMPOSSIBLE_SHARE = 0.5
-"""A time below this share of what moving the bytes takes is none that the device can reach."""
+"""A time below this share of the time to move the bytes is impossible on the device."""
 CPU_CACHE_BYTES = 512e6
-"""More than the caches of any processor hold."""
+"""More bytes than the caches of any processor hold."""
 
 
 class Verification:
-    """Questions to one candidate on its bench, and to the judge about its answers. Any of them may raise `Failure`.
+    """Verifies one candidate through its client and the reference worker. Each step may raise `Failure`.
 
-    `draw` gives seeds; `stages` grows with the seconds that each part took.
+    `draw` gives seeds; `stages` collects the seconds of each step.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Verification:
         self._quick = quick
 
     def plan(self) -> CheckPlan:
-        """What to check: in a search little, since finalists are checked again."""
+        """Return the checks: few in a search, since finalists are checked again."""
         if self._quick:
             assert self._settings.search is not None
-            return CheckPlan(tuple(self._draw() for _ in range(self._settings.search.trials)), thorough=False)
-        seeds = tuple(self._draw() for _ in range(self._settings.trials))
+            return CheckPlan(tuple(self._draw() for _ in range(self._settings.search.checks)), thorough=False)
+        seeds = tuple(self._draw() for _ in range(self._settings.checks))
         return CheckPlan(seeds, self.reference_client.distributions)
 
     def check(
@@ -71,7 +71,7 @@ class Verification:
             return self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
 
     def prove(self, checked: VerifiedConfig) -> None:
-        """That the candidate launches kernels of its own, and leaves little of the work to torch."""
+        """Check that the candidate launches its own kernels, and leaves little of the work to torch."""
         if self._quick:
             return
         with self.stage("guards"):
@@ -86,14 +86,14 @@ class Verification:
                 raise rejected(broken)
 
     def timers(self, several: Sequence[VerifiedConfig]) -> list[Callable[[int], Message]]:
-        """What times the candidates."""
+        """Return the candidates' timers."""
         empty_ms = 0.0 if self._on_cpu else self.reference_client.empty_ms
         graph = self._settings.graph
         timers = [self.client.timer(checked, self.timing_seeds(), graph, empty_ms) for checked in several]
         return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
 
     def _rechecked(self, timer: Callable[[int], Message], checked: VerifiedConfig) -> Callable[[int], Message]:
-        """The timer, with a look at what its last call returned after some chunks of samples."""
+        """Return the timer with a check of its last call's outputs after some chunks of samples."""
         chunks = itertools.count()
 
         def take(samples: int) -> Message:
@@ -109,12 +109,12 @@ class Verification:
         return take
 
     def recheck(self, checked: VerifiedConfig) -> None:
-        """That timed calls did the work too."""
+        """Check that timed calls did the work too."""
         with self.stage("recheck"):
             self.client.recheck(self.reference_client, checked)
 
     def profile(self, checked: VerifiedConfig) -> KernelProfile | None:
-        """What ran on the device, and that it was the candidate's own kernel; None in a search."""
+        """Profile one call and check that the candidate's own kernel ran; None in a search."""
         if self._quick:
             return None
         with self.stage("profile"):
@@ -127,7 +127,7 @@ class Verification:
             return found
 
     def try_other_sizes(self, checked: VerifiedConfig) -> SecondWorkload | None:
-        """The kernel at other sizes; its failure there is a remark and no verdict."""
+        """Check the kernel at other sizes; a failure there is a remark, not the result."""
         sizes = (
             alternate_sizes(self.reference_client.problem)
             if self._settings.second_workload and not self._quick
@@ -144,7 +144,7 @@ class Verification:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count what passes inside as a part of the evaluation."""
+        """Add the seconds spent inside to a stage of the evaluation."""
         start = time.perf_counter()
         try:
             yield
@@ -152,7 +152,7 @@ class Verification:
             self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
 
     def timing_seeds(self) -> Iterator[int]:
-        """Of the inputs of timed calls, one for each chunk."""
+        """Yield seeds for the inputs of timed calls, one for each chunk."""
         for number in itertools.count():
             if number % (CHUNKS_PER_SEED if self._on_cpu else 1) == 0:
                 seed = self._draw()
@@ -160,7 +160,7 @@ class Verification:
 
 
 def impossible(latency_ms: float, bytes_moved: float, ceilings: Ceilings) -> Rejection | None:
-    """The rule 'impossible-time': bytes that no cache holds must move, and take longer at the best rate there is."""
+    """Check the rule 'impossible-time': bytes that no cache holds must move, at the best rate at most."""
     floor_ms = bytes_moved / ceilings.copy_gb_s / 1e6
     if latency_ms >= IMPOSSIBLE_SHARE * floor_ms:
         return None

@@ -1,1 +1,1 @@
-"""What a device and a kernel do: peaks, operation counts, occupancy, profilers."""
+"""Metrics of a device and of kernels: peaks, operation counts, occupancy, profilers."""

@@ -1,7 +1,7 @@
-"""What the kernels that this process compiled take of a multiprocessor: registers, spills, shared memory.
+"""Resource use of the kernels that this process compiled: registers, spills, shared memory.
 
-Triton's compiled kernels are found among the living objects, TileLang's among the binaries in its cache folder, which
-is the worker's own. A binary is read with cuobjdump, which Triton's package carries; no GPU is needed for that.
+Triton's compiled kernels are found among the live objects, TileLang's among the binaries in its cache folder, which
+is the worker's own. A binary is read with cuobjdump from Triton's package; no GPU is needed for that.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class CompiledKernel:
     """One kernel in machine code."""
 
     name: str
-    """As the device and the profiler call it."""
+    """Its name on the device and in a profile."""
     registers: int
     """32-bit registers per thread."""
     spills: int
-    """Local memory in bytes per thread: what did not fit into registers, and arrays with computed indices."""
+    """Local memory in bytes per thread: spilled registers, and arrays with computed indices."""
     shared_bytes: int | None = None
-    """Per block, static and dynamic; None where only the launch knows."""
+    """Bytes per block, static and dynamic; None where only the launch determines it."""
     threads: int | None = None
-    """Per block; None where only the launch knows."""
+    """Threads per block; None where only the launch determines it."""
 
 
 def compiled_kernels() -> list[CompiledKernel]:
-    """All kernels that Triton and TileLang have compiled for this process so far."""
+    """Return all kernels that Triton and TileLang have compiled for this process so far."""
     found = list(triton_kernels())
     folder = os.environ.get("TILELANG_CACHE_DIR")
     if folder and "tilelang" in sys.modules:
@@ -49,7 +49,7 @@ def compiled_kernels() -> list[CompiledKernel]:
 
 
 def triton_kernels() -> Iterator[CompiledKernel]:
-    """Those that Triton holds for a GPU, loaded or not."""
+    """Yield Triton's kernels for a GPU, loaded or not."""
     module: Any = sys.modules.get("triton.compiler.compiler")
     if module is None:
         return
@@ -62,7 +62,7 @@ def triton_kernels() -> Iterator[CompiledKernel]:
 def _triton_kernel(kernel: Any) -> CompiledKernel:
     metadata = kernel.metadata
     registers, words = getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
-    if registers is None or words is None:  # it was compiled and not loaded
+    if registers is None or words is None:  # compiled but not loaded
         (read,) = read_binary(kernel.asm["cubin"])
         registers, spills = read.registers, read.spills
     else:
@@ -72,12 +72,12 @@ def _triton_kernel(kernel: Any) -> CompiledKernel:
 
 
 def tilelang_kernels(folder: Path) -> list[CompiledKernel]:
-    """Those whose binaries lie under TileLang's cache folder."""
+    """Return the kernels whose binaries are in TileLang's cache folder."""
     return [kernel for form in _BINARIES for path in sorted(folder.rglob(form)) for kernel in read_binary_file(path)]
 
 
 def read_binary(binary: bytes) -> list[CompiledKernel]:
-    """The kernels in a cubin."""
+    """Return the kernels in a cubin."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -87,7 +87,7 @@ def read_binary(binary: bytes) -> list[CompiledKernel]:
 
 
 def read_binary_file(path: Path) -> list[CompiledKernel]:
-    """The kernels in a cubin or fatbin; none where cuobjdump is missing or cannot read it."""
+    """Return the kernels in a cubin or fatbin; none where cuobjdump is missing or cannot read it."""
     tool = _cuobjdump()
     if tool is None:
         return []
@@ -95,7 +95,7 @@ def read_binary_file(path: Path) -> list[CompiledKernel]:
         done = subprocess.run([tool, "-res-usage", str(path)], capture_output=True, text=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    # SHARED is left out: what is asked for at the launch is not in the binary, what the system reserves is.
+    # SHARED is ignored: it includes memory that the system reserves, and lacks what the launch requests.
     return [
         CompiledKernel(name, int(registers), int(stack) + int(local))
         for name, registers, stack, _, local in _USAGE.findall(done.stdout)
@@ -103,7 +103,7 @@ def read_binary_file(path: Path) -> list[CompiledKernel]:
 
 
 def find_kernel(kernels: Iterable[CompiledKernel], name: str, registers: int | None) -> CompiledKernel | None:
-    """The compiled kernel of a name; of several, as TileLang's 'main_kernel', the one that spills most."""
+    """Return the compiled kernel of a name; of several, as TileLang's 'main_kernel', the one that spills most."""
     same = [one for one in kernels if one.name == name and registers in (None, one.registers)]
     return max(same, key=lambda one: one.spills, default=None)
 

@@ -1,8 +1,8 @@
-"""What events read beyond the kernels between them, measured once per device with the profiler as the judge.
+"""The overhead of CUDA events, measured once per device against the profiler.
 
-A start event is over before the kernel behind it is launched, and an end event waits until the kernel's writes are
-done: some microseconds, the same for every call. They are taken off every sample, of the candidate and of the
-reference alike.
+A start event completes before the kernel behind it is launched, and an end event waits until the kernel's writes are
+done: some microseconds, the same for every call. They are subtracted from every sample, of the candidate and of the
+reference.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .torch_profiler import ON_DEVICE, traced
 
 
 def event_overhead_ms(clock: Clock, samples: int = 200) -> float:
-    """The clock's time of a kernel that adds one number, less the profiler's time of that kernel; on a GPU.
+    """Return the clock's ms for a kernel that adds one number, less the profiler's ms for that kernel; on a GPU.
 
-    The profiler leaves traces in the process (CUPTI stays loaded): measure nothing else in it afterwards.
+    The profiler changes the process (CUPTI stays loaded): measure nothing else in it afterwards.
     """
     import torch
 
@@ -29,8 +29,8 @@ def event_overhead_ms(clock: Clock, samples: int = 200) -> float:
 
 
 def kernel_times_ms(run: Callable[[], object], clock: Clock) -> list[float]:
-    """The time of each kernel and copy that `run` had the device do, in the order in which they began, by torch's
-    profiler; the clock's flushes of the cache are left out."""
+    """Return the ms of each kernel and copy that `run` started on the device, in order of their start, by torch's
+    profiler; without the clock's cache flushes."""
     device, flush = clock.device, clock.flush_kernel or ""
     traced(lambda: None, device)  # the first window of a process only opens CUPTI
     trace = traced(run, device)

@@ -1,4 +1,4 @@
-"""What torch says of a GPU, for processes that must not open it."""
+"""Torch's properties of a GPU, for processes that must not open it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROPERTIES = (
     "warp_size",
     "L2_cache_size",
 )
-"""What torch says about a GPU and a kernel may ask; 'major' and 'minor' are required, others may be left out."""
+"""Properties that a kernel may query; 'major' and 'minor' are required, others are optional."""
 
 
 def describe_gpu(device: str) -> dict[str, Any]:
-    """The properties of a GPU of this machine, for `pretend` in another process. Opens the GPU."""
+    """Return the properties of a GPU of this machine, for `pretend` in another process. Opens the GPU."""
     import torch
 
     found = torch.cuda.get_device_properties(device)

@@ -1,4 +1,4 @@
-"""What is measured once and remembered: one JSON file of entries by name, written whole."""
+"""Measurements that are made once: one JSON file of entries by name, written atomically."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ...core.files import write_whole
 
 
 class MeasurementCache:
-    """Entries of one file; without a file nothing is remembered.
+    """The entries of one file; without a path nothing is stored.
 
-    A file that is gone or spoiled has no entries, and one that cannot be written stays as it is: what is remembered
-    only saves time. Of two processes that write at once, one's entry may be lost, and is measured again.
+    A missing or corrupt file has no entries, and write errors are ignored: the cache only saves time. If two processes
+    write at once, one entry may be lost, and is measured again.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def get(self, key: str) -> Any:
-        """The entry, or None."""
+        """Return the entry, or None."""
         return self._read().get(key)
 
     def put(self, key: str, entry: Any) -> None:
-        """Add an entry or replace it."""
+        """Add or replace an entry."""
         if self._path is None:
             return
         with contextlib.suppress(ResultsError, OSError):

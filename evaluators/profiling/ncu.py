@@ -1,6 +1,6 @@
-"""Counters of Nsight Compute for one call of a kernel, in a process of its own, where `ncu` is installed and allowed.
+"""Nsight Compute's counters for one call of a kernel, in a separate process, where `ncu` is installed and allowed.
 
-Counting replays each launch many times, so it takes seconds and is never part of an evaluation.
+ncu replays each launch many times, so this takes seconds and is never part of an evaluation.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ METRICS = {
     "l2_hit_pct": "lts__t_sector_hit_rate.pct",
     "tensor_pipe_pct": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
 }
-"""Names here, and Nsight Compute's own."""
+"""Metric names here, and Nsight Compute's."""
 DRAM_MB = "dram_mb"
-"""1e6 bytes that went to or from device memory, over all launches counted."""
+"""Counter of 1e6 bytes read from or written to device memory, over all counted launches."""
 STALLS = (
     "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
     "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping",
     "tex_throttle", "wait",
 )  # fmt: skip
-"""Why a warp cannot go on, as the Profiling Guide names it; a GPU knows some of them only."""
+"""Reasons why a warp stalls, as the Profiling Guide names them; a GPU supports some of them only."""
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 SHOWN_STALLS = 3
 TIMEOUT_S = 300.0
@@ -47,10 +47,10 @@ TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Counted:
-    """The counters, or why there are none."""
+    """The counters, or the reason why there are none."""
 
     counters: dict[str, float] = field(default_factory=dict)
-    """For `core.KernelProfile.counters`: `METRICS`, 'dram_mb', and the three largest 'stall_<reason>_pct', each the
+    """For `core.KernelProfile.counters`: `METRICS`, 'dram_mb', and the three largest 'stall_<reason>_pct', each as a
     share of all stalls."""
     remark: str = ""
     """One line when there are no counters."""
@@ -59,9 +59,9 @@ class Counted:
 def count(
     problem: TorchProblem, kernel: Kernel, device: str, own: Collection[str] = (), timeout_s: float = TIMEOUT_S
 ) -> Counted:
-    """Run the kernel, as its source stands, under ncu; never raises for what ncu or the kernel does.
+    """Run the kernel's source under ncu; never raises for a failure of ncu or of the kernel.
 
-    `own` are the names of the candidate's kernels, as the profiler gave them; by default all that run are counted.
+    `own` are the candidate's kernels by the profiler's names; by default all launched kernels are counted.
     """
     tool = shutil.which("ncu")
     if tool is None:
@@ -84,29 +84,29 @@ def count(
             return Counted(remark=f"no counters: ncu did not finish within {timeout_s:g} s")
         except OSError as error:
             return Counted(remark=f"no counters: ncu cannot be started: {error}")
-        told = log.read_text(errors="replace") if log.exists() else ""
-    counters = read_csv(told, own)
+        report = log.read_text(errors="replace") if log.exists() else ""
+    counters = read_csv(report, own)
     if counters:
         return Counted(counters)
-    return Counted(remark=f"no counters: {_reason(told, done.stdout + done.stderr)}")
+    return Counted(remark=f"no counters: {_reason(report, done.stdout + done.stderr)}")
 
 
 def ncu_command(tool: str, log: Path) -> list[str]:
-    """ncu and its options; the program to run follows."""
+    """Return ncu and its options; the program to run follows."""
     metrics = [_TIME, _BYTES, *METRICS.values(), *(_STALL.format(reason) for reason in STALLS)]
     return [
         tool, "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function",
-        # At the base clock, which is the default, shares of the peak are not those of the timing.
+        # ncu's default is the base clock: shares of the peak would differ from those of the timing.
         "--clock-control", "none",
         "--profile-from-start", "off", "--metrics", ",".join(metrics), "--log-file", str(log),
     ]  # fmt: skip
 
 
 def read_csv(text: str, own: Collection[str] = ()) -> dict[str, float]:
-    """The counters in what `ncu --csv --page raw` printed: means weighted by time; bytes are summed.
+    """Return the counters in the output of `ncu --csv --page raw`: means weighted by time; bytes are summed.
 
-    A row of names, a row of units, a row per launch; other lines, which begin with ==, stand before. Metrics that the
-    GPU does not have ('n/a') are left out. Empty when nothing was counted, or nothing of `own`.
+    The output has a row of names, a row of units and a row per launch, after lines that begin with ==. Metrics that the
+    GPU lacks ('n/a') are left out. Empty when nothing was counted, or nothing of `own`.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = [row for row in csv.DictReader(lines) if row.get("ID")]  # the row of units has no ID
@@ -138,9 +138,9 @@ def _number(row: Mapping[str, str | None], metric: str) -> float | None:
         return None
 
 
-def _reason(told: str, printed: str) -> str:
-    if "ERR_NVGPUCTRPERM" in told + printed:
+def _reason(report: str, printed: str) -> str:
+    if "ERR_NVGPUCTRPERM" in report + printed:
         return "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): ask the administrator of the machine"
-    errors = [line for line in told.splitlines() if line.startswith("==ERROR==")]
+    errors = [line for line in report.splitlines() if line.startswith("==ERROR==")]
     last = [*(line.removeprefix("==ERROR==").strip() for line in errors[:1]), *printed.strip().splitlines()[-1:]]
     return last[0] if last else "ncu saw no launch of the kernel"

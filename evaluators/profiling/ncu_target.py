@@ -1,7 +1,7 @@
-"""What ncu runs: a problem and a kernel loaded, called until all is compiled, then once more to be counted.
+"""The program that ncu runs: loads a problem and a kernel, calls it until all is compiled, and once more to count.
 
-It runs as `python -m kernelwright.evaluators.profiling.ncu_target REQUEST`, a JSON file with the paths of
-problem and kernel, the problem's sizes, the device and a seed.
+Run as `python -m kernelwright.evaluators.profiling.ncu_target REQUEST`, a JSON file with the paths of problem and
+kernel, the problem's sizes, the device and a seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WARM_UPS = 2
 
 
 def main(request: dict[str, Any]) -> None:
-    """Call the kernel; the last call is between CUDA's marks of what a profiler is to look at."""
+    """Call the kernel; only the last call is between the marks for the profiler."""
     import torch
 
     device = request["device"]

@@ -1,7 +1,7 @@
-"""How many blocks of a kernel a multiprocessor keeps at once, and what keeps it from more.
+"""The number of blocks of a kernel that fit on a multiprocessor at once, and the resource that limits it.
 
-The limits are those of the CUDA C++ Programming Guide, 'Technical Specifications per Compute Capability'; the
-arithmetic is that of cuda_occupancy.h, which CUDA's occupancy calculator shares.
+The limits are from the CUDA C++ Programming Guide, 'Technical Specifications per Compute Capability'; the arithmetic
+is that of cuda_occupancy.h, as in CUDA's occupancy calculator.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 WARP = 32
 _REGISTERS = 65_536
-"""Of a multiprocessor, and the most that one block may take: alike on every GPU listed below."""
+"""Registers of a multiprocessor, and the most that one block may take: the same on every GPU listed below."""
 _REGISTER_UNIT = 256
-"""Registers are given to a warp in multiples of so many."""
+"""Registers are allocated to a warp in multiples of this."""
 _PARTITIONS = 4
-"""A multiprocessor's registers lie in four parts, and a warp takes all of its own from one."""
+"""A multiprocessor's registers are split into this many parts, and a warp's are all in one."""
 _SHARED_UNIT = 128
 _SHARED_RESERVED = 1024
-"""Bytes of every block's shared memory that the system keeps for itself, from compute capability 8.0 on."""
+"""Bytes of every block's shared memory that the system reserves, from compute capability 8.0 on."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,22 @@ _MULTIPROCESSORS = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What one multiprocessor keeps at once of a kernel."""
+    """The part of a kernel that runs on one multiprocessor at once."""
 
     blocks: int
-    """0 when not even one block fits."""
+    """Blocks; 0 when not even one fits."""
     share: float
-    """Its warps over the most that a multiprocessor can keep."""
+    """Its warps over a multiprocessor's maximum."""
     limited_by: str
-    """'threads', 'registers', 'shared memory' or 'blocks': what would have to shrink for more to fit."""
+    """'threads', 'registers', 'shared memory' or 'blocks': the resource to reduce for a higher occupancy."""
 
 
 def occupancy(capability: int, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """The occupancy of blocks of so many threads, each with so many 32-bit registers.
+    """Return the occupancy of blocks of `threads` threads, each with `registers` 32-bit registers.
 
-    `shared_bytes` is what the block asks for, static and dynamic, without what the system reserves. It assumes the
-    largest share of the L1 cache as shared memory, which the driver gives when a kernel needs it. None for a
-    capability (90 is Hopper) that is not known here.
+    `shared_bytes` is the block's static and dynamic shared memory, without what the system reserves. Assumes the
+    largest share of the L1 cache as shared memory, which the driver grants when a kernel needs it. None for an unknown
+    capability (90 is Hopper).
     """
     limits = _MULTIPROCESSORS.get(capability)
     if limits is None:
@@ -68,14 +68,14 @@ def occupancy(capability: int, threads: int, registers: int, shared_bytes: int) 
         "shared memory": limits.shared_bytes // shared,
         "blocks": limits.blocks,
     }
-    limited_by = min(fitting, key=lambda name: fitting[name])  # of equals the first: a full house is no want
+    limited_by = min(fitting, key=lambda name: fitting[name])  # of equals the first: threads, when they are full
     blocks = fitting[limited_by]
     return Occupancy(blocks, blocks * warps / limits.warps, limited_by)
 
 
 def _by_registers(warps: int, registers: int) -> int:
     per_warp = _round_up(max(registers, 1) * WARP, _REGISTER_UNIT)
-    # A launch is refused as if every part gave registers to the same number of warps.
+    # A launch is checked as if every part had registers for the same number of warps.
     if per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS:
         return 0
     return _REGISTERS // _PARTITIONS // per_warp * _PARTITIONS // warps

@@ -1,4 +1,4 @@
-"""Counting what a call does: its operators, their operations, and bytes that must or do move."""
+"""Counts the work of a call: its operators, their operations, and bytes that must or do move."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .operator_kinds import FREE, LAYOUT, LEAVING, LEAVING_KIND, classify
 
 
 def count(model: Any, inputs: Sequence[Any]) -> Message:
-    """Run the model once and count what its operators do.
+    """Run the model once and count the work of its operators.
 
-    Matrix products and convolutions are counted by torch's own formulas (2 per multiply-add), every
-    other operator as one operation per element that it reads or writes, whichever is more. Beside the totals,
-    'details' has the operators as `grouped` gives them.
+    Matrix products and convolutions are counted by torch's own formulas (2 per multiply-add), every other operator as
+    one operation per element that it reads or writes, whichever is more. Besides the totals, 'details' lists the
+    operators as `grouped` returns them.
     """
     result, seen = observe(lambda: model(*inputs))
     ran = [operator for operator in seen if not operator["is_view"]]
@@ -40,7 +40,7 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
 
 
 def grouped(seen: Sequence[Message]) -> list[Message]:
-    """Observed operators by name and element size, as the fields of `guards.torch_share.Operator`; views left out."""
+    """Group observed operators by name and element size, as fields of `guards.torch_share.Operator`, without views."""
     groups: dict[tuple[str, int], Message] = {}
     for one in seen:
         if one["is_view"]:
@@ -56,11 +56,11 @@ def grouped(seen: Sequence[Message]) -> list[Message]:
 
 
 def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
-    """What a call returns, and every torch operator that it dispatched, in pool threads too.
+    """Return a call's result, and every torch operator that it dispatched, in pool threads too.
 
     An entry has name, is_view, kind, family (see `operator_kinds`), bytes, flops, matrix_flops, element_bytes and
-    product. Data that leaves torch (`Tensor.numpy`, `tolist`) is an entry of the kind 'leaving'. The copies with which
-    Triton's interpreter begins and ends a launch are none.
+    product. Data that leaves torch (`Tensor.numpy`, `tolist`) is an entry of the kind 'leaving'. The copies at the
+    start and end of a launch in Triton's interpreter are not counted.
     """
     seen: list[Message] = []
     interpreted = threading.local()
@@ -72,7 +72,7 @@ def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
 
 @contextlib.contextmanager
 def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[None]:
-    """Both of torch's modes, which hold for one thread."""
+    """Enter both of torch's modes, which apply to one thread."""
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -82,7 +82,7 @@ def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[No
     class Operators(TorchDispatchMode):  # type: ignore[misc]  # torch is not type-checked
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return False  # torch would import its compiler, a second, to keep it from this class
+            return False  # else torch imports its compiler: a second
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
@@ -95,7 +95,7 @@ def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[No
     class Leaving(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
-            # On a GPU TileLang itself hands tensors over so, and the profiler shows whose kernels run.
+            # On a GPU TileLang itself passes tensors this way, and the profiler shows whose kernels run.
             leaves = name in LEAVING or (name == "__dlpack__" and args[0].device.type == "cpu")
             if leaves and ours(LEAVING_KIND):
                 seen.append(_left(name, args[0]))
@@ -106,7 +106,7 @@ def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[No
 
 
 def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any) -> Message | None:
-    """One operator; None when it wrote no tensor."""
+    """Describe one operator; None when it wrote no tensor."""
     from torch.utils.flop_counter import flop_registry
 
     read, written = _tensors([*args, *kwargs.values()]), _tensors(result)
@@ -122,7 +122,7 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any) -> M
         "is_view": bool(func.is_view),
         "kind": kind,
         "family": family,
-        # A square reads its tensor once, although it is given twice.
+        # A square reads its tensor once, although it is passed twice.
         "bytes": float(sum(_bytes(tensor) for tensor in [*_different(read), *written])),
         "flops": matrix_flops or elements,
         "matrix_flops": matrix_flops,
@@ -147,7 +147,7 @@ def _left(name: str, tensor: Any) -> Message:
 
 @contextlib.contextmanager
 def _in_threads(observing: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
-    """Threads that a pool has, and those that are started meanwhile, observe too."""
+    """Make existing threads of pools, and those started meanwhile, observe too."""
     module: Any = pools
     item, thread, pool_thread = module._WorkItem, cast(Any, threading.Thread), module._worker
     really_run, really_begin = item.run, thread._bootstrap_inner
@@ -157,7 +157,7 @@ def _in_threads(observing: Callable[[], contextlib.AbstractContextManager[None]]
             really_run(self, *args)
 
     def begin(self: Any) -> None:
-        # A pool's thread goes on after the call; it observes work by work.
+        # A pool's thread continues after the call, so it observes work item by work item.
         pooled = getattr(self, "_target", None) is pool_thread
         with contextlib.nullcontext() if pooled else observing():
             really_begin(self)
@@ -171,7 +171,7 @@ def _in_threads(observing: Callable[[], contextlib.AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def _interpreter_marked(interpreted: threading.local) -> Iterator[None]:
-    """While Triton's interpreter runs a launch, `interpreted.depth` is above zero."""
+    """Keep `interpreted.depth` above zero while Triton's interpreter runs a launch."""
     try:
         from triton.runtime.interpreter import GridExecutor
     except ImportError:
@@ -208,7 +208,7 @@ def _different(tensors: Sequence[Any]) -> list[Any]:
 
 
 def _product(operator: str, args: Sequence[Any]) -> Message | None:
-    """The extents of a matrix product; None for another operator."""
+    """Return the extents of a matrix product; None for another operator."""
     if operator not in ("mm", "bmm", "addmm", "baddbmm"):
         return None
     left, right = args[-2:] if operator in ("mm", "bmm") else args[1:3]
@@ -219,7 +219,7 @@ def _product(operator: str, args: Sequence[Any]) -> Message | None:
 
 
 def _product_flops(operator: str, args: Sequence[Any]) -> float:
-    """2 per multiply-add of products that torch has no formula for; 0 for what is none."""
+    """Return 2 per multiply-add for products without a formula in torch; 0 for other operators."""
     multiply_adds = 0
     if operator in ("mv", "addmv", "dot", "vdot"):
         multiply_adds = args[1 if operator == "addmv" else 0].numel()
@@ -237,8 +237,8 @@ def _larger(one: Message | None, other: Message | None) -> Message | None:
 
 
 def _bytes(tensor: Any) -> int:
-    """Of its elements; an expanded tensor has no more than its storage."""
+    """Return the bytes of its elements; an expanded tensor has no more than its storage."""
     size: int = tensor.numel() * tensor.element_size()
-    with contextlib.suppress(RuntimeError):  # a sparse one has no storage of its own
+    with contextlib.suppress(RuntimeError):  # a sparse tensor has no storage
         size = min(size, tensor.untyped_storage().nbytes())
     return size

@@ -1,14 +1,14 @@
-"""What sort of work a torch operator does, by its name and tags."""
+"""Classifies torch operators by name and tags."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 FREE, LAYOUT, COMPUTE, LEAVING_KIND = "free", "layout", "compute", "leaving"
-"""Views and allocation; copies of the same values; everything else; data handed to another library."""
+"""Views and allocation; copies of the same values; everything else; data passed to another library."""
 
 LEAVING = frozenset({"numpy", "__array__", "tolist", "__reduce_ex__"})
-"""Methods of a tensor after which torch does not see what happens to its data."""
+"""Tensor methods after which torch does not see what happens to the data."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -56,13 +56,13 @@ _PARTS = {
     "pool": "pooling",
     "_loss": "losses",
 }
-"""What a name with such a part in it belongs to, where nothing else is known of it."""
+"""The family of a name that contains this part, where no more specific entry exists."""
 
 
 def classify(name: str, namespace: str, tags: Collection[str], is_view: bool) -> tuple[str, str]:
-    """Kind and family of an operator, such as 'compute' and 'products'.
+    """Return kind and family of an operator, such as 'compute' and 'products'.
 
-    `name` is that of the overload packet. An operator that is in no known family is one of its own.
+    `name` is that of the overload packet. An operator without a known family is its own family.
     """
     plain = name.strip("_")
     if is_view:

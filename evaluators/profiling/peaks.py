@@ -1,4 +1,4 @@
-"""What a device can do at best: measured once and remembered, never taken from a datasheet."""
+"""A device's peak rates: measured once and cached, never from a datasheet."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MATRIX = {"cpu": 1024, "cuda": 8192}
 
 
 def measure(device: str, repeats: int = 20) -> Message:
-    """Copy bandwidth (bytes read plus written) and matrix rates, the best of `repeats` calls.
+    """Return copy bandwidth (bytes read plus written) and matrix rates, the best of `repeats` calls.
 
-    On a GPU, fp32 products may also run on the tensor cores, as three TF32 products whose sum is as exact (Ootomo and
-    Yokota, Recovering single precision accuracy from Tensor Cores, 2022): a third of that rate is a ceiling too.
+    On a GPU, fp32 products may also run on the tensor cores, as three TF32 products whose sum is as accurate (Ootomo
+    and Yokota, Recovering single precision accuracy from Tensor Cores, 2022): a third of that rate is a ceiling too.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""What runs in one call of a model, as torch's profiler sees it: kernels of a GPU, or operators on a CPU.
+"""Profiles one call of a model with torch's profiler: kernels of a GPU, or operators on a CPU.
 
-It belongs after the timing: CUPTI, through which kernels are seen, stays loaded in the process from then on. The first
-window of a process opens CUPTI and serves for nothing else; what the second one sees is reported.
+Use it after the timing: it loads CUPTI, which stays loaded in the process. The first window of a process only opens
+CUPTI; the second one is reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .occupancy import occupancy
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of the trace's events that take time on a GPU."""
 OWN_CODE = "own code"
-"""On a CPU: the time that passes outside torch's operators."""
+"""On a CPU: the time outside torch's operators."""
 
 
 def profile_call(
@@ -29,11 +29,11 @@ def profile_call(
     own: Callable[[str], bool] | None = None,
     before: Callable[[], object] | None = None,
 ) -> Message:
-    """The fields of `core.KernelProfile` for one call.
+    """Return the fields of `core.KernelProfile` for one call.
 
-    `own` tells by its name whether a kernel is the candidate's; by default what Triton or TileLang compiled in this
-    process is. `before` runs ahead of the call and is not looked at: flush the L2 cache there to see the times that
-    were measured. Kernels on all streams count.
+    `own` decides by name whether a kernel is the candidate's; by default those that Triton or TileLang compiled in this
+    process are. `before` runs ahead of the call and is not recorded: flush the L2 cache there to match the measured
+    times. Kernels on all streams count.
     """
     if device.startswith("cuda"):
         return _profile_gpu(call, device, own, before)
@@ -58,10 +58,10 @@ def _profile_gpu(
 
 
 def traced(call: Callable[[], object], device: str) -> Message:
-    """Chrome's trace of what the GPU did."""
+    """Return the Chrome trace of the GPU's work."""
     import torch
 
-    # Not torch.profiler.profile, which imports torch's inductor first: that takes a second.
+    # Not torch.profiler.profile, which first imports torch's inductor, for a second.
     profiler = torch.autograd.profiler.profile(use_device="cuda", use_cpu=False, use_kineto=True)
     with profiler:
         call()
@@ -76,7 +76,7 @@ def traced(call: Callable[[], object], device: str) -> Message:
 def read_trace(
     trace: Message, compiled: Sequence[CompiledKernel], own: Callable[[str], bool], capability: int
 ) -> Message:
-    """The fields of `core.KernelProfile` from Chrome's trace of one call."""
+    """Return the fields of `core.KernelProfile` from the Chrome trace of one call."""
     events = [event for event in trace.get("traceEvents", []) if event.get("cat") in ON_DEVICE and "dur" in event]
     launched: dict[tuple[Any, ...], list[Any]] = {}
     for event in events:
@@ -123,7 +123,7 @@ def _product(extents: Sequence[int] | None) -> int | None:
 
 
 def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None) -> Message:
-    """Torch's operators, each with the time inside itself alone, and the rest as the candidate's own."""
+    """Return torch's operators, each with its exclusive time, and the rest as the candidate's own code."""
     import torch
 
     if before is not None:

@@ -1,6 +1,6 @@
-"""Other ways to run the reference: compiled by torch, as it comes and with its autotuner.
+"""Other ways to run the reference: compiled by torch, with defaults and with its autotuner.
 
-The judge compiles and times them; the ratio to eager, timed in turn with them, is remembered per device, versions
+The reference worker compiles and times them; the ratio to eager, measured interleaved, is cached per device, versions
 and problem, since a compilation takes longer than an evaluation.
 """
 
@@ -22,21 +22,21 @@ from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
 
 MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
-"""What the names mean to `torch.compile`.
+"""Arguments of `torch.compile` by name.
 
-Plain 'max-autotune' replays CUDA graphs, whose launches cost nothing and whose inputs are copied first: neither is
-so for eager or for the candidate, and a graph cannot be captured around another. Without graphs it chooses the same
-kernels; `Settings.graph` captures all sides alike.
+Plain 'max-autotune' replays CUDA graphs, whose launches are free and whose inputs are copied first: neither applies
+to eager or to the candidate, and a graph cannot be captured around another. Without graphs it selects the same
+kernels; `Settings.graph` captures all sides equally.
 """
 
 NextInputs = Callable[[], tuple[int, Sequence[Any]]]
-"""Writes fresh contents into a set of input buffers; returns its number, and the buffers."""
+"""Writes fresh contents into a set of input buffers; returns the set's number, and the buffers."""
 
 
 class Baselines:
-    """In the judge: the reference compiled in other ways. Weights are those it had when it was compiled.
+    """In the reference worker: the compiled references. Weights are those at the time of compilation.
 
-    Inductor's cache is kept in `cache`, and makes the second compilation of a reference one of seconds.
+    Inductor's cache is kept in `cache`, which cuts a repeated compilation to seconds.
     """
 
     def __init__(self, clock: Clock, cache: Path | None) -> None:
@@ -45,7 +45,7 @@ class Baselines:
         self._compiled: dict[str, Any] = {}
 
     def compile(self, name: str, model: Any, inputs: Sequence[Any]) -> Message:
-        """Compile the model unless that is done; answers seconds, or as `error` why it does not compile."""
+        """Compile the model unless it is compiled; return seconds, and as `error` why it does not compile."""
         import torch
 
         if name in self._compiled:
@@ -54,15 +54,15 @@ class Baselines:
         self._enter_cache()
         try:
             compiled = torch.compile(model, mode=MODES[name], dynamic=False, fullgraph=False)
-            for _ in range(2):  # the first call compiles, the second finds what the first left to do
+            for _ in range(2):  # the second call compiles what the first left
                 compiled(*inputs)
-        except Exception as error:  # whatever stops the compiler: the evaluation goes on without this baseline
+        except Exception as error:  # the evaluation continues without it
             return {"seconds": time.perf_counter() - start, "error": f"{type(error).__name__}: {error}"[:500]}
         self._compiled[name] = compiled
         return {"seconds": time.perf_counter() - start, "error": None}
 
     def time(self, name: str, next_inputs: NextInputs, samples: int) -> Message:
-        """Time calls of what was compiled; answered as any timing."""
+        """Time calls of the compiled reference; return the fields of any timing."""
 
         def next_call() -> tuple[object, Callable[[], object]]:
             number, inputs = next_inputs()
@@ -71,8 +71,8 @@ class Baselines:
         return self._clock.sample(next_call, samples).message(self._clock.method)
 
     def _enter_cache(self) -> None:
-        """Point inductor, and Triton under it, to the cache; on a CPU it compiles in this process, since starting
-        its own workers takes longer than what they would do."""
+        """Point inductor, and Triton under it, to the cache; on a CPU compile in this process, since starting
+        inductor's workers takes longer than their work."""
         import torch._inductor.config
 
         if self._clock.device == "cpu":
@@ -84,7 +84,7 @@ class Baselines:
 
 
 class Baseline(BaseModel):
-    """One baseline as it was measured, in turn with eager."""
+    """One measured baseline, interleaved with eager."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -92,7 +92,7 @@ class Baseline(BaseModel):
     """Its time over eager's."""
     low: float = Field(gt=0)
     high: float = Field(gt=0)
-    """What both 95 % intervals allow."""
+    """Bounds of the ratio from both 95 % intervals."""
     median_ms: float = Field(gt=0)
     eager_ms: float = Field(gt=0)
     method: str
@@ -100,7 +100,7 @@ class Baseline(BaseModel):
 
     @classmethod
     def between(cls, baseline: Measurement, eager: Measurement, environment: Mapping[str, str]) -> Baseline:
-        """From two measurements taken in turn."""
+        """Return the ratio of two interleaved measurements."""
         ratio = Speedup.between(baseline, eager)
         return cls(
             ratio=ratio.ratio,
@@ -113,7 +113,7 @@ class Baseline(BaseModel):
         )
 
     def beside(self, eager: Measurement) -> Measurement:
-        """The baseline's time next to a new measurement of eager: its samples times the ratio, and it says so."""
+        """Return the baseline's time for a new measurement of eager: its samples times the ratio, marked as such."""
         return Measurement(
             samples_ms=tuple(sample * self.ratio for sample in eager.samples_ms),
             method=f"{self.ratio:.4g} times eager [{self.low:.4g}, {self.high:.4g}], as measured before",
@@ -122,31 +122,31 @@ class Baseline(BaseModel):
 
 
 class BaselineCache:
-    """Baselines that were measured before, in `folder`/baselines.json; without a folder there are none."""
+    """Baselines measured before, in `folder`/baselines.json; empty without a folder."""
 
     def __init__(self, folder: Path | None) -> None:
         self._known = MeasurementCache(folder / "baselines.json" if folder else None)
         self.cache = folder / "inductor" if folder else None
-        """Where the judge keeps what inductor compiled."""
+        """Inductor's cache for the reference worker."""
 
     def get(self, key: str) -> Baseline | None:
-        """What is known under the key of `baseline_key`."""
+        """Return the baseline under the key of `baseline_key`, or None."""
         try:
             return Baseline.model_validate(self._known.get(key))
-        except ValidationError:  # nothing, or what another version wrote
+        except ValidationError:  # no entry, or another version's
             return None
 
     def put(self, key: str, baseline: Baseline) -> None:
-        """Remember it; where that fails it is measured again."""
+        """Store a baseline; a write error is ignored."""
         self._known.put(key, baseline.model_dump())
 
 
 def baseline_key(
     name: str, problem: TorchProblem, environment: Mapping[str, str], driver: str | None, graph: bool = False
 ) -> str:
-    """All that a baseline's ratio depends on: device, versions, the problem's text and sizes, how it is timed.
+    """Return everything that a baseline's ratio depends on: device, versions, the problem's text and sizes, the timing.
 
-    Two GPUs of one model share their baselines: the UUID is no part of it.
+    Two GPUs of one model share their baselines: the UUID is not included.
     """
     described = json.dumps([problem.source, dict(problem.sizes)], sort_keys=True, default=str)
     digest = hashlib.sha256(described.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""This side of the judge: the reference's process, whose failures are the problem's fault."""
+"""The client of the reference worker. A failure of the reference is the problem's fault."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...core import ProblemError, TorchProblem
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 
-PATIENCE_S = 600.0
-"""The reference is trusted; this only ends a wait that would be for ever."""
+TIMEOUT_S = 600.0
+"""Seconds. The reference is trusted; this only ends an endless wait."""
 
 
 class ReferenceClient:
@@ -27,17 +27,17 @@ class ReferenceClient:
         opened = self.call("open")
         self.environment: dict[str, str] = opened["environment"]
         self.effects: dict[str, list[int]] = {name: opened[name] for name in ("changed", "returned")}
-        """The numbers of the inputs that the reference itself writes to, or returns."""
+        """Indices of the inputs that the reference itself writes to, or returns."""
 
     def call(self, op: str, **arguments: Any) -> Message:
-        """Ask the judge's process."""
+        """Send a request to the reference worker and return its response."""
         try:
-            answer = self._worker.call(PATIENCE_S, op=op, **arguments)
+            answer = self._worker.call(TIMEOUT_S, op=op, **arguments)
         except WorkerTimeout:
-            raise ProblemError(f"the reference of {self.problem.id} did not end in {PATIENCE_S:g} s") from None
+            raise ProblemError(f"the reference of {self.problem.id} did not end in {TIMEOUT_S:g} s") from None
         except WorkerDied as died:
             raise ProblemError(
-                f"the reference of {self.problem.id} {died}; its last words: "
+                f"the reference of {self.problem.id} {died}; its last output: "
                 f"{self._worker.log.splitlines()[-1:] or 'none (out of memory? `workload` sets smaller sizes)'}"
             ) from None
         if not answer["ok"]:
@@ -47,13 +47,13 @@ class ReferenceClient:
         return answer
 
     def rehearse(self) -> None:
-        """Do what takes the most of the machine, with no candidate beside it. Raises `ProblemError`."""
+        """Run the steps that use the most memory, without a candidate. Raises `ProblemError`."""
         _ = self.distributions
         self.call("time", samples=1, seed=0, graph=False)
 
     @cached_property
     def distributions(self) -> tuple[str, ...]:
-        """The distributions of inputs, beside the problem's own, with which the reference copes."""
+        """The input distributions, besides the problem's own, that the reference supports."""
         return tuple(self.call("distributions")["distributions"])
 
     @cached_property
@@ -63,26 +63,26 @@ class ReferenceClient:
 
     @cached_property
     def empty_ms(self) -> float:
-        """What a call that does nothing takes beyond what its events say."""
+        """Wall ms of an empty call beyond its time by events."""
         return float(self.call("empty")["empty_ms"])
 
     @cached_property
     def properties(self) -> Message | None:
-        """What torch says of the GPU; None for a CPU."""
+        """Torch's properties of the GPU; None for a CPU."""
         found: Message | None = self.call("properties")["properties"]
         return found
 
     def timer(self, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
-        """Times the reference, each chunk on the next seed's inputs."""
+        """Return a timer of the reference, each chunk on the next seed's inputs."""
         return lambda samples: self.call("time", samples=samples, seed=next(seeds), graph=graph)
 
     def compiled_timer(self, name: str, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
-        """Times the reference as it was compiled under this name."""
+        """Return a timer of the reference that was compiled under this name."""
         return lambda samples: self.call("time_compiled", name=name, samples=samples, seed=next(seeds), graph=graph)
 
     @contextlib.contextmanager
     def at(self, sizes: Mapping[str, Any]) -> Iterator[None]:
-        """The same problem at other sizes for a while."""
+        """Use the same problem at other sizes within the context."""
         self.call("resize", sizes=dict(sizes))
         try:
             yield
@@ -92,11 +92,14 @@ class ReferenceClient:
 
     @property
     def pid(self) -> int:
+        """The id of the worker's process."""
         return self._worker.pid
 
     @property
     def alive(self) -> bool:
+        """Whether the worker can take requests."""
         return self._worker.alive
 
     def close(self) -> None:
+        """End the worker and remove its files."""
         self._worker.end()

@@ -14,9 +14,9 @@ from .client import ReferenceClient
 
 
 def profile(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Profile:
-    """Ask the judge to count and to measure. `ours` are the processes whose load is no disturbance.
+    """Let the reference worker count and measure. The load of the processes `ours` is not a disturbance.
 
-    Ceilings are measured once per device and torch version, and remembered in `memory`.
+    Ceilings are measured once per device and torch version, and cached in `memory`.
     """
     counted = reference_client.call("count")
     properties = reference_client.call("properties")["properties"]
@@ -45,7 +45,7 @@ def _limits(properties: dict[str, Any]) -> DeviceLimits:
 
 
 def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
-    """What the device was measured to do at best, now or, on such a device with this torch, before."""
+    """Return the device's measured peak rates, from the cache in `memory` if this device and torch are in it."""
     environment = reference_client.environment
     key = f"{environment['device']}, torch {environment['torch']}, {', '.join(Ceilings.model_fields)}"
     known = MeasurementCache(memory / "ceilings.json" if memory else None)
@@ -66,9 +66,9 @@ def event_overhead_ms(
     memory: Path | None,
     graph: bool,
 ) -> float:
-    """What is taken off every sample on a GPU (see `overhead`), measured now or, on such a device, before.
+    """Return the ms subtracted from every sample on a GPU (see `event_overhead`), measured now or cached.
 
-    `new_reference_client` starts one that does nothing else: the profiler leaves its traces in the process.
+    `new_reference_client` starts one for nothing else: the profiler changes the process.
     """
     driver = driver_version()
     if "uuid" not in reference_client.environment or driver is None:

@@ -1,7 +1,7 @@
-"""The worker that runs the reference: weights, expected outputs, the comparison, the baseline's time.
+"""The worker that runs the reference: weights, expected outputs, the comparison, the baselines' times.
 
-It executes the problem's file and nothing of the candidate's. Each handler of `ReferenceWorker` answers the
-request of its name; a failure of the reference is answered by its text.
+It executes the problem's file and none of the candidate's code. Each handler of `ReferenceWorker` serves the request
+of its name; a failure of the reference is returned as its text.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _REQUESTS = (
 
 
 def serve(channel: Channel, options: Message) -> None:
-    """Answer requests until the channel closes."""
+    """Serve requests until the channel closes."""
     use_full_precision()
-    judges = ReferenceHandlers(options)
-    handlers: dict[str, Handler] = {name: judges.handler(name) for name in _REQUESTS}
-    handlers["resize"] = judges.resize
+    reference_handlers = ReferenceHandlers(options)
+    handlers: dict[str, Handler] = {name: reference_handlers.handler(name) for name in _REQUESTS}
+    handlers["resize"] = reference_handlers.resize
     serve_requests(channel, handlers, lambda error: {"error": describe(error)})
 
 
 class ReferenceHandlers:
-    """One problem at the sizes that were asked for last; what is known of others is kept."""
+    """One problem at the most recent sizes; results for other sizes are kept."""
 
     def __init__(self, options: Message) -> None:
         self._options = options
@@ -54,7 +54,7 @@ class ReferenceHandlers:
         self.resize(options["sizes"])
 
     def resize(self, sizes: Message) -> Message:
-        """From now on answer for the problem at these sizes."""
+        """Serve the problem at these sizes from now on."""
         key = json.dumps(sizes, sort_keys=True)
         if key not in self._known:
             self._known[key] = ReferenceWorker({**self._options, "sizes": sizes})
@@ -62,7 +62,7 @@ class ReferenceHandlers:
         return {}
 
     def handler(self, name: str) -> Handler:
-        """Answers a request at the sizes of the moment."""
+        """Return a handler that serves a request at the current sizes."""
         return lambda **request: getattr(self._now, name)(**request)
 
 
@@ -87,16 +87,18 @@ class ReferenceWorker:
 
     @property
     def problem(self) -> ProblemModule:
+        """The problem's module at these sizes."""
         if self._problem is None:
             self._problem = ProblemModule(Path(self.options["problem"]), self.options["sizes"], self.device)
         return self._problem
 
     @cached_property
     def timed(self) -> TimedCalls:
+        """The clock and the inputs of timed calls."""
         return TimedCalls(self.device, self.problem)
 
     def open(self) -> Message:
-        """Run the reference twice; says what machine this is, and what the reference does to its inputs."""
+        """Run the reference twice; return the machine's description, and the reference's side effects on its inputs."""
         import torch
 
         self._prepare(0)
@@ -106,7 +108,7 @@ class ReferenceWorker:
         self._changes_inputs = bool(found["changed"])
         self._drawn = None
         self._prepare(0)
-        torch.manual_seed(1)  # drawing inputs sets the seed, and dropout would draw the same once more
+        torch.manual_seed(1)  # else dropout draws the same again
         require_reference(outputs, outputs_of(self._model(*self._inputs)))
         self._drawn = None
         return {"environment": environment(self.device), **found}
@@ -118,7 +120,7 @@ class ReferenceWorker:
             self._inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
 
     def state(self, seed: int, path: str) -> Message:
-        """Write the weights drawn from the seed, unless there are none."""
+        """Write the weights drawn from the seed, if there are any."""
         import torch
 
         self._prepare(seed)
@@ -135,10 +137,10 @@ class ReferenceWorker:
         precise: bool = False,
         hold: bool = False,
     ) -> Message:
-        """Compare what the candidate returned for this seed with the reference.
+        """Compare the candidate's outputs for this seed with the reference.
 
-        `precise` compares with fp64 too, and says which outputs that need no kernel would have passed; `hold` keeps
-        a copy for `same`.
+        `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` keeps a copy
+        for `same`.
         """
         self._prepare(seed, distribution)
         inputs = self._inputs
@@ -163,7 +165,7 @@ class ReferenceWorker:
         return verdict
 
     def same(self, path: str, outputs: list[Message]) -> Message:
-        """Whether outputs have the very bits of those that were held."""
+        """Return whether outputs are bitwise equal to the held ones."""
         import torch
 
         reader = Outputs(Path(path))
@@ -174,7 +176,7 @@ class ReferenceWorker:
         return {"same": all(torch.equal(_bits(a), _bits(b)) for a, b in zip(again, self._held, strict=True))}
 
     def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
-        """Compare what a timed call returned: its weights, the seed of its inputs, and the how-manieth call it was."""
+        """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
         if self._weights != weights:
             self._prepare(weights)
         inputs = Feed(self.problem).at(seed, calls)
@@ -185,7 +187,7 @@ class ReferenceWorker:
         return verdict
 
     def distributions(self) -> Message:
-        """The distributions of inputs with which the reference itself copes: finite, and near fp64."""
+        """Return the input distributions on which the reference itself is finite and close to fp64."""
         fit = []
         for name in DISTRIBUTIONS:
             self._prepare(0, name)
@@ -199,13 +201,13 @@ class ReferenceWorker:
     def time(self, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference on inputs drawn from the seed."""
         self._clear()
-        if self._captured != self._weights:  # a graph holds the addresses of the weights that it was captured with
+        if self._captured != self._weights:  # a graph contains the weights' addresses
             self.timed.clock.forget()
             self._captured = self._weights
         return self.timed.time(0, self._model, seed, samples, graph)
 
     def compile(self, name: str, cache: str | None) -> Message:
-        """Compile the reference in another way; the answer's `error` says why it could not be."""
+        """Compile the reference in another way; the response's `error` gives the reason of a failure."""
         if self._baselines is None:
             self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None)
         assert self._weights is not None
@@ -213,17 +215,17 @@ class ReferenceWorker:
         return self._baselines.compile(name, self._model, self._inputs)
 
     def time_compiled(self, name: str, samples: int, seed: int, graph: bool) -> Message:
-        """Time what was compiled under this name."""
+        """Time the reference compiled under this name."""
         assert self._baselines is not None
         self.timed.clock.graph = graph
         return self._baselines.time(name, self.timed.feed(seed).next, samples)
 
     def overhead(self, graph: bool) -> Message:
-        """What events read beyond the kernel between them; this process is good for nothing else afterwards."""
+        """Measure the overhead of events; this process cannot be used for anything else afterwards."""
         return {"overhead_ms": event_overhead_ms(Clock(self.device, graph))}
 
     def _clear(self) -> None:
-        """Give back the memory of checking, as the candidate's worker does."""
+        """Free the memory of checking, as the candidate's worker does."""
         if self._held or self._drawn is not None:
             self._held, self._inputs, self._drawn = [], [], None
             if self.device.startswith("cuda"):
@@ -232,7 +234,7 @@ class ReferenceWorker:
                 torch.cuda.empty_cache()
 
     def empty(self) -> Message:
-        """What a call that does nothing takes beyond what its events say."""
+        """Measure the wall ms of an empty call beyond its time by events."""
         return {"empty_ms": self.timed.clock.empty_ms()}
 
     def count(self) -> Message:
@@ -241,25 +243,25 @@ class ReferenceWorker:
         return op_counter.count(self._model, self._inputs)
 
     def ceilings(self) -> Message:
-        """Measure what the device can do."""
+        """Measure the device's peak rates."""
         return peaks.measure(self.device)
 
     def properties(self) -> Message:
-        """What torch says of the GPU; nothing of a CPU."""
+        """Return torch's properties of the GPU; empty for a CPU."""
         return {"properties": describe_gpu(self.device) if self.device.startswith("cuda") else None}
 
 
 def _bits(tensor: Any) -> Any:
-    """The bytes, so that NaN equals itself and zeros have a sign."""
+    """Return the bytes, so that NaN equals itself and zeros have a sign."""
     import torch
 
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def use_full_precision() -> None:
-    """Have the reference compute fp32 in fp32: torch lets cuDNN use TF32 for convolutions unless told not to.
+    """Make the reference compute fp32 in fp32: by default torch lets cuDNN use TF32 for convolutions.
 
-    Tolerances are those of fp32, so the expected values and the time to beat must be too.
+    Tolerances are those of fp32, so expected values and baseline must be too.
     """
     import torch
 
@@ -268,7 +270,7 @@ def use_full_precision() -> None:
 
 
 def environment(device: str) -> dict[str, str]:
-    """Device, versions and threads, as texts for the record."""
+    """Return device, versions and threads as texts for the record."""
     import torch
 
     found = {
@@ -292,7 +294,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def device_name(device: str) -> str:
-    """'NVIDIA H200', or the processor's name and how many of its cores are here."""
+    """Return 'NVIDIA H200', or the processor's name and the number of its available cores."""
     import torch
 
     if device.startswith("cuda"):

@@ -1,1 +1,1 @@
-"""Evaluation on other machines: the same payload, run by a local evaluator there."""
+"""Evaluation on other machines: a local evaluator there runs the same payload."""

@@ -1,4 +1,4 @@
-"""Configs to several workers elsewhere, and their evaluations back: each once, in the order of the configs."""
+"""Sends configs to several remote workers; each evaluation comes back once, in the order of the configs."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from typing import Protocol, Self, TypeVar
 from ...core import Config, DeviceError, Evaluation, Kernel, Problem, Profile, Status
 from ...core.space import Value
 from ..settings import Settings
-from .payload import Answer, Payload, What, outlines, read_evaluations, read_profile
+from .payload import Payload, Response, What, outlines, read_evaluations, read_profile
 
 ATTEMPTS = 3
 
 _log = logging.getLogger(__name__)
 
 MOST_THREADS = 512
-"""Each waits for one worker's answer."""
+"""Each waits for the response of one worker."""
 
 T = TypeVar("T")
 
 
 class Lost(Exception):
-    """A worker went away with its payload; another may answer it. The message says what happened to it."""
+    """A worker was lost with its payload; another may run it. The message says what happened."""
 
 
 class Overdue(Exception):
-    """A payload was stopped because it took too long; the message says how long."""
+    """A payload was stopped because it took too long; the message gives the time."""
 
 
 class GivenUp(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller has stopped waiting for the response."""
 
 
 class Workers(Protocol):
-    """What runs payloads elsewhere; used from several threads at once."""
+    """Runs payloads elsewhere; called from several threads at once."""
 
     def open(self) -> None:
-        """Begin what takes long, in the thread that asks: only that one hears of a Ctrl-C."""
+        """Start what takes long, in the caller's thread: only that one receives a Ctrl-C."""
         ...
 
     def count(self) -> int:
-        """How many payloads can be under way at once."""
+        """Return how many payloads can run at once."""
         ...
 
-    def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
-        """The answers of one worker, as soon as one is free.
+    def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
+        """Run the payload on one worker, as soon as one is free, and return its responses.
 
         Raises `Lost`, `Overdue`, and `GivenUp` soon after the event is set.
         """
@@ -61,10 +61,10 @@ class Workers(Protocol):
 
 
 class RemoteEvaluator:
-    """Implements `core.Evaluator` with workers elsewhere.
+    """Implements `core.Evaluator` with remote workers.
 
-    In a search a worker is given a window of configs at a time, since it compiles a window ahead; else one. After
-    `attempts` lost workers a config is taken to be the cause.
+    In a search a worker gets a window of configs at a time, since it compiles a window ahead; else one. A config that
+    loses `attempts` workers is taken to be the cause.
     """
 
     def __init__(self, workers: Workers, settings: Settings, attempts: int = ATTEMPTS) -> None:
@@ -76,24 +76,24 @@ class RemoteEvaluator:
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
-        """See `core.Evaluator`; as many configs are drawn ahead as the workers can have under way."""
+        """See `core.Evaluator`; draws as many configs ahead as the workers can run at once."""
         self._workers.open()
         source = iter(configs)
         window = self.settings.search.window if self.settings.search else 1
         measured = {Config(one.config): one for one in known}
         given_up = threading.Event()
         under_way: deque[Future[list[Evaluation]]] = deque()
-        with ThreadPoolExecutor(MOST_THREADS, "spread") as threads:
+        with ThreadPoolExecutor(MOST_THREADS, "remote") as threads:
             try:
                 while True:
                     while len(under_way) < self._workers.count() and (some := tuple(islice(source, window))):
                         found = outlines(measured.values()) if self.settings.search else []
                         payload = Payload.asking(What.EVALUATE, problem, self.settings, kernel, some, found)
-                        under_way.append(threads.submit(self._share, payload, given_up))
+                        under_way.append(threads.submit(self._evaluate_window, payload, given_up))
                     if not under_way:
                         return
                     for evaluation in under_way.popleft().result():
-                        whole = _whole(evaluation, measured)
+                        whole = _completed(evaluation, measured)
                         self._note_device(whole)
                         measured[Config(whole.config)] = whole
                         yield whole
@@ -103,12 +103,12 @@ class RemoteEvaluator:
                     future.cancel()
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
-        """See `core.Evaluator`: all on one worker, where they meet the same clocks."""
+        """See `core.Evaluator`: all on one worker, where they run under the same clocks."""
         payload = Payload.asking(What.COMPARE, problem, self.settings, kernel, configs)
         return self._ask(payload, read_evaluations)
 
     def profile(self, problem: Problem) -> Profile:
-        """See `core.Evaluator`: of the device of one worker."""
+        """See `core.Evaluator`: the profile of one worker's device."""
         return self._ask(Payload.asking(What.PROFILE, problem, self.settings), read_profile)
 
     def close(self) -> None:
@@ -121,52 +121,52 @@ class RemoteEvaluator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, payload: Payload, read: Callable[[Sequence[Answer]], T]) -> T:
-        """One payload whose loss is no verdict on a kernel; `DeviceError` when no worker answers it."""
+    def _ask(self, payload: Payload, read: Callable[[Sequence[Response]], T]) -> T:
+        """Run a payload whose loss says nothing about a kernel; raises `DeviceError` when no worker returns it."""
         self._workers.open()
         given_up = threading.Event()
-        with ThreadPoolExecutor(1, "spread") as threads:
+        with ThreadPoolExecutor(1, "remote") as threads:
             try:
-                return read(threads.submit(self._insist, payload, given_up).result())
+                return read(threads.submit(self._run_with_retries, payload, given_up).result())
             except (Lost, Overdue) as lost:
                 raise DeviceError(f"{payload.problem.id}: {lost}; run again with `resume`") from None
             finally:
                 given_up.set()
 
     def _note_device(self, evaluation: Evaluation) -> None:
-        """Say once that the workers are not alike: what was timed on different devices does not compare."""
+        """Warn once when the workers' devices differ, since their timings do not compare."""
         device = evaluation.environment.get("device")
         if device and device not in self._devices:
             self._devices.add(device)
             if len(self._devices) == 2:
                 _log.warning("workers have different devices, and their timings do not compare: %s", self._devices)
 
-    def _share(self, payload: Payload, given_up: threading.Event) -> list[Evaluation]:
-        """One evaluation per config. A window that was lost is asked for one by one, so that one config is guilty."""
+    def _evaluate_window(self, payload: Payload, given_up: threading.Event) -> list[Evaluation]:
+        """Return one evaluation per config. A lost window is run again one by one, to find the config at fault."""
         if len(payload.configs) > 1:
             try:
                 return _checked(self._workers.run(payload, given_up), payload.configs)
             except (Lost, Overdue) as lost:
                 _log.warning("%s; its %d configs are tried one by one", lost, len(payload.configs))
-        return [self._alone(payload.model_copy(update={"configs": (one,)}), given_up) for one in payload.configs]
+        return [self._evaluate_one(payload.model_copy(update={"configs": (one,)}), given_up) for one in payload.configs]
 
-    def _alone(self, payload: Payload, given_up: threading.Event) -> Evaluation:
+    def _evaluate_one(self, payload: Payload, given_up: threading.Event) -> Evaluation:
         try:
-            return _checked(self._insist(payload, given_up), payload.configs)[0]
+            return _checked(self._run_with_retries(payload, given_up), payload.configs)[0]
         except Lost as lost:
             return _failed(payload, Status.CRASHED, str(lost))
         except Overdue as overdue:
             return _failed(payload, Status.TIMEOUT, str(overdue))
 
-    def _insist(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
-        """Ask one worker after the other; raises what happened to the last one."""
+    def _run_with_retries(self, payload: Payload, given_up: threading.Event) -> list[Response]:
+        """Try one worker after the other; raises the last one's failure."""
         for attempt in range(1, self._attempts + 1):
             last = attempt == self._attempts
             try:
-                answers = self._workers.run(payload, given_up)
-                # Not the kernel's fault and not the user's: a full disk there, or a server that ran out of memory.
-                if answers[-1].get("error") != DeviceError.__name__ or last:
-                    return answers
+                responses = self._workers.run(payload, given_up)
+                # Neither the kernel's fault nor the user's: a full disk there, or a server that ran out of memory.
+                if responses[-1].get("error") != DeviceError.__name__ or last:
+                    return responses
             except Lost as lost:
                 if last:
                     raise Lost(f"{lost}, the last of {attempt} that had it") from None
@@ -180,15 +180,15 @@ def _failed(payload: Payload, status: Status, message: str) -> Evaluation:
     return Evaluation(status=status, kernel_digest=digest, config=payload.configs[0], message=message)
 
 
-def _checked(answers: Sequence[Answer], configs: Sequence[Mapping[str, Value]]) -> list[Evaluation]:
-    evaluations = read_evaluations(answers)
+def _checked(responses: Sequence[Response], configs: Sequence[Mapping[str, Value]]) -> list[Evaluation]:
+    evaluations = read_evaluations(responses)
     if [one.config for one in evaluations] != list(configs):
-        raise DeviceError(f"a worker was asked for {len(configs)} configs and answered others")
+        raise DeviceError(f"a worker was given {len(configs)} configs and returned others")
     return evaluations
 
 
-def _whole(evaluation: Evaluation, measured: dict[Config, Evaluation]) -> Evaluation:
-    """A twin of what was measured elsewhere has that one's outline only; the rest is here."""
+def _completed(evaluation: Evaluation, measured: dict[Config, Evaluation]) -> Evaluation:
+    """Complete a duplicate of a kernel that was measured elsewhere: only its outline came back, the rest is here."""
     original = evaluation.duplicate_of is not None and measured.get(Config(evaluation.duplicate_of))
     if not original:
         return evaluation
@@ -196,7 +196,7 @@ def _whole(evaluation: Evaluation, measured: dict[Config, Evaluation]) -> Evalua
 
 
 def polled(seconds: float, given_up: threading.Event) -> Iterator[None]:
-    """At once, and then once every `seconds`, until nobody waits any more: then `GivenUp`."""
+    """Yield at once, and then every `seconds`, until the caller gives up: then raise `GivenUp`."""
     while not given_up.is_set():
         yield
         given_up.wait(seconds)

@@ -1,4 +1,4 @@
-"""The machines that a command evaluates on, where these are others than this one."""
+"""The remote machines that a command evaluates on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .options import AUTO, CPU, CUDA, RemoteOptions, Where
 
 
 class Remote:
-    """The workers of one command, which all its evaluators share; `close` ends them.
+    """The workers of one command, shared by its evaluators; `close` ends them.
 
-    For Modal nothing is started before the first question; a Ray cluster is joined at once. Raises `DeviceError`.
+    Modal starts nothing before the first payload; a Ray cluster is joined at once. Raises `DeviceError`.
     """
 
     def __init__(self, options: RemoteOptions, limits: Limits | None = None) -> None:
         limits = limits or Limits()
         self.device = CUDA
-        """'cuda' or 'cpu', as kernels and backends mean it."""
+        """'cuda' or 'cpu', as for kernels and backends."""
         self._workers: Workers
         if options.where is Where.MODAL:
             from .modal_app import Resources
@@ -27,7 +27,7 @@ class Remote:
 
             resources = Resources(gpu=options.gpu)
             self.label = f"Modal {resources.gpu}"
-            """What journals and folders call the device."""
+            """The device's name in journals and folder names."""
             self._cpus = resources.cpus
             self._workers = ModalContainers(resources, Settings(limits=limits, search=self._search(None, False)))
         else:
@@ -41,7 +41,7 @@ class Remote:
             self._workers = cluster
 
     def check(self) -> None:
-        """Raise `DeviceError` at once for what would else show with the first question, after files were moved."""
+        """Raise `DeviceError` now for a problem that would else show with the first payload, after files were moved."""
         if self.label.startswith("Modal"):
             from .modal_evaluator import check_login
 
@@ -49,20 +49,20 @@ class Remote:
 
     @property
     def lanes(self) -> int:
-        """How many evaluations can be under way at once."""
+        """The number of evaluations that can run at once."""
         return self._workers.count()
 
     def evaluator(self, settings: Settings | None = None) -> RemoteEvaluator:
-        """One with these settings; any number may be used at once."""
+        """Return an evaluator with these settings; any number may be used at once."""
         return RemoteEvaluator(self._workers, settings or Settings())
 
     def search_evaluator(
         self, compilers: int | None, adaptive: bool, settings: Settings | None = None
     ) -> RemoteEvaluator:
-        """One for many configs; `settings` says all but how it searches.
+        """Return an evaluator for many configs, with all `settings` except those of the search.
 
-        A worker is given as many configs at a time as it has compilers: where the next choice depends on what is known
-        half as many, and four times as many where it does not.
+        A worker gets as many configs at a time as it has compilers: half as many where each choice depends on earlier
+        results, and four times as many where it does not.
         """
         return self.evaluator(replace(settings or Settings(), search=self._search(compilers, adaptive)))
 

@@ -1,4 +1,4 @@
-"""What runs on Modal: an image with pinned versions, and a class whose containers keep one warm evaluator each."""
+"""The Modal app: an image with pinned versions, and a class whose containers each keep one warm evaluator."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ CUDA_IMAGE = "nvidia/cuda:13.0.1-devel-ubuntu24.04"
 """TileLang needs nvcc."""
 SYSTEM_PACKAGES = ("g++", "bubblewrap")
 PACKAGES = ("torch", "tilelang", "numpy", "filelock", "nvidia-ml-py", "pydantic", "platformdirs")
-"""What evaluators import, at the versions of this environment. torch decides on triton's version."""
+"""Packages that evaluators import, at the versions of this environment. torch determines triton's version."""
 PACKAGE_FOLDERS = ("core", "evaluators")
-"""Of kernelwright: an evaluation needs no other."""
+"""The parts of kernelwright that an evaluation needs."""
 
 MOUNT = "/cache"
-"""Of the Volume that outlives containers: the ceilings of devices, and what the reference compiles."""
+"""Folder of the Volume that outlives containers: device ceilings, and the reference's compiled code."""
 SOURCE = "/root"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a container gets, and how many there are."""
+    """What a container gets, and the number of containers."""
 
     gpu: str | None = DEFAULT_GPU
-    """None for a container without one, which evaluates on its CPU."""
+    """None for a container without a GPU, which evaluates on its CPU."""
     containers: int = 8
-    """At most so many at once."""
+    """Maximum number of containers at once."""
     cpus: int = 8
-    """Cores; so many compilers work ahead in a search."""
+    """Cores per container, and compilers that work ahead in a search."""
     memory_gib: int = 32
     idle_s: int = 120
-    """A container without work ends after so long."""
+    """Seconds after which an idle container ends."""
     retries: int = 2
-    """By Modal itself, when a container is lost."""
+    """Retries by Modal itself, when a container is lost."""
 
     @property
     def device(self) -> str:
@@ -50,25 +50,25 @@ class Resources:
 
     @property
     def exact_gpu(self) -> str | None:
-        """As Modal is asked for it: it gives an H200 to who asks for an H100, unless that has an exclamation mark."""
+        """The name for Modal: it may give an H200 for 'H100', but not for 'H100!'."""
         return "H100!" if self.gpu == "H100" else self.gpu
 
 
 def time_limit_s(settings: Settings) -> int:
-    """What a payload may take in all, which the evaluator's own limits for each step keep far from.
+    """Return the limit in seconds for a whole payload, far above the evaluator's own limits for each step.
 
-    At most a day, as Modal has it.
+    Modal allows at most a day.
     """
     configs = settings.search.window if settings.search else 1
     return min(24 * 3600, int(600 + configs * (settings.limits.compile_s + 20 * settings.limits.call_s)))
 
 
 def pinned() -> list[str]:
-    """The packages of the image, as pip takes them."""
+    """Return the packages of the image, as pip requirements."""
     found = []
     for name in PACKAGES:
         try:
-            # '+cpu' names a build that Modal's index does not have.
+            # '+cpu' names a build that is not on Modal's index.
             found.append(f"{name}=={version(name).partition('+')[0]}")
         except PackageNotFoundError:
             found.append(name)
@@ -76,7 +76,7 @@ def pinned() -> list[str]:
 
 
 def build_image(resources: Resources) -> Any:
-    """The image: compilers, pinned packages, and this kernelwright's own source."""
+    """Return the image: compilers, pinned packages, and this kernelwright's own source."""
     import modal
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -107,14 +107,14 @@ def build_image(resources: Resources) -> Any:
 
 
 def build(resources: Resources, time_limit_s: int) -> tuple[Any, Any]:
-    """The app, and its class; `cls().run.spawn(payload)` asks a container. Nothing is sent anywhere yet."""
+    """Return the app and its class; `cls().run.spawn(payload)` runs a payload. Nothing is sent yet."""
     import modal
 
     app = modal.App(NAME, include_source=False)
     device = resources.device
     options: dict[str, Any] = {}
     if "_experimental_restrict_output" in inspect.signature(app.cls).parameters:
-        # Answers are no pickles then: reading one runs no code of whoever wrote it.
+        # Responses are then no pickles: reading one runs no code of its writer.
         options["_experimental_restrict_output"] = True
 
     @app.cls(
@@ -127,7 +127,7 @@ def build(resources: Resources, time_limit_s: int) -> tuple[Any, Any]:
         retries=modal.Retries(max_retries=resources.retries, initial_delay=1.0, backoff_coefficient=2.0),
         max_containers=resources.containers,
         scaledown_window=resources.idle_s,
-        # A kernel reaches neither the network nor anything else that the account has on Modal.
+        # A kernel reaches neither the network nor anything else in the Modal account.
         block_network=True,
         restrict_modal_access=True,
         serialized=True,
@@ -138,17 +138,17 @@ def build(resources: Resources, time_limit_s: int) -> tuple[Any, Any]:
         def start(self) -> None:
             from kernelwright.evaluators.remote.worker_host import WorkerHost
 
-            self.station = WorkerHost(device)
+            self.host = WorkerHost(device)
 
         @modal.method()  # type: ignore[untyped-decorator, unused-ignore]
         def run(self, payload: str) -> str:
             """JSON in, JSON out; see `WorkerHost.run`."""
-            from kernelwright.evaluators.remote.payload import ANSWERS, Payload
+            from kernelwright.evaluators.remote.payload import RESPONSES, Payload
 
-            return ANSWERS.dump_json(self.station.run(Payload.model_validate_json(payload))).decode()
+            return RESPONSES.dump_json(self.host.run(Payload.model_validate_json(payload))).decode()
 
         @modal.exit()  # type: ignore[untyped-decorator, unused-ignore]
         def stop(self) -> None:
-            self.station.close()
+            self.host.close()
 
     return app, Evaluations

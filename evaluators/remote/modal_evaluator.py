@@ -12,7 +12,7 @@ from ...core.text import first_line
 from ..settings import Settings
 from .evaluator import GivenUp, Lost, Overdue, polled
 from .modal_app import Resources, build, time_limit_s
-from .payload import ANSWERS, Answer, Payload
+from .payload import RESPONSES, Payload, Response
 from .reach import unreachable
 
 POLL_S = 2.0
@@ -20,10 +20,10 @@ LOGIN = "run 'modal token new', or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
 
 
 class ModalContainers:
-    """Implements `spread.Workers`: an app that runs from the first payload until `close`."""
+    """Implements `evaluator.Workers`: an app that runs from the first payload until `close`."""
 
     def __init__(self, resources: Resources, settings: Settings) -> None:
-        """The settings with most to do: a container is given the time that a window of theirs may take."""
+        """`settings` are those with the most work: they determine a container's time limit."""
         try:
             import modal  # noqa: F401
         except ImportError:
@@ -36,7 +36,7 @@ class ModalContainers:
         """The remote method, once the app runs."""
 
     def open(self) -> None:
-        """See `spread.Workers`: the first time, Modal builds the image, which takes minutes."""
+        """See `evaluator.Workers`: the first time, Modal builds the image, which takes minutes."""
         try:
             with explained(self._time_limit_s):
                 self._method()
@@ -44,18 +44,18 @@ class ModalContainers:
             raise DeviceError(f"Modal: {error}") from None
 
     def count(self) -> int:
-        """See `spread.Workers`."""
+        """See `evaluator.Workers`."""
         return self.resources.containers
 
-    def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
-        """See `spread.Workers`; a container that is lost was given several times by Modal already."""
+    def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
+        """See `evaluator.Workers`; Modal has retried a lost container several times already."""
         call = None
         with explained(self._time_limit_s):
             try:
                 call = self._method().spawn(payload.model_dump_json())
                 for _ in polled(0.0, given_up):
                     with contextlib.suppress(TimeoutError):
-                        return ANSWERS.validate_json(call.get(timeout=POLL_S))
+                        return RESPONSES.validate_json(call.get(timeout=POLL_S))
             except BaseException:
                 if call is not None:
                     with contextlib.suppress(Exception):
@@ -80,7 +80,7 @@ class ModalContainers:
 
 
 def check_login() -> None:
-    """Raise `DeviceError` when there is no token, or no way to Modal's servers, which its client tries for a minute."""
+    """Raise `DeviceError` when there is no token, or no way to Modal's servers (its client would try for a minute)."""
     from modal.config import config
 
     if not ((config.get("token_id") and config.get("token_secret")) or config.get("oauth_refresh_token")):
@@ -96,7 +96,7 @@ def check_login() -> None:
 
 
 class explained(contextlib.AbstractContextManager[None]):  # noqa: N801  (used like a function)
-    """Turns what Modal's client raises into `Lost`, `Overdue` or a `DeviceError` of one line."""
+    """Turns exceptions of Modal's client into `Lost`, `Overdue` or a `DeviceError` of one line."""
 
     def __init__(self, time_limit_s: int) -> None:
         self._time_limit_s = time_limit_s

@@ -1,4 +1,4 @@
-"""Which machines evaluate: what `evaluator`, `gpu` and `ray_address` mean. Help needs it: nothing heavy here."""
+"""Which machines evaluate: `evaluator`, `gpu` and `ray_address`. The help imports this: nothing heavy here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 CPU, CUDA, AUTO = "cpu", "cuda", "auto"
 
 GPUS = ("T4", "L4", "A10", "L40S", "A100", "A100-40GB", "A100-80GB", "RTX-PRO-6000", "H100", "H200", "B200", "B200+")
-"""Modal's, as https://modal.com/docs/guide/gpu lists them."""
+"""Modal's GPUs, as listed at https://modal.com/docs/guide/gpu."""
 DEFAULT_GPU = "H100"
 ALIASES = {"A10G": "A10"}
 """Other names of the same GPU."""
@@ -25,18 +25,18 @@ class Where(StrEnum):
 
 @dataclass(frozen=True)
 class RemoteOptions:
-    """Where to evaluate, if not here."""
+    """Where to evaluate, if not on this machine."""
 
     where: Where
     gpu: str = DEFAULT_GPU
-    """Of Modal."""
+    """The GPU on Modal."""
     ray_address: str | None = None
-    """None: the cluster that runs on this machine, or that RAY_ADDRESS names."""
+    """Address of the cluster; None for the one on this machine, or in RAY_ADDRESS."""
     device: str = AUTO
 
     @classmethod
     def checked(cls, where: Where, gpu: str | None, ray_address: str | None, device: str) -> Self | None:
-        """The options of a command, None for this machine. `OptionError` for values that do not go together."""
+        """Return the options of a command, None for this machine. Raises `OptionError` for contradictory values."""
         from ...core.errors import OptionError
 
         if gpu is not None and where is not Where.MODAL:

@@ -1,6 +1,6 @@
-"""What travels to another machine and back: plain JSON, and nothing of this machine but the question.
+"""The messages to another machine and back: plain JSON that contains nothing of this machine but the request.
 
-A payload holds texts, configs and settings. It holds no path, no variable of the environment and no key.
+A payload contains texts, configs and settings: no path, no environment variable and no key.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ...core.space import Value
 from ..settings import Settings
 
 VERSION: Literal[1] = 1
-"""Of the payload's form: both ends must agree on it."""
+"""Version of the payload's form; both ends must agree."""
 
-Answer = dict[str, Any]
+Response = dict[str, Any]
 """One of {"evaluation": ...}, {"profile": ...} and {"error": a class of `core.errors`, "message": ...}."""
 
 
 class What(StrEnum):
-    """What is asked for, by the names of `core.Evaluator`."""
+    """The kinds of request, named like the methods of `core.Evaluator`."""
 
     EVALUATE = "evaluate"
     COMPARE = "compare"
@@ -47,7 +47,7 @@ class What(StrEnum):
 
 
 class ProblemText(BaseModel):
-    """A problem without its path, which means nothing elsewhere."""
+    """A problem without its path, which has no meaning on another machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,12 +56,12 @@ class ProblemText(BaseModel):
     source: str
     workload: str
     sizes: dict[str, str]
-    """Python literals, since JSON would make lists of tuples."""
+    """Python literals, since JSON would turn tuples into lists."""
     tolerances: dict[str, Tolerance]
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """The problem as text; raises `ProblemError` for one that has no PyTorch reference."""
+        """Return the problem as text; raises `ProblemError` for one that has no PyTorch reference."""
         problem = TorchProblem.of(problem)
         return cls(
             id=problem.id,
@@ -73,7 +73,7 @@ class ProblemText(BaseModel):
         )
 
     def problem(self) -> TorchProblem:
-        """The problem again; raises `ProblemError` as `TorchProblem` does."""
+        """Return the parsed problem; raises `ProblemError` as `TorchProblem` does."""
         sizes = {name: ast.literal_eval(size) for name, size in self.sizes.items()}
         return TorchProblem(
             self.id, self.name, self.source, workload=self.workload, sizes=sizes, tolerances=self.tolerances
@@ -92,16 +92,16 @@ class KernelText(BaseModel):
 
     @classmethod
     def of(cls, kernel: Kernel) -> Self:
-        """The kernel as text."""
+        """Return the kernel as text."""
         return cls(language=kernel.language, target=kernel.target, source=kernel.source, name=kernel.name)
 
     def kernel(self) -> Kernel:
-        """The kernel again."""
+        """Return the kernel."""
         return PythonKernel(self.language, self.target, self.source, self.name)
 
 
 class Payload(BaseModel):
-    """One question to an evaluator."""
+    """One request to an evaluator."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -109,10 +109,10 @@ class Payload(BaseModel):
     what: What
     problem: ProblemText
     kernel: KernelText | None = None
-    """None to profile, which is about the problem alone."""
+    """None for a profile, which needs the problem only."""
     configs: tuple[dict[str, Value], ...] = ()
     known: tuple[Evaluation, ...] = ()
-    """Evaluations of this kernel, cut down by `outlines` to what a search needs of them."""
+    """Evaluations of this kernel, reduced by `outlines` to what a search needs."""
     settings: Settings
 
     @classmethod
@@ -125,7 +125,7 @@ class Payload(BaseModel):
         configs: Iterable[Config] = (),
         known: Iterable[Evaluation] = (),
     ) -> Self:
-        """The question as it travels."""
+        """Return the request as a payload."""
         return cls(
             what=what,
             problem=ProblemText.of(problem),
@@ -137,9 +137,9 @@ class Payload(BaseModel):
 
 
 def outlines(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
-    """What a search needs of earlier evaluations: which code was measured, and how fast it was.
+    """Reduce earlier evaluations to what a search needs: which code was measured, and how fast it was.
 
-    Logs and samples stay here: a search sends what it knows with every question.
+    Logs and samples stay here, since a search sends these with every request.
     """
     return [
         Evaluation(
@@ -157,30 +157,30 @@ def outlines(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     ]
 
 
-def failure(error: KernelwrightError) -> Answer:
-    """A user's mistake that was found on the other machine."""
+def failure(error: KernelwrightError) -> Response:
+    """Return a user's mistake, found on the other machine, as a response."""
     return {"error": type(error).__name__, "message": str(error)}
 
 
-def read_evaluations(answers: Sequence[Answer]) -> list[Evaluation]:
-    """The evaluations among the answers; raises the user's mistake if they end with one."""
-    return [Evaluation.model_validate(answer["evaluation"]) for answer in map(_told, answers)]
+def read_evaluations(responses: Sequence[Response]) -> list[Evaluation]:
+    """Return the evaluations among the responses; raises the user's mistake if they end with one."""
+    return [Evaluation.model_validate(response["evaluation"]) for response in map(_result_of, responses)]
 
 
-def read_profile(answers: Sequence[Answer]) -> Profile:
-    """The one profile that was asked for; raises like `read_evaluations`."""
-    (answer,) = map(_told, answers)
-    return Profile.model_validate(answer["profile"])
+def read_profile(responses: Sequence[Response]) -> Profile:
+    """Return the one requested profile; raises like `read_evaluations`."""
+    (response,) = map(_result_of, responses)
+    return Profile.model_validate(response["profile"])
 
 
-def _told(answer: Answer) -> Mapping[str, Any]:
-    if "error" not in answer:
-        return answer
-    kind = getattr(user_errors, answer["error"], None)
+def _result_of(response: Response) -> Mapping[str, Any]:
+    if "error" not in response:
+        return response
+    kind = getattr(user_errors, response["error"], None)
     if not (isinstance(kind, type) and issubclass(kind, KernelwrightError)):
         kind = DeviceError
-    raise kind(answer["message"])
+    raise kind(response["message"])
 
 
-ANSWERS: TypeAdapter[list[Answer]] = TypeAdapter(list[Answer])
-"""For answers that travel as text."""
+RESPONSES: TypeAdapter[list[Response]] = TypeAdapter(list[Response])
+"""For responses that travel as text."""

@@ -15,45 +15,45 @@ from ...core import DeviceError
 from ...core.text import first_line
 from ..settings import Settings
 from .evaluator import GivenUp, Lost, polled
-from .payload import ANSWERS, Answer, Payload
+from .payload import RESPONSES, Payload, Response
 from .ray_connection import connect, gpus_of, living_nodes
 from .ray_worker import SETTINGS, RayWorker
 from .worker_host import versions
 
 POLL_S = 0.1
 WAIT_S = 300.0
-"""For a first worker to become ready: the cluster may be busy with other jobs, or still growing."""
+"""Seconds for a first worker to become ready: the cluster may be busy with other jobs, or still growing."""
 NEWS_S = 1.0
-"""How often the cluster is asked for its nodes, at most."""
+"""Seconds between two requests for the cluster's nodes, at least."""
 FAILURES = 3
-"""A place where so many actors in a row did not come up is given up."""
+"""After this many actors that failed to start in a row, the place is given up."""
 CLOSING_S = 5.0
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an actor can work: a node, and which of its GPUs, counted."""
+    """A place for an actor: a node, and the index of its GPU."""
 
     node: str
     number: int
     cpus: int
-    """Cores that it may use, those of its share of the node."""
+    """Cores that it may use: its share of the node."""
 
 
 @dataclass(eq=False)
 class ActorSlot:
-    """An actor and what it is doing."""
+    """An actor and its current work."""
 
     place: Place
     actor: Any
     coming: Any
-    """The reference to its first answer; None once it is warm."""
+    """Reference to its first response; None once it is warm."""
     busy: Any = None
-    """The reference to the answer that it works at, whether or not anybody still waits for it."""
+    """Reference to the response it is working on, even if nobody waits for it any more."""
 
 
 class RayCluster:
-    """Implements `spread.Workers`. `device` is 'cuda' or 'cpu'; `wait_s` limits waiting for a worker.
+    """Implements `evaluator.Workers`. `device` is 'cuda' or 'cpu'; `wait_s` limits the wait for a worker.
 
     Raises `DeviceError` when the cluster cannot be reached or has no place for a worker.
     """
@@ -66,70 +66,70 @@ class RayCluster:
         self._settings = SETTINGS.dump_json(settings or Settings())
         self._wait_s = wait_s
         self._lock = threading.RLock()
-        self._seats: list[ActorSlot] = []
+        self._slots: list[ActorSlot] = []
         self._failures: Counter[Place] = Counter()
-        """Of actors that did not come up, in a row."""
+        """Number of actors in a row that failed to start."""
         self._reason = ""
-        """Why the last of them did not."""
+        """The last one's error."""
         self._asked_at = -math.inf
         self._fill_slots()
-        if not self._seats:
+        if not self._slots:
             self.close()
             has = "GPU; use `device` cpu, or add a node that has one" if self.device == "cuda" else "node with CPUs"
             raise DeviceError(f"the Ray cluster has no {has}")
 
     def open(self) -> None:
-        """See `spread.Workers`: the actors start by themselves."""
+        """See `evaluator.Workers`: the actors start by themselves."""
 
     def count(self) -> int:
-        """The actors there are, at least one: those that still start take what they are given when they are ready."""
-        return max(1, len(self._seats))
+        """Return the number of actors, at least one: one that still starts takes its payload when it is ready."""
+        return max(1, len(self._slots))
 
     @property
     def cpus(self) -> int:
-        """Cores that every worker has."""
-        return min((seat.place.cpus for seat in self._seats), default=1)
+        """Return the cores that every worker has."""
+        return min((slot.place.cpus for slot in self._slots), default=1)
 
-    def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
-        """See `spread.Workers`."""
+    def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
+        """See `evaluator.Workers`."""
         import ray
 
-        seat, answer = self._give(payload, given_up)
+        slot, response = self._give(payload, given_up)
         try:
             for _ in polled(0.0, given_up):
                 with contextlib.suppress(ray.exceptions.GetTimeoutError):
-                    return ANSWERS.validate_json(ray.get(answer, timeout=POLL_S))
+                    return RESPONSES.validate_json(ray.get(response, timeout=POLL_S))
             raise GivenUp
         except ray.exceptions.RayTaskError:
             raise  # a bug of ours
         except ray.exceptions.RayError as error:
-            self._stop(seat)
-            raise Lost(f"the worker on node {seat.place.node[:8]} was lost: {first_line(error)}") from None
+            self._stop(slot)
+            raise Lost(f"the worker on node {slot.place.node[:8]} was lost: {first_line(error)}") from None
 
     def close(self) -> None:
-        """End all actors and what they started, and leave the cluster."""
+        """End all actors and their processes, and leave the cluster."""
         import ray
 
         with self._lock:
-            seats, self._seats = self._seats, []
-        idle = [seat for seat in seats if seat.coming is None and seat.busy is None]
-        with contextlib.suppress(Exception):  # whoever does not close in time is killed
-            ray.wait([seat.actor.close.remote() for seat in idle], num_returns=len(idle), timeout=CLOSING_S)
-        for seat in seats:
-            _kill(seat)
+            slots, self._slots = self._slots, []
+        idle = [slot for slot in slots if slot.coming is None and slot.busy is None]
+        with contextlib.suppress(Exception):  # an actor that does not close in time is killed
+            ray.wait([slot.actor.close.remote() for slot in idle], num_returns=len(idle), timeout=CLOSING_S)
+        for slot in slots:
+            _kill(slot)
         self._disconnect()
 
     def _give(self, payload: Payload, given_up: threading.Event) -> tuple[ActorSlot, Any]:
-        """Hand the payload to the first actor that is ready and free."""
+        """Give the payload to the first actor that is ready and free."""
         text = payload.model_dump_json()
         deadline = time.monotonic() + self._wait_s
         for _ in polled(POLL_S, given_up):
             with self._lock:
                 self._look()
-                if (seat := next((one for one in self._seats if not one.coming and not one.busy), None)) is not None:
-                    seat.busy = seat.actor.run.remote(text)
-                    return seat, seat.busy
-                if any(seat.busy for seat in self._seats):
+                if (slot := next((one for one in self._slots if not one.coming and not one.busy), None)) is not None:
+                    slot.busy = slot.actor.run.remote(text)
+                    return slot, slot.busy
+                if any(slot.busy for slot in self._slots):
                     deadline = time.monotonic() + self._wait_s
             if time.monotonic() > deadline:
                 raise DeviceError(
@@ -138,39 +138,39 @@ class RayCluster:
         raise GivenUp
 
     def _look(self) -> None:
-        """Note who is ready and who has ended what nobody waits for; fill the places that are empty."""
+        """Note which actors are ready and which have ended abandoned work; fill empty places."""
         import ray
 
-        for seat in list(self._seats):
-            if seat.coming is not None and _done(seat.coming):
+        for slot in list(self._slots):
+            if slot.coming is not None and _done(slot.coming):
                 try:
-                    check_versions(ray.get(seat.coming))
-                    seat.coming = None
-                    self._failures[seat.place] = 0
+                    check_versions(ray.get(slot.coming))
+                    slot.coming = None
+                    self._failures[slot.place] = 0
                 except ray.exceptions.RayError as error:
-                    self._failures[seat.place] += 1
+                    self._failures[slot.place] += 1
                     self._reason = _why(error)
-                    self._stop(seat)
-            if seat.busy is not None and _done(seat.busy):
-                seat.busy = None
+                    self._stop(slot)
+            if slot.busy is not None and _done(slot.busy):
+                slot.busy = None
         self._fill_slots()
 
     def _fill_slots(self) -> None:
-        """An actor for every place of the living nodes that has none."""
+        """Start an actor for every place of the living nodes that has none."""
         now = time.monotonic()
         if now - self._asked_at < NEWS_S:
             return
         self._asked_at = now
         nodes = living_nodes()
         living = {node["NodeID"] for node in nodes}
-        for seat in [one for one in self._seats if one.place.node not in living]:
-            self._stop(seat)
+        for slot in [one for one in self._slots if one.place.node not in living]:
+            self._stop(slot)
         places = [place for node in nodes for place in self._places(node)]
-        taken = {seat.place for seat in self._seats}
-        self._seats += [
+        taken = {slot.place for slot in self._slots}
+        self._slots += [
             self._start(place) for place in places if place not in taken and self._failures[place] < FAILURES
         ]
-        if places and not self._seats:
+        if places and not self._slots:
             raise DeviceError(f"no worker starts on the Ray cluster: {self._reason}")
 
     def _places(self, node: dict[str, Any]) -> Iterator[Place]:
@@ -179,7 +179,7 @@ class RayCluster:
             gpus = gpus_of(node)
             yield from (Place(node["NodeID"], number, max(1, cpus // gpus)) for number in range(gpus))
         elif cpus:
-            # One for a machine: what runs beside a timing on the same cores spoils it.
+            # One per machine: other work on the same cores disturbs a timing.
             yield Place(node["NodeID"], 0, cpus)
 
     def _start(self, place: Place) -> ActorSlot:
@@ -194,11 +194,11 @@ class RayCluster:
         )
         return ActorSlot(place, actor, actor.warm.remote(self._settings))
 
-    def _stop(self, seat: ActorSlot) -> None:
+    def _stop(self, slot: ActorSlot) -> None:
         with self._lock:
-            if seat in self._seats:
-                self._seats.remove(seat)
-        _kill(seat)
+            if slot in self._slots:
+                self._slots.remove(slot)
+        _kill(slot)
 
 
 def _done(reference: Any) -> bool:
@@ -207,15 +207,15 @@ def _done(reference: Any) -> bool:
     return bool(ray.wait([reference], timeout=0)[0])
 
 
-def _kill(seat: ActorSlot) -> None:
+def _kill(slot: ActorSlot) -> None:
     import ray
 
     with contextlib.suppress(Exception):  # it is gone already
-        ray.kill(seat.actor, no_restart=True)
+        ray.kill(slot.actor, no_restart=True)
 
 
 def check_versions(theirs: dict[str, str]) -> None:
-    """Raise `DeviceError` for a node with another kernelwright: its payloads and its verdicts may be others."""
+    """Raise `DeviceError` for a node with another kernelwright: its payloads and results may differ."""
     ours = versions()
     if theirs != ours:
         what = "version" if theirs["version"] != ours["version"] else "source"

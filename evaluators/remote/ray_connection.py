@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, and asking it for its nodes."""
+"""Joins a Ray cluster, and lists its nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def connect(address: str | None) -> Any:
-    """Join a cluster; what it returns leaves it again. Raises `DeviceError` in one line when that cannot be."""
+    """Join a cluster and return an object whose call leaves it. Raises a one-line `DeviceError` on failure."""
     try:
         import ray
     except ImportError:
@@ -29,7 +29,7 @@ def connect(address: str | None) -> Any:
     if host and port.isdigit() and (why := unreachable(host, int(port))):
         raise DeviceError(f"cannot reach the Ray cluster: {why}; 'ray start --head' prints its address")
     before = signal.getsignal(signal.SIGTERM)
-    logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # logging_level alone does not quieten it
+    logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # logging_level alone does not silence it
     try:
         ray.init(address=wanted, namespace="kernelwright", log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ImportError, RuntimeError, ValueError) as error:
@@ -49,7 +49,7 @@ def connect(address: str | None) -> Any:
 
 
 def _silence() -> None:
-    """Ray prints what raylets report to standard output, where a command's JSON goes."""
+    """Stop Ray from printing raylet messages to standard output, where a command's JSON goes."""
     from ray._private import worker
 
     if hasattr(worker, "print_to_stdstream"):
@@ -57,7 +57,7 @@ def _silence() -> None:
 
 
 def living_nodes() -> list[dict[str, Any]]:
-    """What Ray knows of every node that is not lost: NodeID, Resources and more."""
+    """Return Ray's description of every living node: NodeID, Resources and more."""
     import ray
 
     listed: Callable[[], list[dict[str, Any]]] = ray.nodes
@@ -65,5 +65,5 @@ def living_nodes() -> list[dict[str, Any]]:
 
 
 def gpus_of(node: dict[str, Any]) -> int:
-    """How many GPUs a node offers."""
+    """Return the number of GPUs that a node offers."""
     return int(node["Resources"].get("GPU", 0))

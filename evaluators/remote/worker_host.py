@@ -1,4 +1,4 @@
-"""The other end: a local evaluator, warm for as long as payloads come."""
+"""The remote end: a local evaluator that stays warm as long as payloads come."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from ...core import Config, KernelwrightError
 from ...core.files import memory_folder
 from ..local import LocalEvaluator
 from ..settings import Settings
-from .payload import Answer, Payload, What, failure
+from .payload import Payload, Response, What, failure
 
 KEPT = 2
-"""Evaluators with different settings that a station keeps: one for a search, one for full evaluations."""
+"""Number of evaluators with different settings that a host keeps: one for a search, one for full evaluations."""
 
 
 class WorkerHost:
-    """Answers payloads on one device of this machine.
+    """Runs payloads on one device of this machine.
 
-    Evaluators and their processes are kept between payloads. `memory` is the folder for what is measured once per
-    device.
+    Evaluators and their processes are kept between payloads. `memory` is the folder for once-per-device measurements.
     """
 
     def __init__(self, device: str, memory: Path | None = None) -> None:
@@ -30,17 +29,17 @@ class WorkerHost:
         self._memory = memory or memory_folder()
         self._evaluators: dict[Settings, LocalEvaluator] = {}
 
-    def run(self, payload: Payload) -> list[Answer]:
-        """One answer per config, or the profile; a user's mistake is the last answer."""
-        answers: list[Answer] = []
+    def run(self, payload: Payload) -> list[Response]:
+        """Return one response per config, or the profile; a user's mistake is the last response."""
+        responses: list[Response] = []
         try:
-            answers.extend(self._answers(payload))
+            responses.extend(self._responses(payload))
         except KernelwrightError as error:
-            answers.append(failure(error))
-        return answers
+            responses.append(failure(error))
+        return responses
 
     def warm(self, settings: Settings) -> dict[str, str]:
-        """Import what evaluations need; the versions that must be the same on both ends."""
+        """Import what evaluations need; return the versions that both ends must share."""
         self._evaluator(settings).processes.server.wait_ready()
         return versions()
 
@@ -49,7 +48,7 @@ class WorkerHost:
         while self._evaluators:
             self._evaluators.popitem()[1].close()
 
-    def _answers(self, payload: Payload) -> Iterator[Answer]:
+    def _responses(self, payload: Payload) -> Iterator[Response]:
         problem = payload.problem.problem()
         evaluator = self._evaluator(payload.settings)
         if payload.what is What.PROFILE:
@@ -74,7 +73,7 @@ class WorkerHost:
 
 
 def versions() -> dict[str, str]:
-    """Of this kernelwright, which must be the same on both ends: its version, and a digest of what evaluates."""
+    """Return what both ends must share: the version of kernelwright, and a digest of its evaluating code."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(path for folder in ("core", "evaluators") for path in (root / folder).rglob("*.py")):

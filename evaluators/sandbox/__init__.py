@@ -1,1 +1,1 @@
-"""What keeps a kernel under test from the rest of the machine: bubblewrap, Landlock, or nothing."""
+"""Isolates a kernel under test from the rest of the machine: bubblewrap, Landlock, or nothing."""

@@ -1,6 +1,6 @@
-"""bubblewrap: a server in namespaces of its own, which sees a read-only system without the user's files.
+"""bubblewrap: runs a server in its own namespaces, with a read-only system and without the user's files.
 
-Options are those that version 0.4 knows. The server is the first process of its PID namespace: those in it cannot
+Uses options that version 0.4 has. The server is the first process of its PID namespace: processes in it cannot
 signal it, and all end with it. CUDA cannot share memory with processes in other PID namespaces, nor, without a
 network, over the abstract sockets that it uses for that: outputs leave through files.
 """
@@ -19,14 +19,14 @@ from .places import Places
 _NAMESPACES = (
     "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
     "--hostname", "kernelwright", "--as-pid-1", "--new-session", "--die-with-parent",
-    # To root, bubblewrap leaves all capabilities.
+    # bubblewrap leaves all capabilities to root.
     "--cap-drop", "ALL",
 )  # fmt: skip
-_PATIENCE_S = 30.0
+_TRIAL_TIMEOUT_S = 30.0
 
 
 def command(places: Places, devices: Sequence[Path], read: Sequence[Path], write: Sequence[Path]) -> list[str]:
-    """What to put before a command that is to run inside; `devices` are the GPU's, `read` and `write` folders."""
+    """Return the prefix of a command that runs inside; `devices` are the GPU's, `read` and `write` folders."""
     line = ["bwrap", *_NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for device in devices:
         line += ["--dev-bind-try", str(device), str(device)]
@@ -42,7 +42,7 @@ def command(places: Places, devices: Sequence[Path], read: Sequence[Path], write
 
 
 def obstacle(places: Places) -> str | None:
-    """Why bubblewrap does not work here, and what to do; None when it does, which is tried."""
+    """Return why bubblewrap does not work here, and the fix; None when a trial run succeeds."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (apt install bubblewrap)"
     return _trial(tuple(command(places, (), (), ())))
@@ -50,14 +50,14 @@ def obstacle(places: Places) -> str | None:
 
 @functools.cache
 def _trial(line: tuple[str, ...]) -> str | None:
-    """Start the interpreter that workers run in; whatever forbids it is not going to change meanwhile."""
+    """Start the interpreter that workers run in; cached, since the obstacle does not change meanwhile."""
     try:
         tried = subprocess.run(
             [*line, sys.executable, "-I", "-S", "-c", ""],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_S,
+            timeout=_TRIAL_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap cannot be started ({error})"

@@ -1,4 +1,4 @@
-"""Choosing a sandbox, and what it means for the server of foreign code and for each of its workers."""
+"""Chooses a sandbox, and derives the rules for the server of untrusted code and for each of its workers."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ _HINT = "use `sandbox` auto for what works here"
 
 @dataclass(frozen=True)
 class Containment:
-    """How foreign code is kept here: `used` is bwrap, landlock or none."""
+    """How untrusted code is isolated: `used` is bwrap, landlock or none."""
 
     used: Sandbox
     places: Places
     cuda: bool
-    """Whether it computes on a GPU."""
+    """Whether the worker computes on a GPU."""
     confines_workers: bool
-    """Whether each worker is kept from the other ones, by Landlock and a filter of system calls."""
+    """Whether Landlock and a seccomp filter isolate the workers from each other."""
     confines_signals: bool
-    """Whether that holds for signals too."""
+    """Whether that isolation covers signals too."""
 
     @property
     def shares_memory(self) -> bool:
-        """Whether one server forks trusted and foreign workers, and CUDA can share memory between them.
+        """Whether one server forks trusted and untrusted workers, so that CUDA can share memory between them.
 
-        CUDA does so within one PID namespace only. On a GPU trusted code is therefore let into the sandbox, where
-        Landlock keeps the others from it; without Landlock it stays outside, and outputs go through files.
+        CUDA does so within one PID namespace only. On a GPU trusted code therefore runs inside the sandbox, where
+        Landlock protects it from the others; without Landlock it stays outside, and outputs go through files.
         """
         return self.used is not Sandbox.BWRAP or (self.cuda and self.confines_workers and self.confines_signals)
 
     def command(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
-        """What to put before the server's command; nothing unless it runs in namespaces of its own."""
+        """Return the prefix of the server's command; empty unless it runs in its own namespaces."""
         if self.used is not Sandbox.BWRAP:
             return []
         return bubblewrap.command(self.places, _gpus() if self.cuda else [], read, write)
 
     def rules(self, read: Sequence[Path], write: Sequence[Path]) -> dict[str, Any] | None:
-        """What one worker gives up when it starts, as JSON has it; None when it is not confined further.
+        """Return the restrictions of one worker at its start, as JSON; None when it is not confined further.
 
-        The arguments of `landlock.restrict`, and local_sockets, of `seccomp.forbid_sockets`.
+        The keys are the arguments of `landlock.restrict`, and local_sockets for `seccomp.forbid_sockets`.
         """
         if not self.confines_workers:
             return None
         devices = [Path("/dev", name) for name in _DEVICES] + (_gpus() if self.cuda else [])
-        # CUDA writes the names of its threads, and torch counts the users of memory that it shares in a file.
+        # CUDA writes the names of its threads, and torch counts the users of its shared memory in a file.
         shared = [Path("/proc/self"), Path("/dev/shm")] if self.cuda else []
         paths = {"read": [*self._readable, *read], "write": [*write, *shared], "devices": devices}
         # CUDA finds the memory of other processes through local sockets.
@@ -70,7 +70,7 @@ class Containment:
 
 
 def contain(sandbox: Sandbox, device: str) -> Containment:
-    """The containment that was asked for, on a device; raises `DeviceError` when it does not work here."""
+    """Return the requested containment for a device; raises `DeviceError` when it does not work here."""
     places, version = Places.of_this_process(), landlock.abi()
     used = _choose(sandbox, places, version)
     confined = used is not Sandbox.NONE
@@ -98,10 +98,10 @@ def _choose(sandbox: Sandbox, places: Places, version: int) -> Sandbox:
 
 
 def home_in(folder: Path) -> dict[str, str]:
-    """Variables that make a folder home and the place for temporary files, since libraries write there.
+    """Return variables that make a folder home and the place for temporary files, since libraries write there.
 
-    Packages of the user's own are still found. Torch makes its cache's folder when torch._dynamo is imported, and
-    cannot be imported where that fails; in a process that has imported torch, the variable may name one outside.
+    The user's own packages are still found. Torch creates its cache folder when torch._dynamo is imported, and that
+    import fails without it; in a process that has imported torch, the variable may name a folder outside.
     """
     inductor = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     return {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONUSERBASE": site.getuserbase(), **inductor}
@@ -109,7 +109,7 @@ def home_in(folder: Path) -> dict[str, str]:
 
 @functools.cache
 def _warn(text: str) -> None:
-    """Once is enough, however many evaluators there are."""
+    """Warn once, however many evaluators there are."""
     _LOG.warning(text)
 
 

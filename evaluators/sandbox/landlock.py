@@ -1,7 +1,7 @@
 """Landlock: a process gives up rights on files, TCP ports and other processes, for itself and all that it starts.
 
 The system calls are documented in https://docs.kernel.org/userspace-api/landlock.html; numbers are the same on all
-architectures. What an older kernel cannot restrict is left as it is: `abi` says how much there is.
+architectures. An older kernel restricts less: `abi` returns what it supports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from ...core import DeviceError
 
 CONFINES_SIGNALS = 6
-"""The first version that keeps a process from signalling others."""
+"""The first version that stops a process from signalling others."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
@@ -35,15 +35,15 @@ _SIGNALS_AND_ABSTRACT_SOCKETS = 1 << 0 | 1 << 1
 
 
 def abi() -> int:
-    """The version of Landlock that the kernel has; 0 for none."""
+    """Return the kernel's Landlock version; 0 for none."""
     version = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
     return max(0, int(version))
 
 
 def restrict(read: Iterable[str | Path], write: Iterable[str | Path], devices: Iterable[str | Path]) -> list[int]:
-    """From now on this process reads below `read` and `write`, writes below `write` and to `devices`, and nothing else.
+    """Restrict this process for good: it reads below `read` and `write`, and writes below `write` and to `devices`.
 
-    It must have one thread only. Paths that do not exist are left out. Returns file descriptors to be kept open:
+    The process must have one thread only. Paths that do not exist are skipped. Returns file descriptors to keep open:
     without them the kernel may forget the rules for /proc/self. Raises `DeviceError` when the kernel refuses.
     """
     version = abi()
@@ -72,7 +72,7 @@ def restrict(read: Iterable[str | Path], write: Iterable[str | Path], devices: I
 def _allow(ruleset: int, path: str | Path, allowed: int) -> int | None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # gone since it was listed, or in a folder that this user cannot enter
+    except OSError:  # removed since it was listed, or not accessible
         return None
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         allowed &= _ON_FILES

@@ -1,8 +1,8 @@
-"""Which files foreign code may read: all of the system's, none of the user's but what runs it.
+"""Files that untrusted code may read: all of the system's, and of the user's only those that run it.
 
 Hidden are the home folders, the temporary ones, where services listen (/run), the working folder and this package's
-own checkout, which may hold keys and results. Shown again are the Python environment, the parts of this package that
-a worker imports, and compilers, wherever they lie.
+own checkout, which may contain keys and results. Shown again are the Python environment, the parts of this package
+that a worker imports, and compilers, wherever they are.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _COMPILERS = ("g++", "gcc", "cc", "clang", "nvcc", "ptxas")
 
 @dataclass(frozen=True)
 class Places:
-    """Folders that are hidden and paths that are shown; what lies deeper decides."""
+    """Hidden folders and shown paths; the deepest entry decides."""
 
     hidden: tuple[Path, ...]
-    """Real paths."""
+    """Real paths of hidden folders."""
     shown: tuple[Path, ...]
-    """As the interpreter names them, and where that leads."""
+    """Shown paths as the interpreter names them, and their targets."""
 
     @classmethod
     def of_this_process(cls) -> Places:
-        """The places for what this process starts, as its user, with its environment."""
+        """Return the places for processes that this one starts, as its user, with its environment."""
         hidden = set(_hidden())
         shown = {path for path in _shown() if path.exists()} - hidden
         return cls(tuple(sorted(hidden)), tuple(sorted(shown)))
 
     def in_order(self) -> list[tuple[Path, bool]]:
-        """Each place that differs from where it lies, and whether it is shown, outer ones first."""
+        """Return each place that differs from its parent, and whether it is shown, outer ones first."""
         places = dict.fromkeys(self.shown, True) | dict.fromkeys(self.hidden, False)
         found: dict[Path, bool] = {}
         for path, shown in sorted(places.items(), key=lambda place: len(place[0].parts)):
@@ -62,9 +62,9 @@ class Places:
         return list(found.items())
 
     def readable(self) -> list[Path]:
-        """The same as a list of files and folders that may be read with all that they hold.
+        """Return the shown places as files and folders that may be read with everything below them.
 
-        Of /proc it has what describes the machine and the process that reads; of /dev nothing.
+        Of /proc it contains the description of the machine and of the reading process; of /dev nothing.
         """
         real = {path: shown for path, shown in self.in_order() if path == path.resolve()}
         real |= {Path("/proc"): False, Path("/dev"): False}
@@ -81,7 +81,7 @@ def _hidden() -> Iterator[Path]:
 
 
 def _related(path: Path, other: Path) -> bool:
-    """Whether hiding `path` would take away `other` for good: it is the same or lies inside, or holds the system's."""
+    """Return whether hiding `path` would also hide `other`: it is the same, lies inside, or contains the system's."""
     return path == other or other in path.parents or (other in _SYSTEM and path in other.parents)
 
 
@@ -98,7 +98,7 @@ def _shown() -> Iterator[Path]:
 
 
 def _walk(path: Path, visible: bool, places: Mapping[Path, bool]) -> Iterator[Path]:
-    """What is readable from `path` down, in as few pieces as the places allow."""
+    """Yield the readable paths from `path` down, in as few pieces as the places allow."""
     visible = places.get(path, visible)
     inside = [place for place in places if path in place.parents]
     if not inside:
@@ -107,7 +107,7 @@ def _walk(path: Path, visible: bool, places: Mapping[Path, bool]) -> Iterator[Pa
         return
     children = {path / place.relative_to(path).parts[0] for place in inside}
     if visible and os.access(path, os.R_OK):
-        # A link's target is readable, or not, where it lies.
+        # Whether a link's target is readable depends on the target's own place.
         children |= {child for child in path.iterdir() if not child.is_symlink()}
     for child in sorted(children):
         yield from _walk(child, visible, places)

@@ -1,7 +1,7 @@
-"""No new sockets: Landlock stops TCP, in newer kernels, but neither UDP nor a service's socket in the file system.
+"""Forbids new sockets: Landlock stops TCP in newer kernels, but neither UDP nor a service's socket file.
 
 A filter as in https://docs.kernel.org/userspace-api/seccomp_filter.html, in the machine code of Berkeley packet
-filters. `socketpair` stays, which reaches nobody else.
+filters. `socketpair` stays allowed: it reaches no other process.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import struct
 from ...core import DeviceError
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""The kernel's name of each, and its number of the call `socket`."""
+"""The kernel's name of each architecture, and its number of the call `socket`."""
 _IO_URING_SETUP = 425
-"""Through such a ring calls are made that no filter sees."""
+"""This ring makes calls that no filter sees."""
 _OTHER_NUMBERS = 0x40000000
-"""From here on x86_64 has a second set of numbers for the same calls."""
+"""x86_64 has a second set of numbers for the same calls, from here on."""
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
@@ -31,9 +31,9 @@ class _Program(ctypes.Structure):
 
 
 def forbid_sockets(local: bool) -> None:
-    """From now on this process and all that it starts open no sockets, but for `local` ones (AF_UNIX) if so said.
+    """Stop this process and all that it starts from opening sockets, for good; `local` ones (AF_UNIX) may be allowed.
 
-    The process must have given up new privileges before. Raises `DeviceError` when the kernel refuses.
+    The process must have set no_new_privs before. Raises `DeviceError` when the kernel refuses.
     """
     if platform.machine() not in _ARCHITECTURES:
         return
@@ -45,7 +45,7 @@ def forbid_sockets(local: bool) -> None:
 
 
 def _steps(architecture: int, socket_call: int, local: bool) -> list[tuple[int, int, int, int]]:
-    """Operation, how many steps to leap when true and when false, operand."""
+    """Return operation, steps to skip when true and when false, and operand."""
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 0, 7, architecture),

@@ -1,4 +1,4 @@
-"""Reading a file that foreign code wrote: its folder is its own, so the path may lead anywhere."""
+"""Reads a file that untrusted code wrote: it owns the folder, so the path may lead anywhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def read_untrusted_file(path: Path, size: int, offset: int = 0) -> bytearray:
-    """`size` bytes of a plain file, copied: a file that is mapped and then cut short kills who reads it.
+    """Return `size` bytes of a plain file, copied: mapping a file that is then truncated would kill the reader.
 
     Raises `OSError` for a link, a pipe, a device, and for a file that is shorter.
     """
     data = bytearray(size)
-    # A pipe that nobody writes to would keep `open` waiting.
+    # Opening a pipe without a writer would block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb", buffering=0) as file:
         found = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""Timing calls inside a worker. The same code times the candidate and the reference."""
+"""Times calls inside a worker. The same code times the candidate and the reference."""
 
 from __future__ import annotations
 
@@ -11,38 +11,45 @@ from typing import Any, Protocol
 
 from ..workers.channel import Message
 
-# Bound before a candidate's code runs, which might replace them.
+# Bound before a candidate's code runs, which could replace them.
 _now_ns = time.perf_counter_ns
 _cpu_ns = time.process_time_ns
 
 WARM_UP_S = 0.05
-"""How long a GPU is kept busy before the first sample: its clocks need some milliseconds to rise."""
+"""Seconds that a GPU is kept busy before the first sample: its clocks need some milliseconds to rise."""
 COLD_S = 0.5
-"""A GPU that was idle for so long is warmed up again."""
+"""Seconds of idleness after which a GPU is warmed up again."""
 HIDDEN_MS = 0.05
 HIDDEN_SHARE = 0.1
-"""Time beside the events that is not worth a word: so much, or this share of the call, whichever is more."""
+"""Time beside the events that is ignored: this much, or this share of the call, whichever is more."""
 FEW = 5
 HIDDEN_IN_FEW_MS = 1.0
-"""Of fewer samples than that, one may be an interruption of the processor: more must be missing for a verdict."""
+"""With fewer samples, one may be an interruption of the processor: then more must be missing."""
 
 Call = Callable[[], object]
 NextCall = Callable[[], tuple[Hashable, Call]]
-"""Writes fresh contents into a set of input buffers; returns what names the set (and the model), and the call on it."""
+"""Writes fresh contents into a set of input buffers; returns a key of the set (and the model), and the call on it."""
 
 
 class Gpu(Protocol):
-    """What the clock asks of a GPU; `events.CudaEvents` in earnest."""
+    """The GPU operations that the clock needs; implemented by `events.CudaEvents`."""
 
     wait: Callable[[], object]
     reset_persisting: Callable[[], None]
     flush: Callable[[], None]
     flush_kernel: str
 
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def elapsed_ms(self) -> float: ...
-    def capture(self, call: Call) -> Call: ...
+    def start(self) -> None:
+        """Record the start event."""
+
+    def stop(self) -> None:
+        """Record the end event."""
+
+    def elapsed_ms(self) -> float:
+        """Return the milliseconds between the two events, after `wait`."""
+
+    def capture(self, call: Call) -> Call:
+        """Return a call that replays `call` as a CUDA graph."""
 
 
 @dataclass
@@ -50,24 +57,24 @@ class Samples:
     """The times of single calls, in the order of the calls."""
 
     times_ms: list[float] = field(default_factory=list)
-    """By events on a GPU, by the wall clock on a CPU."""
+    """Milliseconds: by events on a GPU, by the wall clock on a CPU."""
     host_ms: list[float] = field(default_factory=list)
-    """Wall time of the same calls, from before the L2 flush until the device was idle again; on a CPU the same."""
+    """Wall ms of the same calls, from before the L2 flush until the device was idle again; on a CPU the same."""
     cores: float = 0.0
     """Processor time over wall time; 0.0 on a GPU."""
     last: object = None
-    """What the last call returned."""
+    """The last call's return value."""
 
     def message(self, method: str) -> Message:
-        """As a worker answers it: all but `last`."""
+        """Return the fields of a worker's response: all but `last`."""
         return {"samples_ms": self.times_ms, "host_ms": self.host_ms, "cores": self.cores, "method": method}
 
 
 class Clock:
-    """Times single calls: by the wall clock on a CPU, by events on a GPU, there as captured graphs if so asked.
+    """Times single calls: by the wall clock on a CPU; on a GPU by events, as captured graphs if requested.
 
-    Make it, or what `gpu` gets from `open_events`, before a candidate's code is loaded. One model at a time: captured
-    graphs are told apart by what `next_call` names, and `forget` drops them.
+    Create it, or the `gpu` from `open_events`, before a candidate's code is loaded. Captured graphs belong to the key
+    that `next_call` returns; `forget` drops them.
     """
 
     def __init__(self, device: str, graph: bool = False, gpu: Gpu | None = None) -> None:
@@ -79,23 +86,23 @@ class Clock:
 
     @property
     def method(self) -> str:
-        """How it times, for the record."""
+        """The timing method, for the record."""
         if self._gpu is None:
             return "wall clock"
         return "CUDA graph, L2 flushed" if self.graph else "CUDA events, L2 flushed"
 
     @property
     def flush(self) -> Call | None:
-        """What empties the cache; None on a CPU."""
+        """The function that empties the cache; None on a CPU."""
         return self._gpu.flush if self._gpu is not None else None
 
     @property
     def flush_kernel(self) -> str | None:
-        """By which name a profiler shows the flush of the cache; None on a CPU."""
+        """The name of the cache flush in a profile; None on a CPU."""
         return self._gpu.flush_kernel if self._gpu is not None else None
 
     def warm_up(self) -> None:
-        """Keep a GPU busy until its clocks have risen; `sample` does so where it is needed."""
+        """Keep a GPU busy until its clocks have risen; `sample` calls this where needed."""
         if self._gpu is None:
             return
         end = _now_ns() + int(WARM_UP_S * 1e9)
@@ -106,11 +113,11 @@ class Clock:
         self._used_ns = _now_ns()
 
     def sample(self, next_call: NextCall, samples: int) -> Samples:
-        """Time so many calls, each after `next_call`, which is not timed."""
+        """Time `samples` calls, each after `next_call`, which is not timed."""
         return self._on_cpu(next_call, samples) if self._gpu is None else self._on_gpu(self._gpu, next_call, samples)
 
     def empty_ms(self, samples: int = 50) -> float:
-        """What a call's wall time is beyond the time by its events, as the median of calls that do nothing."""
+        """Return the median wall ms of an empty call beyond its time by events."""
         if self._gpu is None:
             return 0.0
         self._warm_if_cold()
@@ -121,14 +128,14 @@ class Clock:
         return statistics.median(gaps)
 
     def forget(self) -> None:
-        """Drop captured graphs, and with them the models and buffers that they hold."""
+        """Drop captured graphs, and with them their models and buffers."""
         self._replays.clear()
 
     def _on_cpu(self, next_call: NextCall, samples: int) -> Samples:
         taken = Samples()
         busy_ns = 0
         for _ in range(samples):
-            taken.last = None  # freed outside of the time, and there for the next call to use
+            taken.last = None  # freed before the timed call, which can reuse it
             _, call = next_call()
             busy = _cpu_ns()
             start = _now_ns()
@@ -158,10 +165,10 @@ class Clock:
         return taken
 
     def _timed(self, gpu: Gpu, call: Call) -> tuple[float, float, object]:
-        """Milliseconds by events and by the wall clock, and what the call returned.
+        """Return milliseconds by events and by the wall clock, and the call's return value.
 
-        Nothing waits between the flush and the call: while the GPU writes, the call is launched, so the events
-        see the kernels and not the processor's preparations, unless these take longer than the flush.
+        Nothing waits between the flush and the call: the call is launched while the GPU writes, so the events measure
+        the kernels and not the processor's preparations, unless these take longer than the flush.
         """
         gpu.reset_persisting()
         gpu.wait()
@@ -180,12 +187,12 @@ class Clock:
 
 
 def hidden_work(times_ms: Sequence[float], host_ms: Sequence[float], empty_ms: float) -> str | None:
-    """Says so when processor or device were busy for much longer than the events say; else None.
+    """Return a message when processor or device were busy for much longer than the events report; else None.
 
-    Work on another stream, in a thread, or events that were tampered with. Flush, call and the wait for the device
+    Causes are work on another stream, in a thread, or manipulated events. Flush, call and the wait for the device
     follow each other without a pause, so wall time less event time is that of an empty call (`Clock.empty_ms`,
-    measured by the judge), whether the kernels or their launches take the time. Launching many kernels makes the
-    events' time long and leaves that difference as it is.
+    measured by the reference worker), whether the kernels or their launches take the time. Launching many kernels
+    lengthens the events' time and leaves that difference unchanged.
     """
     if not times_ms or len(times_ms) != len(host_ms):
         return f"{len(times_ms)} times by events came with {len(host_ms)} times by the wall clock"
@@ -196,11 +203,11 @@ def hidden_work(times_ms: Sequence[float], host_ms: Sequence[float], empty_ms: f
     tolerated = HIDDEN_MS if len(times_ms) >= FEW else HIDDEN_IN_FEW_MS
     if excess <= max(tolerated, HIDDEN_SHARE * call_ms):
         return None
-    return f"each call kept the device busy for {excess:.3f} ms beyond the {call_ms:.3f} ms that its events say"
+    return f"each call kept the device busy for {excess:.3f} ms beyond the {call_ms:.3f} ms that its events report"
 
 
 def open_events(device: str) -> Gpu | None:
-    """What clocks need of a GPU, and may share; None for a CPU."""
+    """Return the GPU operations for clocks, which may share them; None for a CPU."""
     if not device.startswith("cuda"):
         return None
     from .events import CudaEvents
@@ -209,7 +216,7 @@ def open_events(device: str) -> Gpu | None:
 
 
 def bind_call(model: Any, inputs: Sequence[Any]) -> Call:
-    """One call of a model, as a function of nothing."""
+    """Return one call of a model as a function without arguments."""
 
     def call() -> object:
         return model(*inputs)
@@ -218,7 +225,7 @@ def bind_call(model: Any, inputs: Sequence[Any]) -> Call:
 
 
 def always(call: Call) -> NextCall:
-    """The same call on the same buffers for every sample."""
+    """Return a `NextCall` that repeats the same call on the same buffers."""
     return lambda: (0, call)
 
 

@@ -1,7 +1,7 @@
-"""Is anything else using the processor while we time?
+"""Detects other processes that use the processor during a timing.
 
 A parallel reference whose second thread waits for a busy core can look ten times slower than it is, and a
-candidate correspondingly faster. So the load of other processes is measured with every timing on a CPU.
+candidate correspondingly faster. So every timing on a CPU measures the load of other processes.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def tolerated_cores() -> float:
-    """How many cores others may use before a timing counts as disturbed: a twentieth of them, 0.15 at least."""
+    """Return the cores that others may use before a timing counts as disturbed: a twentieth, but at least 0.15."""
     return max(0.15, 0.05 * (os.cpu_count() or 1))
 
 
 class LoadMeter:
-    """Cores that processes other than `ours` (and the hypervisor's other guests) kept busy since `start`."""
+    """Measures the cores that processes other than `ours` (and other guests of the hypervisor) used since `start`."""
 
     def __init__(self) -> None:
         self._ours: tuple[int, ...] = ()
         self._start: tuple[float, float, float] | None = None
 
     def start(self, ours: Iterable[int]) -> None:
-        """Begin a window; `ours` are the processes whose time does not count."""
+        """Start a window; `ours` are the processes whose time does not count."""
         self._ours = (os.getpid(), *ours)
         self._start = self._now()
 
     def other_cores(self) -> float | None:
-        """Cores used by others since the start, 0.0 when it is within the clock's grain; None if unknown."""
+        """Return the cores used by others since the start; 0.0 within the clock's resolution, None if unknown."""
         end = self._now()
         if self._start is None or end is None:
             return None
         seconds = end[0] - self._start[0]
-        foreign = (end[1] - self._start[1]) - (end[2] - self._start[2])
+        others = (end[1] - self._start[1]) - (end[2] - self._start[2])
         # Each counter is read in whole ticks.
         grain = 4 * _TICK_S
-        return max(0.0, foreign - grain) / seconds if seconds > 0 else 0.0
+        return max(0.0, others - grain) / seconds if seconds > 0 else 0.0
 
     def wait_until_quiet(self, seconds: float) -> bool:
-        """Wait until others leave the processor alone, at most so long; whether they did."""
+        """Wait at most `seconds` until others leave the processor idle; return whether they did."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.start(self._ours)
             time.sleep(min(0.5, seconds))
-            foreign = self.other_cores()
-            if foreign is None or foreign < tolerated_cores():
+            others = self.other_cores()
+            if others is None or others < tolerated_cores():
                 return True
         return False
 
     def _now(self) -> tuple[float, float, float] | None:
-        """Wall time, busy processor time of the machine, and ours, in seconds."""
+        """Return wall time, busy processor time of the machine, and ours, in seconds."""
         try:
             fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
             ours = sum(_process_ticks(pid) for pid in self._ours)
@@ -65,7 +65,7 @@ class LoadMeter:
 
 
 def _process_ticks(pid: int) -> int:
-    """Processor time of a process and its threads, in ticks; 0 when it is gone."""
+    """Return the processor time of a process and its threads, in ticks; 0 when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
-"""What a clock needs of a GPU: the cache emptied, events around a call, a call captured as a graph.
+"""GPU operations for a clock: cache flush, events around a call, capture of a call as a graph.
 
-Every function that is used while a candidate is timed is torch's C function itself, bound before the candidate's
-code is loaded: replacing one in a module of torch changes nothing here.
+Every function used while a candidate is timed is torch's own C function, bound before the candidate's code is
+loaded: replacing it in a module of torch changes nothing here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ...core.text import first_line
 from .l2_flush import L2
 
 _WARM_UP_CALLS = 3
-"""Calls before a capture: libraries take their workspaces and choose their algorithms in the first ones."""
+"""Calls before a capture: libraries allocate workspaces and choose algorithms in the first ones."""
 
 
 class CaptureError(RuntimeError):
-    """A call that a CUDA graph cannot hold."""
+    """A call that cannot be captured in a CUDA graph."""
 
 
 class CudaEvents:
@@ -37,25 +37,25 @@ class CudaEvents:
         self._elapsed: Any = base.elapsed_time
         self._replay: Any = torch._C._CUDAGraph.replay
         self.wait: Callable[[], object] = torch._C._cuda_synchronize
-        """Returns when the whole device is idle, other streams included."""
+        """Waits until the whole device is idle, other streams included."""
         self._stream = torch.cuda.current_stream(device)
 
     def start(self) -> None:
-        """The time begins when the GPU comes to this point."""
+        """Record the start event on the stream."""
         self._record(self._begin, self._stream)
 
     def stop(self) -> None:
-        """The time ends when the GPU comes to this point."""
+        """Record the end event on the stream."""
         self._record(self._end, self._stream)
 
     def elapsed_ms(self) -> float:
-        """Between the two, after `wait`."""
+        """Return the milliseconds between the two events, after `wait`."""
         return float(self._elapsed(self._begin, self._end))
 
     def capture(self, call: Callable[[], object]) -> Callable[[], object]:
-        """The call as a graph: what is returned replays it, and returns the outputs, which are always the same tensors.
+        """Capture the call as a graph; return a function that replays it and returns the same output tensors each time.
 
-        Raises `CaptureError` where the call does what a graph cannot hold.
+        Raises `CaptureError` where a graph cannot hold the call.
         """
         cuda, replay = self._cuda, self._replay
         self.wait()

@@ -1,8 +1,8 @@
-"""Emptying a GPU's L2 cache between timed calls.
+"""Empties a GPU's L2 cache between timed calls.
 
-Lines that a kernel made persisting survive the writes of others, so they are made normal first; then a multiple of
-the cache's size is written. What is written with is a kernel of our own that takes every thread of every multiprocessor
-until it ends: nothing that a candidate starts on another stream can run beside it, before the timing starts.
+Persisting lines survive other writes, so they are made normal first; then a multiple of the cache's size is written.
+The writing kernel is ours and takes every thread of every multiprocessor until it ends: no work of a candidate on
+another stream can run beside it before the timing starts.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 KERNEL = "kernelwright_flush"
 FALLBACK = "FillFunctor"
-"""Part of the name of torch's kernel, which serves where the driver cannot compile ours."""
+"""Part of the name of torch's kernel, the fallback where the driver cannot compile ours."""
 TIMES = 8
-"""So many times the cache's size is written. Twice would empty it; but while the GPU writes, the processor launches the
-call, and what takes it longer than that is part of the time. On an H200 twice takes 32 us, about as long as launching a
-Triton kernel from Python, and the same kernel then took 41 us in one process and 74 in another."""
+"""Multiple of the cache's size that is written. Twice would empty it; but the processor launches the call while the
+GPU writes, and any longer launch time becomes part of the sample. On an H200 twice takes 32 us, about as long as
+launching a Triton kernel from Python, and the same kernel then took 41 us in one process and 74 in another."""
 _THREADS = 512
-"""Of a block: divides what a multiprocessor keeps on every GPU (1024, 1536, 2048)."""
+"""Threads of a block: divides a multiprocessor's threads on every GPU (1024, 1536, 2048)."""
 _PTX = b"""
 .version 7.0
 .target sm_75
@@ -56,7 +56,7 @@ stop:
 
 
 class L2:
-    """The cache of one GPU. What it calls is looked up here, once: make it before a candidate's code runs."""
+    """The cache of one GPU. Looks up its functions at creation: create it before a candidate's code runs."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -70,15 +70,15 @@ class L2:
         self._reset = getattr(self._driver, "cuCtxResetPersistingL2Cache", None)
         self._launch = _launcher(self._driver, blocks, self._buffer.data_ptr(), size)
         self.kernel = KERNEL if self._launch else FALLBACK
-        """By which name a profiler shows the flush."""
+        """The name of the flush in a profile."""
 
     def reset_persisting(self) -> None:
-        """Make lines that were to stay in the cache ordinary ones, where the driver knows of such."""
+        """Make persisting cache lines normal, where the driver supports them."""
         if self._reset is not None:
             self._reset()
 
     def flush(self) -> None:
-        """Have the GPU write over the cache; returns before it has."""
+        """Let the GPU overwrite the cache; returns before it has."""
         if self._launch is not None:
             self._launch()
         else:
@@ -93,7 +93,7 @@ def _driver() -> Any:
 
 
 def _launcher(driver: Any, blocks: int, begin: int, size: int) -> Any:
-    """A function that launches the flush on the default stream; None where the driver cannot compile it."""
+    """Return a function that launches the flush on the default stream; None where the driver cannot compile it."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     if driver is None or driver.cuModuleLoadData(ctypes.byref(module), _PTX):
         return None

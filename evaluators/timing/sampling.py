@@ -1,4 +1,4 @@
-"""Timing kernels in turn until all medians are known well enough."""
+"""Times kernels interleaved until every median is precise enough."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ..settings import Sampling
 from ..workers.channel import Message
 
 MIN_SAMPLES = 6
-"""Fewer samples bound no median with 95 % confidence, however slow the kernel is."""
+"""Fewer samples do not bound a median with 95 % confidence, however slow the kernel is."""
 MIN_CHUNKS = 8
-"""Of the most samples that are taken, each kernel's share comes in so many turns at least."""
+"""Each kernel's maximum of samples is taken in at least this many chunks."""
 PRUNE_AFTER = 3
-"""Samples after which a kernel is pruned."""
+"""Samples after which a kernel may be pruned."""
 MIN_SAMPLE_MS = 1e-3
-"""No kernel is done sooner: what a sample is at least when the events' own time is taken off it."""
+"""Lower bound of a sample in ms after the events' own time is subtracted; a kernel cannot be faster."""
 Timer = Callable[[int], Message]
-"""Takes that many samples; answers samples_ms, method, and perhaps cores and host_ms (see `clock.Samples`)."""
+"""Takes that many samples; returns samples_ms, method, and perhaps cores and host_ms (see `clock.Samples`)."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What was measured of one kernel."""
+    """The timing of one kernel."""
 
     measurement: Measurement
     cores: float
-    """Cores that it kept busy; 0.0 where nobody counted."""
+    """Cores that it kept busy; 0.0 where not measured."""
     pruned: bool = False
-    """Whether it was given up after a glance."""
+    """Whether it was pruned after the first samples."""
 
 
 def interleave(
@@ -43,11 +43,11 @@ def interleave(
     overhead_ms: float = 0.0,
     watch: Callable[[], object] = lambda: None,
 ) -> list[Timing]:
-    """Samples of all in alternating chunks.
+    """Sample all kernels in interleaved chunks.
 
-    Taking turns lets all see the same drift of clocks and of the machine's other load: however fast the kernels
-    are, there are half of `MIN_CHUNKS` at least. The order within a round changes every round. A kernel timed
-    alone whose first samples are slower than `prune_above_ms` is not timed any further. `overhead_ms` is taken off
+    Interleaving exposes all kernels to the same drift of clocks and of the machine's load: there are at least half of
+    `MIN_CHUNKS` chunks, however fast the kernels are. The order within a round changes every round. A single kernel
+    whose first samples are slower than `prune_above_ms` is not timed any further. `overhead_ms` is subtracted from
     every sample (see `overhead`). `watch` is called after each chunk, when nothing is timed.
     """
     start = time.perf_counter()
@@ -86,7 +86,7 @@ class _Series:
         self.wall_ms = min(_wall_ms(warm))
 
     def slower_than(self, limit_ms: float) -> bool:
-        """Whether a glance says that the kernel takes longer; what was seen is kept."""
+        """Return whether the first samples show that the kernel takes longer; the samples are kept."""
         if self.estimate_ms <= limit_ms:
             return False
         self._take(PRUNE_AFTER)
@@ -105,7 +105,7 @@ class _Series:
             self.cores.append(message["cores"])
 
     def _own(self, sample_ms: float) -> float:
-        """The call's share of a sample."""
+        """Return the call's share of a sample."""
         if not self.overhead_ms:
             return max(sample_ms, 1e-6)
         return max(sample_ms - self.overhead_ms, MIN_SAMPLE_MS)
@@ -128,6 +128,6 @@ class _Series:
 
 
 def _wall_ms(message: Message) -> list[float]:
-    """How long each call kept us waiting, as far as that is known."""
+    """Return the wall ms of each call, as far as known."""
     found: list[float] = message.get("host_ms") or message["samples_ms"]
     return found

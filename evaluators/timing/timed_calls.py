@@ -1,4 +1,4 @@
-"""Timing a model on inputs that change with every call. The same code times the candidate and the reference."""
+"""Times a model on inputs that change with every call. The same code times the candidate and the reference."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .clock import Clock, bind_call
 
 
 class TimedCalls:
-    """A clock, what feeds the calls that it times, and what the last of these returned.
+    """A clock, the inputs of the calls that it times, and the last call's outputs.
 
-    Made before a candidate's code is loaded.
+    Create it before a candidate's code is loaded.
     """
 
     def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
@@ -24,21 +24,21 @@ class TimedCalls:
         self.last: Any = None
 
     def feed(self, seed: int) -> Feed:
-        """Inputs drawn from the seed, the next call's first."""
+        """Return the inputs drawn from the seed, at the next call's."""
         self._feed.restart(seed)
         return self._feed
 
     def time(self, name: int, model: Any, seed: int, samples: int, graph: bool) -> Message:
-        """Times of single calls of the model of this name, on inputs drawn from the seed.
+        """Time single calls of the model of this name, on inputs drawn from the seed.
 
-        `calls` in the answer is how many inputs have been drawn from the seed so far.
+        `calls` in the response is the number of inputs drawn from the seed so far.
         """
         self.last = None
         self.clock.graph = graph
         feed = self.feed(seed)
 
         def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
-            self.call_returned()  # the last one, a moment ago
+            self.call_returned()  # the previous one
             number, inputs = feed.next()
             return (name, number), bind_call(model, inputs)
 
@@ -48,7 +48,7 @@ class TimedCalls:
         return {**taken.message(self.clock.method), "calls": feed.calls}
 
     def forget(self, problem: ProblemModule) -> None:
-        """Drop what was captured and drawn; from now on time another problem, or other models."""
+        """Drop graphs and inputs; from now on time another problem, or other models."""
         self.last = None
         self.clock.forget()
         self._feed = Feed(problem)

@@ -1,1 +1,1 @@
-"""Processes that evaluate: the fork server, its clients, and what passes between them."""
+"""Processes that evaluate: the fork server, its clients, and the messages between them."""

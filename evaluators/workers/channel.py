@@ -12,7 +12,7 @@ MAX_BYTES = 64 << 20
 
 
 class ChannelClosed(Exception):
-    """The other process is gone, or sent something that is no message."""
+    """The other process has ended, or sent an invalid message."""
 
 
 class ChannelTimeout(Exception):
@@ -27,11 +27,12 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
-        """This end, and the socket for the other process."""
+        """Return this end, and the socket for the other process."""
         ours, theirs = socket.socketpair()
         return cls(ours.detach()), theirs
 
     def send(self, message: Message) -> None:
+        """Send a message; raises `ChannelClosed` when the other process has ended."""
         data = json.dumps(message).encode()
         self._socket.settimeout(None)
         try:
@@ -40,7 +41,7 @@ class Channel:
             raise ChannelClosed from None
 
     def receive(self, seconds: float | None = None) -> Message:
-        """The next message; `ChannelTimeout` when it was not there, and whole, within `seconds`."""
+        """Return the next message; raises `ChannelTimeout` when it is not complete within `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
         length = int.from_bytes(self._read(4, deadline), "big")
         if length > MAX_BYTES:
@@ -69,4 +70,5 @@ class Channel:
         return data
 
     def close(self) -> None:
+        """Close this end."""
         self._socket.close()

@@ -1,4 +1,4 @@
-"""This side of the warm server: start it, ask it for workers, talk to them, end them."""
+"""The client of the fork server: starts it, forks workers, talks to them, ends them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ...core import DeviceError
 from ...core.secrets import without_secrets
@@ -30,7 +30,7 @@ ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
 
 
 class WorkerDied(Exception):
-    """A worker ended without an answer, or was ended for one; `code` is its exit code, negative for a signal."""
+    """A worker ended without a response, or because of an invalid one; `code` is its exit code or minus the signal."""
 
     def __init__(self, code: int | None, text: str | None = None) -> None:
         super().__init__(text or describe_exit(code))
@@ -38,11 +38,11 @@ class WorkerDied(Exception):
 
 
 class WorkerTimeout(Exception):
-    """A worker did not answer in time and was killed."""
+    """A worker did not respond in time and was killed."""
 
 
 def describe_exit(code: int | None) -> str:
-    """'killed by SIGSEGV', 'exited with code 3'."""
+    """Return a description, such as 'killed by SIGSEGV' or 'exited with code 3'."""
     if code is None:
         return "was killed"
     if code < 0:
@@ -58,7 +58,7 @@ _Asked = queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[s
 class _Starter:
     """Starts processes from one thread, which lives as long as this process.
 
-    A server asks to be killed when its parent ends, and to Linux that is the thread that started it, not the process.
+    A server is killed when its parent ends, and for Linux the parent is the thread that started it, not the process.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class _Starter:
         self._asked: _Asked = queue.SimpleQueue()
 
     def start(self, command: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """What `command` returns, or raises, in that thread."""
+        """Run `command` in that thread; return its result or raise its exception."""
         started: Future[subprocess.Popen[bytes]] = Future()
         with self._lock:
             if self._thread is None or not self._thread.is_alive():  # a fork of this process does not have it
@@ -79,7 +79,7 @@ class _Starter:
 
 
 _STARTER = _Starter()
-"""One for all servers: its thread is begun with the first and never ends."""
+"""Shared by all servers: its thread starts with the first and never ends."""
 
 
 def _serve(asked: _Asked) -> None:
@@ -87,34 +87,47 @@ def _serve(asked: _Asked) -> None:
         command, started = asked.get()
         try:
             started.set_result(command())
-        except BaseException as error:  # raised again where the process is asked for
+        except BaseException as error:  # raised again in the caller
             started.set_exception(error)
-        del command, started  # what was asked for must not be kept until something else is
+        del command, started  # must not be kept until the next request
+
+
+def start_server(
+    inside: Sequence[str],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    channel: socket.socket,
+    errors: IO[bytes],
+) -> subprocess.Popen[bytes]:
+    """The process of a server, `inside` a sandbox: tests replace this by a fork of one that is warm already."""
+    return subprocess.Popen(
+        # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
+        [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", *arguments],
+        pass_fds=[channel.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        env=environment,
+        # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
+        start_new_session=True,
+    )
 
 
 class ForkServer:
     """A process with `modules` imported, from which workers are forked in milliseconds."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str], inside: Sequence[str] = ()) -> None:
-        """`inside` is a command that starts the one which follows it in a sandbox."""
+        """`inside` is a command prefix that starts the server in a sandbox."""
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
 
+        # What a kernel could print would end up in logs, journals and prompts.
+        known = {**without_secrets(os.environ), **import_path(), **environment}
+
         def command() -> subprocess.Popen[bytes]:
             with theirs:
-                return subprocess.Popen(
-                    # -P: a file of the user's that is called cuda.py or signal.py must not be imported for the library.
-                    [*inside, sys.executable, "-P", "-m", f"{__package__}.fork_server", str(theirs.fileno()), *modules],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._errors,
-                    # What a kernel could print would end up in logs, journals and prompts.
-                    env={**without_secrets(os.environ), **import_path(), **environment},
-                    # A Ctrl-C at the terminal is for the command, which then ends its workers in order.
-                    start_new_session=True,
-                )
+                return start_server(inside, [str(theirs.fileno()), *modules], known, theirs, self._errors)
 
         self._process = _STARTER.start(command)
         self._ended = False
@@ -123,12 +136,13 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """The process from which workers are forked."""
-        self.wait_ready()  # before that it is not known which one is, behind a sandbox
+        """The id of the process from which workers are forked; waits until the server is ready."""
+        self.wait_ready()  # behind a sandbox, known only then
         return self._pid
 
     @property
     def alive(self) -> bool:
+        """Whether the server's process runs."""
         return not self._ended and self._process.poll() is None
 
     def wait_ready(self) -> None:
@@ -141,7 +155,7 @@ class ForkServer:
                     last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
                     raise DeviceError(f"the evaluation server did not start: {''.join(last) or 'no reason given'}")
                 self._ready = json.loads(data)
-                # What was started may be the sandbox, of which the server is a child.
+                # The started process may be the sandbox, with the server as its child.
                 self._pid = pid or self._pid
 
     def require(self, module: str) -> None:
@@ -152,16 +166,16 @@ class ForkServer:
             raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
 
     def load(self, module: str) -> None:
-        """Import one more module in the server, for the workers to come; does nothing when it is there."""
+        """Import one more module in the server, for workers forked from now on; no effect if it is there."""
         self.wait_ready()
         self._request({"op": "import", "module": module}, [])
 
     def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
-        """A new worker of a role (a module of this package) that lives in `folder`.
+        """Fork a new worker of a role (a module of this package) that lives in `folder`.
 
-        What it is given to read lies in `inbox`, by default the same folder, and so does its log. Options are the
-        role's, `confine.enter`'s: memory_gib, file_gib, cache (a folder), nice, rules; and visible, the one GPU that
-        the worker is to see.
+        Its input files and its log are in `inbox`, by default the same folder. Options are the role's and
+        `confinement.enter`'s: memory_gib, file_gib, cache (a folder), nice, rules; and visible, the one GPU that the
+        worker sees.
         """
         self.wait_ready()
         channel, theirs = Channel.pair()
@@ -190,15 +204,15 @@ class ForkServer:
                 data, pid = self._receive()
                 answer: Message = json.loads(data)
             except (OSError, ValueError):
-                self._ended = True  # the sandbox around it may take a moment longer
+                self._ended = True  # the sandbox around it may end a little later
                 raise DeviceError(ENDED) from None
             except BaseException:
-                self._ended = True  # Ctrl-C: the answer to this would be taken for the next one's
+                self._ended = True  # Ctrl-C: the response would be taken for the next one's
                 raise
             return answer, pid
 
     def _receive(self) -> tuple[bytes, int | None]:
-        """A message, and the process that it speaks of, by the number that it has here."""
+        """Return a message, and the pid of the process that it concerns, as numbered in this namespace."""
         data, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES, 1)
         try:
             return data, _number_of(fds[0]) if fds else None
@@ -218,7 +232,7 @@ class ForkServer:
 
 
 class Worker:
-    """A forked process that answers one request at a time."""
+    """A forked process that serves one request at a time."""
 
     def __init__(self, server: ForkServer, number: int, pid: int, channel: Channel, folder: Path, inbox: Path) -> None:
         self._server = server
@@ -226,15 +240,15 @@ class Worker:
         self.pid = pid
         self._channel = channel
         self.folder = folder
-        """Its own, to write in. What it wrote there may be a link to elsewhere: `sandbox.handed.read_handed`."""
+        """Its own folder, writable. Files in it may be links: read them with `sandbox.untrusted_files`."""
         self.inbox = inbox
-        """What it is given, and cannot write to."""
+        """Its input folder, read-only for it."""
         self._ended = False
 
     def call(self, seconds: float, **request: Any) -> Message:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response.
 
-        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either. Raises `DeviceError` when its server
+        Raises `WorkerTimeout` or `WorkerDied`; the worker is gone after either. Raises `DeviceError` when the server
         ended before, which is not the worker's fault.
         """
         if not self._server.alive:
@@ -248,11 +262,11 @@ class Worker:
             raise WorkerTimeout from None
         except ChannelClosed:
             code = self.end(grace_s=1.0)
-            if not self._server.alive:  # it took its workers with it, whatever they were doing
+            if not self._server.alive:  # its workers ended with it
                 raise DeviceError(ENDED) from None
             raise WorkerDied(code) from None
         if answer.pop("nonce", None) != nonce:
-            # Somebody wrote into the channel before there was a question.
+            # A message was in the channel before the request.
             self.end()
             raise WorkerDied(None, "sent no proper answer")
         return answer
@@ -274,12 +288,12 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked: workers end with their server."""
+        """Whether it can take requests: workers end with their server."""
         return not self._ended and self._server.alive
 
     @property
     def log(self) -> str:
-        """The end of what it printed."""
+        """Return the end of its output."""
         with contextlib.suppress(OSError), (self.inbox / LOG).open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - LOG_BYTES))
@@ -288,7 +302,7 @@ class Worker:
 
 
 def _number_of(process: int) -> int | None:
-    """The process of a pidfd, by the number that it has in this process's namespace."""
+    """Return the pid behind a pidfd, as numbered in this process's namespace."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path(f"/proc/self/fdinfo/{process}").read_text().splitlines():
             name, _, value = line.partition(":")
@@ -298,7 +312,7 @@ def _number_of(process: int) -> int | None:
 
 
 def import_path() -> dict[str, str]:
-    """PYTHONPATH with the working folder, which a sandbox leaves, if it is from there that this package came."""
+    """Return PYTHONPATH with the working folder, which a sandbox leaves, if this package comes from there."""
     if Path.cwd() != Path(__file__).parents[3]:
         return {}
     return {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])}

@@ -1,4 +1,4 @@
-"""What a freshly forked worker does to itself before it runs anything: limits, own folder, own group."""
+"""Confines a freshly forked worker before it runs anything: limits, own folder, own group."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def enter(
     nice: int = 0,
     rules: Mapping[str, Any] | None = None,
 ) -> None:
-    """Own process group, own working and temporary folder, output to the file `log`, limits, priority.
+    """Set process group, working and temporary folder, output to the file `log`, limits and priority.
 
-    Compiled kernels go to `cache`, which workers may share, or by default to a folder of this worker's own.
-    `rules` say what it gives up besides (`sandbox.containment.Containment.rules`); with them, home is `folder` too.
+    Compiled kernels go to `cache`, which workers may share, by default a folder of this worker's own. `rules` are
+    further restrictions (`sandbox.containment.Containment.rules`); with them, home is `folder` too.
     """
     os.setsid()
     os.nice(nice)
@@ -54,7 +54,7 @@ def enter(
         path.mkdir(parents=True, exist_ok=True)
     os.environ.update({name: str(path) for name, path in compilers.items()})
     os.environ.update(TMPDIR=str(folder / "tmp"), XDG_CACHE_HOME=str(folder / "cache"))
-    # tempfile remembers the folder that it found before the fork.
+    # tempfile remembers the folder from before the fork.
     import tempfile
 
     tempfile.tempdir = None
@@ -83,7 +83,7 @@ def _redirect(sink: int) -> None:
 
 
 def _private_bytes() -> int:
-    """The private writable memory of this process, which RLIMIT_DATA counts."""
+    """Return the private writable memory of this process in bytes, which RLIMIT_DATA counts."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""The warm server: a process with the heavy libraries imported, which forks the workers.
+"""The fork server: a process with the heavy libraries imported, which forks the workers.
 
 It runs as `python -m kernelwright.evaluators.workers.fork_server FD MODULE...`. Requests come as JSON over the
 socket FD, one at a time:
@@ -7,10 +7,10 @@ socket FD, one at a time:
     {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
     {"op": "import", "module": ...}                                            -> {}
 
-Both ends may live in different PID namespaces. `n` is a number in the server's; with it, and with the first message,
-goes a descriptor of the process (a pidfd), by which the other end learns its own number for it.
+Both ends may be in different PID namespaces. `n` is the pid in the server's; with it, and with the first message,
+comes a pidfd, by which the other end finds the pid in its own namespace.
 
-The server itself never computes: a thread pool that was used before a fork would hang after it.
+The server itself never computes: a thread pool used before a fork would hang after it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROLES = ("reference.worker", "candidate.worker", "compilation.worker")
 """Modules of `evaluators` whose `serve` a worker runs."""
 REQUEST_BYTES = 1 << 20
 SWEEPS = 100
-"""Generations of orphans that are looked for; what forks without end must not keep the server from answering."""
+"""Generations of orphans that are killed; endless forking must not stop the server from responding."""
 
 
 def main(fd: int, modules: list[str]) -> None:
@@ -43,7 +43,7 @@ def main(fd: int, modules: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = socket.socket(fileno=fd)
     missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
-    for role in ROLES:  # each worker would read them again: nothing here writes bytecode
+    for role in ROLES:  # else each worker would compile them again
         importlib.import_module(f"..{role}", __package__)
     _answer(server, {"ready": True, "missing": missing}, os.getpid())
     live: set[int] = set()
@@ -74,14 +74,14 @@ def main(fd: int, modules: list[str]) -> None:
 def _import(name: str) -> Exception | None:
     try:
         importlib.import_module(name)
-    except Exception as error:  # a broken library must not take the server down; workers report it
+    except Exception as error:  # a broken library must not end the server
         return error
     return None
 
 
 def _answer(server: socket.socket, answer: dict[str, Any], pid: int | None = None) -> None:
     data, process = json.dumps(answer).encode(), None
-    with contextlib.suppress(OSError):  # an old kernel, or a worker that is gone already
+    with contextlib.suppress(OSError):  # an old kernel, or a worker that has ended
         process = None if pid is None else os.pidfd_open(pid)
     socket.send_fds(server, [data], [] if process is None else [process])
     if process is not None:
@@ -140,14 +140,14 @@ def _end(pid: int, grace_s: float) -> int | None:
         os.killpg(pid, signal.SIGKILL)
     if code is None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)  # when it died before it had a group of its own
+            os.kill(pid, signal.SIGKILL)  # it died before it had its own group
         os.waitpid(pid, 0)
     return code
 
 
 def _sweep(live: set[int]) -> None:
     """Kill and reap orphans that left their group: they are children of this process now."""
-    # The children of an orphan become this process's only when it has ended: a generation in each round.
+    # An orphan's children become this process's only after it has ended: one generation per round.
     for _ in range(SWEEPS):
         orphans = [pid for pid in _children() if pid not in live]
         if not orphans:
@@ -168,4 +168,4 @@ def _children() -> list[int]:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2:])
-    os._exit(0)  # taking the libraries down in order takes half a second, and saves nothing
+    os._exit(0)  # an orderly exit takes half a second longer

@@ -1,4 +1,4 @@
-"""Loading problem and kernel source as modules inside a worker."""
+"""Loads problem and kernel source as modules inside a worker."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 class ProblemModule:
-    """A problem's functions at given sizes, its inputs made from a seed on the device itself."""
+    """A problem's functions at given sizes, with inputs created from a seed on the device itself."""
 
     def __init__(self, path: Path, sizes: Mapping[str, Any], device: str) -> None:
         import torch
 
         self.module = load("kernelwright_problem", path)
         self.device = device
-        self._manual_seed = torch.manual_seed  # of now: a candidate's code may replace it
+        self._manual_seed = torch.manual_seed  # a candidate's code may replace it later
         for name, value in sizes.items():
-            # JSON has no tuples, and a size that is a list is one that was a tuple.
+            # JSON has no tuples: a size that is a list was a tuple.
             setattr(self.module, name, tuple(value) if isinstance(value, list) else value)
 
     def init_inputs(self) -> Sequence[Any]:
+        """Return the arguments of the reference's constructor."""
         inputs: Sequence[Any] = self.module.get_init_inputs()
         return inputs
 
     def inputs(self, seed: int) -> list[Any]:
-        """Fresh inputs: the same for the same seed, in whichever process."""
+        """Return fresh inputs: the same for the same seed, in any process."""
         import torch
 
         with torch.device(self.device):
@@ -47,7 +48,7 @@ class ProblemModule:
             return [_to(value, self.device) for value in self.module.get_inputs()]
 
     def model(self, seed: int) -> Any:
-        """The reference with weights drawn from the seed."""
+        """Return the reference with weights drawn from the seed."""
         import torch
 
         torch.manual_seed(seed)
@@ -61,5 +62,5 @@ def _to(value: Any, device: str) -> Any:
 
 
 def outputs_of(result: Any) -> list[Any]:
-    """The tensors that a forward call returned, in order."""
+    """Return the tensors of a forward call's result, in order."""
     return list(result) if isinstance(result, tuple | list) else [result]

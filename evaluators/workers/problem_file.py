@@ -12,8 +12,8 @@ ROOM = "make room there, or set TMPDIR to another folder"
 
 
 def problem_options(problem: TorchProblem, folder: Path) -> dict[str, Any]:
-    """What a worker must know to load a problem; its source is written to `folder`."""
+    """Return the options with which a worker loads a problem; writes its source to `folder`."""
     path = folder / f"{problem.name}.py"
-    # Replaced whole: a worker that was started a moment ago may be reading it.
+    # Replaced atomically: a worker that has just started may be reading it.
     write_whole(path, problem.source, ROOM)
     return {"problem": str(path), "sizes": dict(problem.sizes)}

@@ -1,4 +1,4 @@
-"""The loop of a worker: one request, one answer, until the channel closes."""
+"""The loop of a worker: one request, one response, until the channel closes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from .channel import Channel, ChannelClosed, Message
 
 CAUSES = 3
-"""At most so many exceptions of a chain are told."""
+"""Maximum number of exceptions of a chain that are reported."""
 Handler = Callable[..., Message]
 
 _HINTS = (
@@ -23,9 +23,9 @@ _HINTS = (
 def serve_requests(
     channel: Channel, handlers: Mapping[str, Handler], failed: Callable[[BaseException], Message]
 ) -> None:
-    """Answer {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}.
+    """Serve {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}.
 
-    The answer repeats the request's nonce, which who speaks out of turn does not know.
+    The response repeats the request's nonce, which an unsolicited message cannot know.
     """
     import torch
 
@@ -38,13 +38,13 @@ def serve_requests(
             handler, nonce = handlers[request.pop("op")], request.pop("nonce")
             try:
                 answer = {"ok": True, **handler(**request)}
-            except (Exception, SystemExit) as error:  # whatever the code under test raises is its verdict
+            except (Exception, SystemExit) as error:  # any exception of the code under test is its result
                 answer = {"ok": False, **failed(error)}
             channel.send({**answer, "nonce": nonce})
 
 
 def describe(error: BaseException) -> str:
-    """The exception with the lines of the user's file that it passed through."""
+    """Return the exception with the lines of the user's file that it passed through."""
     if isinstance(error, SystemExit):
         return f"the kernel called exit({error.code!r})"
     if isinstance(error, MemoryError):
@@ -57,17 +57,17 @@ def describe(error: BaseException) -> str:
             if "/candidate-" in frame.filename and frame.filename.endswith(".py")
         ]
         parts += [_shorten(f"{type(one).__name__}: {_without_hints(str(one))}".strip()), *where[-3:]]
-    # What is no character could be written down, but not shown.
+    # Invalid characters could be stored, but not displayed.
     return "\n".join(parts).encode(errors="backslashreplace").decode()
 
 
 def _without_hints(text: str) -> str:
-    """What torch says of a CUDA error, without its lines of advice: they are the same for each and fit none here."""
+    """Return torch's message of a CUDA error without its lines of advice, which do not apply here."""
     return "\n".join(line for line in text.splitlines() if not line.startswith(_HINTS)).strip()
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The exception and what it was raised from: Triton tells of a function's mistake only in the cause."""
+    """Return the exception and its causes: Triton reports a function's mistake only in the cause."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and cause not in chain and len(chain) < CAUSES:
         chain.append(cause)

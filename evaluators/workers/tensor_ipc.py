@@ -1,7 +1,7 @@
-"""Handing a candidate's outputs to the judge: through a file, or on a GPU by sharing the memory itself.
+"""Passes a candidate's outputs to the reference worker: through a file, or on a GPU by sharing the memory.
 
-Sharing saves two copies over the bus. The judge only reads what it is given; a handle that cannot be opened is
-the candidate's failure, not the judge's.
+Sharing saves two copies over the bus. The reference worker only reads what it gets; a handle that cannot be opened
+is the candidate's failure.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ..sandbox.untrusted_files import read_untrusted_file
 from .channel import Message
 
 _BYTES = (1, 4, 6)
-"""The parts of torch's CUDA handle that are bytes: memory, reference count, event."""
+"""The bytes fields of torch's CUDA handle: memory, reference count, event."""
 _COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
-"""The file of the reference count, which is opened under the name that is given."""
+"""The file of the reference count, which is opened under the given name."""
 
 
 class UnreadableTensor(Exception):
-    """The outputs are not there, or not whole."""
+    """The outputs are missing or incomplete."""
 
 
 def describe(output: Any) -> Message:
-    """Type, shape, dtype, device, and whether each element has memory; shape is None for what is no plain tensor."""
+    """Return type, shape, dtype, device, and whether each element has memory; shape is None unless a plain tensor."""
     import torch
 
     if type(output) not in (torch.Tensor, torch.nn.Parameter):
         return {"type": type(output).__name__, "shape": None}
-    if vars(output):  # one of them may stand for a method, and compute when the result is read
+    if vars(output):  # an attribute may replace a method
         return {"type": "a tensor with attributes of its own", "shape": None}
     return {
         "type": type(output).__name__,
@@ -44,7 +44,7 @@ def describe(output: Any) -> Message:
 
 
 def _is_stored(output: Any) -> bool:
-    """Whether no two elements share memory, as in a tensor that was expanded, and all of it exists."""
+    """Return whether no two elements share memory (as in an expanded tensor), and all of it exists."""
     import torch
 
     if output.layout != torch.strided or output.is_conj() or output.is_neg():
@@ -58,9 +58,9 @@ def _is_stored(output: Any) -> bool:
 
 
 def publish_outputs(outputs: Sequence[Any], path: Path, shared: bool) -> tuple[list[Message], list[Any]]:
-    """Descriptions of the outputs, and the tensors that must live until the judge has read them.
+    """Return the outputs' descriptions, and the tensors to keep alive until the reference worker has read them.
 
-    Where memory cannot be shared (not every system has what CUDA needs for it), they go through the file.
+    Where memory cannot be shared (not every system has what CUDA needs for it), outputs go through the file.
     """
     if shared:
         with contextlib.suppress(RuntimeError):
@@ -69,7 +69,7 @@ def publish_outputs(outputs: Sequence[Any], path: Path, shared: bool) -> tuple[l
 
 
 def write(outputs: Sequence[Any], path: Path) -> list[Message]:
-    """Write the tensors one after the other as raw bytes; returns their descriptions."""
+    """Write the tensors one after the other as raw bytes; return their descriptions."""
     import torch
 
     described = [describe(output) for output in outputs]
@@ -81,7 +81,7 @@ def write(outputs: Sequence[Any], path: Path) -> list[Message]:
 
 
 def share(outputs: Sequence[Any]) -> tuple[list[Message], list[Any]]:
-    """Handles of CUDA tensors; returns descriptions, and the tensors that must live until the judge has read them."""
+    """Share CUDA tensors by handle; return descriptions, and the tensors to keep alive until they are read."""
     described, kept = [describe(output) for output in outputs], []
     for output, description in zip(outputs, described, strict=True):
         if description["shape"] is None:
@@ -97,14 +97,14 @@ def share(outputs: Sequence[Any]) -> tuple[list[Message], list[Any]]:
 
 
 class Outputs:
-    """What a candidate handed over, read back one tensor after the other."""
+    """A candidate's outputs, read one tensor after the other."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def next(self, description: Message, wanted: Any) -> Any:
-        """The output that `description` speaks of, as a tensor like `wanted`. Raises `UnreadableTensor`."""
+        """Return the described output as a tensor like `wanted`. Raises `UnreadableTensor`."""
         import torch
 
         if description.get("handle"):

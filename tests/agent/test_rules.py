@@ -42,10 +42,10 @@ FIRES = [
     ("unroll-and-jam", PRODUCT, "for k in T.serial(N % UNROLL):"),
     ("unroll-and-jam", COLUMNS, "for u in range(UNROLL)"),
     ("unroll-and-jam", WINDOW, "for ky in range(3) for kx in range(3)"),
-    ("reduction-lanes", ROW_SUM, "for j in T.serial(N % LANES):"),
-    ("reduction-lanes", ROW_MAX, "T.fill(lanes, top[0])"),
-    ("hoist-invariants", ROW_SUM, "hoisted[0] = 1.0 / (T.sqrt(acc[0] + 1.0))"),
-    ("hoist-invariants", PER_COLUMN, "hoisted[j] = 1.0 / (T.sqrt(scale[j] + 1.0))"),
+    ("partial-accumulators", ROW_SUM, "for j in T.serial(N % LANES):"),
+    ("partial-accumulators", ROW_MAX, "T.fill(lanes, top[0])"),
+    ("licm", ROW_SUM, "hoisted[0] = 1.0 / (T.sqrt(acc[0] + 1.0))"),
+    ("licm", PER_COLUMN, "hoisted[j] = 1.0 / (T.sqrt(scale[j] + 1.0))"),
     ("fuse-passes", TWO_PASSES, "acc[0] += Y[row, j]"),
     ("loop-order", WRONG_ORDER, "for k in T.serial(N):\n                    for j in T.serial(N):"),
     ("register-tile", COLUMNS, "for step in T.unroll(TILE):"),
@@ -61,11 +61,11 @@ DOES_NOT_FIRE = [
     ("register-tile", TRIANGULAR_COLUMNS, "a loop is as long as the axis says"),
     ("fuse-passes", SHADOWED, "the second body has a loop over the first's variable"),
     ("split-grid", SHARED_WRITE, "all blocks write the same row"),
-    ("hoist-invariants", DOUBLE, "what is hoisted would lose digits"),
-    ("reduction-lanes", SCAN, "the running sum is read in the loop"),
-    ("reduction-lanes", WINDOW, "no sum into one element"),
-    ("hoist-invariants", SCAN, "nothing expensive"),
-    ("hoist-invariants", PRODUCT, "nothing expensive"),
+    ("licm", DOUBLE, "what is hoisted would lose digits"),
+    ("partial-accumulators", SCAN, "the running sum is read in the loop"),
+    ("partial-accumulators", WINDOW, "no sum into one element"),
+    ("licm", SCAN, "nothing expensive"),
+    ("licm", PRODUCT, "nothing expensive"),
     ("fuse-passes", SHIFTED_PASSES, "the second pass reads other elements than the first wrote"),
     ("fuse-passes", ROW_SUM, "the second pass needs the whole sum of the first"),
     ("loop-order", PRODUCT, "the order is right"),
@@ -118,7 +118,7 @@ def test_a_rule_does_not_fire_twice_on_its_own_result(rule: Rule) -> None:
         kernel, rounds = case.kernel, 0
         while (after := apply(rule, kernel)) is not None and after.source != kernel.source:
             kernel, rounds = after, rounds + 1
-            assert rounds <= (3 if rule.name in ("unroll-and-jam", "hoist-invariants") else 1), rule.name
+            assert rounds <= (3 if rule.name in ("unroll-and-jam", "licm") else 1), rule.name
 
 
 @pytest.mark.parametrize("backend", ["tilelang_cpu", "tilelang", "triton"])
@@ -138,7 +138,7 @@ def test_results_are_python_and_declare_their_parameters(rule: Rule, backend: st
 
 
 def test_lanes_keep_the_accumulators_type() -> None:
-    after = apply(BY_NAME["reduction-lanes"], DOUBLE.kernel)
+    after = apply(BY_NAME["partial-accumulators"], DOUBLE.kernel)
     assert after is not None
     assert 'lanes = T.alloc_local((LANES,), "float64")' in after.source
 

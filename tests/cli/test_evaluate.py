@@ -67,7 +67,7 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
         (("-k", "1_19", "--precision", "fp16"), "--precision belongs to KernelBench's protocol"),
         (("-k", "1_19", "--perf-trials", "0", "--protocol", "both"), "--perf-trials must be at least 1"),
         (("--run-folder", "nowhere", "--device", "cpu"), "cannot read nowhere"),
-        (("--run-folder", ".", "--device", "cpu"), "holds no level_"),
+        (("--run-folder", ".", "--device", "cpu"), "contains no level_"),
         (("--run-folder", ".", "--problem", "1_19", "--device", "cpu"), "--problem names one problem"),
     ],
 )

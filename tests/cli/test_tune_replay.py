@@ -88,7 +88,7 @@ def test_warm_from_another_recording(recording: Path, tmp_path: Path) -> None:
         (["bowl.csv.gz", "--batch", "0"], "--batch must be at least 1"),
         (["bowl.csv.gz", "--warm", "nowhere.csv"], "cannot read nowhere.csv"),
         (["bowl.csv.gz", "--warm", "names.csv"], "names.csv records the parameters A, C, but the space has A, B"),
-        (["bowl.csv.gz", "--warm", "far.csv"], "no config of far.csv lies in the space"),
+        (["bowl.csv.gz", "--warm", "far.csv"], "no config of far.csv is in the space"),
         (["failed.csv"], "every config of failed.csv failed"),
         (["torn.csv"], "torn.csv, line 2 has 1 cells instead of 3"),
     ],

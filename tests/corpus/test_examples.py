@@ -96,7 +96,7 @@ def test_figures_of_other_sources_are_not_shown(copy: Path, name: str) -> None:
 )
 def test_corrupt_figures_are_told_and_the_examples_stay(copy: Path, text: str) -> None:
     (copy / MEASURED).write_text(text)
-    with pytest.raises(ExampleError, match=r"measured\.json is corrupt.*measure the examples anew"):
+    with pytest.raises(ExampleError, match=r"measured\.json is corrupt.*measure the examples again"):
         list_examples(copy)
     notes: list[str] = []
     (example,) = load_examples(notes.append, copy)

@@ -47,7 +47,7 @@ class ModelNew(nn.Module):
 @pytest.fixture(scope="module")
 def cuda() -> Iterator[LocalEvaluator]:
     settings = Settings(
-        trials=2, limits=Limits(compile_s=20, call_s=10), sampling=Sampling(seconds=0.3), compile_ahead=True
+        checks=2, limits=Limits(compile_s=20, call_s=10), sampling=Sampling(seconds=0.3), compile_ahead=True
     )
     with LocalEvaluator("cuda", settings) as evaluator:
         yield evaluator

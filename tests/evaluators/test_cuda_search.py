@@ -22,7 +22,7 @@ WIDE = "rows=4096,columns=4096"
 
 @pytest.fixture(scope="module")
 def cuda() -> Iterator[LocalEvaluator]:
-    settings = Settings(trials=2, limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=4, window=4))
+    settings = Settings(checks=2, limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=4, window=4))
     with LocalEvaluator("cuda", settings) as evaluator:
         yield evaluator
 

@@ -38,7 +38,7 @@ from kernelwright.tuners.search import Found, Progress, Search
 from ..conftest import FAST, Unguarded, torch_kernel
 
 CALL_S = 2
-SHORT = replace(FAST, trials=1, limits=Limits(compile_s=20, call_s=CALL_S, memory_gib=0.5, file_gib=2**-6))
+SHORT = replace(FAST, checks=1, limits=Limits(compile_s=20, call_s=CALL_S, memory_gib=0.5, file_gib=2**-6))
 
 # What a config does beside computing the right result; 'fine ...' does nothing.
 TOP = '''
@@ -196,9 +196,9 @@ def test_each_fault_is_one_trial_between_healthy_ones(
 
 def processes(evaluator: LocalEvaluator, problem: Problem) -> dict[str, tuple[int, ...]]:
     """Who takes part in the evaluation that is under way."""
-    assert evaluator._bench is not None
+    assert evaluator._client is not None
     return {
-        "worker": (evaluator._bench.worker.pid,),
+        "worker": (evaluator._client.worker.pid,),
         "judge": (evaluator.processes.reference_client(problem).pid,),
         "servers": evaluator.processes.server_pids,
     }

@@ -17,9 +17,9 @@ from kernelwright.evaluators.settings import Sampling, SearchSettings
 
 from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
 
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, patience_s=0.0)
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
 IN_FLEET_WINDOW = 2
-IN_FLEET = replace(FAST, trials=1, search=SearchSettings(compilers=1, window=IN_FLEET_WINDOW, sampling=QUICK))
+IN_FLEET = replace(FAST, checks=1, search=SearchSettings(compilers=1, window=IN_FLEET_WINDOW, sampling=QUICK))
 
 REPEATED = torch_kernel("for _ in range(REPEAT): y = x * self.weight\n        return y", top="REPEAT = 1\nDUMMY = 0")
 

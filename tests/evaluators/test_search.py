@@ -19,7 +19,7 @@ from kernelwright.evaluators.workers.device_lock import DeviceLock
 from ..conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
 
 WINDOW = 4
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, patience_s=0.0)
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
 SEARCHING = replace(FAST, search=SearchSettings(compilers=2, window=WINDOW, sampling=QUICK))
 
 # Each value of CASE fares in its own way; 5 crashes on real tensors only, so the compilers see nothing of it.
@@ -271,7 +271,7 @@ def test_a_measurement_waits_for_the_device(
 
 
 def test_several_trials_leave_the_weights_that_are_timed(scale_problem: Problem) -> None:
-    quick = SearchSettings(trials=2, sampling=QUICK)
+    quick = SearchSettings(checks=2, sampling=QUICK)
     with Unguarded(settings=replace(FAST, search=quick)) as twice:
         (found,) = twice.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})])
     assert found.ok, found.message

@@ -65,7 +65,7 @@ def test_each_failure_has_its_status(run, body: str, top: str, status: Status, s
 
 @pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)"])
 def test_a_hang_is_a_timeout(scale_problem: Problem, body: str) -> None:
-    settings = replace(FAST, trials=1, limits=Limits(compile_s=2.0))
+    settings = replace(FAST, checks=1, limits=Limits(compile_s=2.0))
     with Unguarded(settings=settings) as evaluator:
         start = time.monotonic()
         evaluation = evaluate(evaluator, scale_problem, torch_kernel(body))
@@ -96,7 +96,7 @@ def test_a_compile_error_of_tilelang(evaluator: LocalEvaluator, scale_problem: P
 def test_a_daemon_does_not_outlive_its_evaluation(run) -> None:  # type: ignore[no-untyped-def]
     argument = f"1000.{os.getpid()}"
     started: list[str] = []
-    watch = threading.Thread(target=lambda: started.extend(_running(argument, patience_s=30)))
+    watch = threading.Thread(target=lambda: started.extend(_running(argument, timeout_s=30)))
     watch.start()
     body = f"""
         import os, time
@@ -113,9 +113,9 @@ def test_a_daemon_does_not_outlive_its_evaluation(run) -> None:  # type: ignore[
     assert not _running(argument)
 
 
-def _running(argument: str, patience_s: float = 0.0) -> list[str]:
+def _running(argument: str, timeout_s: float = 0.0) -> list[str]:
     """The processes that have this among their arguments, waited for."""
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while True:
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):

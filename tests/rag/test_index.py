@@ -69,7 +69,7 @@ def test_a_corrupt_file_is_told_and_replaced(tmp_path: Path, damage: str) -> Non
         }[damage]
     )
     scores, notes = _open(tmp_path, Letters())
-    assert len(notes) == 1 and str(path) in notes[0] and "built anew" in notes[0]
+    assert len(notes) == 1 and str(path) in notes[0] and "built again" in notes[0]
     assert np.array_equal(scores, good)
     model = Letters()
     assert _open(tmp_path, model)[1] == [] and model.encoded == 1

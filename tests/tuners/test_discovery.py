@@ -80,7 +80,7 @@ def test_declared_constraints_hold_wherever_the_values_come_from(
 
 
 @pytest.mark.parametrize("declared", ["[4, 4]", "[]", "[1e999]", "[2, 4]"])
-def test_a_given_parameter_mends_a_declared_one(declared: str) -> None:
+def test_a_given_parameter_fixes_a_declared_one(declared: str) -> None:
     broken = kernel(f"BLOCK = 8\nSEARCH_SPACE = {{'BLOCK': {declared}}}\nCONSTRAINTS = ['BLOCK > 4']")
     with pytest.raises(SpaceError):
         space_of(broken, {}, [])

@@ -12,7 +12,7 @@ from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners import portfolio
 from kernelwright.tuners.gaussian_process import GaussianProcess
 from kernelwright.tuners.observations import Floats
-from kernelwright.tuners.portfolio import FIRST, POINTS, WARM, WARM_SPREAD, Portfolio
+from kernelwright.tuners.portfolio import FIRST, POINTS, WARM, WARM_DIVERSE, Portfolio
 from kernelwright.tuners.start import Warm
 
 from ..fakes import evaluation, kernel
@@ -157,7 +157,7 @@ def test_so_many_configs_come_before_the_first_model(monkeypatch: pytest.MonkeyP
     assert len(before_the_first_model(monkeypatch, ())) == FIRST
     assert len(before_the_first_model(monkeypatch, (), [BEST])) == FIRST
     warm = before_the_first_model(monkeypatch, WARMTH)
-    assert len(warm) == WARM + WARM_SPREAD
+    assert len(warm) == WARM + WARM_DIVERSE
     assert warm[:WARM] == [one for one, _ in WARMTH[:WARM]]
 
 
@@ -193,9 +193,9 @@ def searched(monkeypatch: pytest.MonkeyPatch, count: int) -> list[tuple[Floats, 
 def test_scales_are_fitted_again_as_more_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portfolio, "GROWTH", 1.5)
     fits = searched(monkeypatch, 60)
-    anew = [len(targets) for targets, fitted in fits if fitted]
-    assert 3 <= len(anew) < len(fits)
-    assert all(later >= 1.5 * earlier for earlier, later in pairwise(anew))
+    fits_again = [len(targets) for targets, fitted in fits if fitted]
+    assert 3 <= len(fits_again) < len(fits)
+    assert all(later >= 1.5 * earlier for earlier, later in pairwise(fits_again))
 
 
 def test_the_process_keeps_the_best_and_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:

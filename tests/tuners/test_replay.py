@@ -119,7 +119,7 @@ def test_impossible_limits(budget: int, batch: int) -> None:
 
 
 def test_a_config_outside() -> None:
-    with pytest.raises(SpaceError, match="made up does not hold A=9"):
+    with pytest.raises(SpaceError, match="made up does not contain A=9"):
         search(9)
 
 

@@ -137,7 +137,7 @@ def test_patience(path: Path) -> None:
     assert found.stopped == "4 trials in a row were no better"
 
 
-def test_patience_begins_anew_with_every_better_one(path: Path) -> None:
+def test_patience_restarts_with_every_better_one(path: Path) -> None:
     found = search(path, Table(window=1), patience=4)
     # Up to 6 each is better; then 7, 8, 9 and 10 are not, and the space ends with them.
     assert found.progress.trials == 10

@@ -9,7 +9,7 @@ import pytest
 from kernelwright.core import Config, SearchSpace, encoded_space
 from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners.observations import Observations
-from kernelwright.tuners.start import any_fresh, fastest, spread, within
+from kernelwright.tuners.start import any_fresh, diverse, fastest, within
 
 SPACE = SearchSpace.of({"A": list(range(10)), "B": list(range(10))})
 WIDE = SearchSpace.of({f"P{i}": list(range(4)) for i in range(6)})
@@ -54,7 +54,7 @@ def apart(rows: Rows) -> float:
 
 
 def test_spread_rows_are_farther_apart_than_random_ones() -> None:
-    spaced = np.mean([apart(spread(WIDE, 8, rng(seed))) for seed in range(20)])
+    spaced = np.mean([apart(diverse(WIDE, 8, rng(seed))) for seed in range(20)])
     drawn = np.mean([apart(WIDE.encoded.sample(8, rng(seed))) for seed in range(20)])
     assert spaced > drawn + 0.5
 
@@ -62,14 +62,14 @@ def test_spread_rows_are_farther_apart_than_random_ones() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 30, 99])
 def test_spread_gives_so_many_different_members(count: int) -> None:
     space = SearchSpace.of({"A": list(range(8)), "B": list(range(8))}, ["A + B < 8"])
-    rows = spread(space, count, rng())
+    rows = diverse(space, count, rng())
     assert len(space.encoded.unique(rows)) == len(rows) == min(count, 36)
     assert space.encoded.allowed(rows).all()
 
 
 def test_two_spread_rows_differ_in_everything() -> None:
     for seed in range(20):
-        (one, other) = spread(WIDE, 2, rng(seed))
+        (one, other) = diverse(WIDE, 2, rng(seed))
         assert (one != other).sum() >= 5
 
 

@@ -68,8 +68,8 @@ def test_what_a_csv_cannot_hold(tmp_path: Path, config: dict[str, Any], says: st
     [
         ("time_ms,status\n1,ok\n", SpaceError, "line 1 names no parameters"),
         ("A,A,time_ms\n1,1,1\n", SpaceError, "names the column A twice"),
-        ("A,time_ms,B\n1,1,1\n", SpaceError, "column 'B' stands behind time_ms"),
-        ("A,time_ms\n", SpaceError, "holds no measured config"),
+        ("A,time_ms,B\n1,1,1\n", SpaceError, "column 'B' stands after time_ms"),
+        ("A,time_ms\n", SpaceError, "contains no measured config"),
         ("A,B,time_ms\n1,2,3\n1,3\n", SpaceError, "line 3 has 2 cells instead of 3"),
         ("A,B,time_ms\n1,2,3\n1,,3\n", SpaceError, "line 3 has no B"),
         ("A,time_ms\n1,fast\n", SpaceError, "line 2: time_ms is 'fast'"),
@@ -95,7 +95,7 @@ def test_bad_input(tmp_path: Path, text: str | bytes, error: type[KernelwrightEr
 def test_more_digits_than_python_converts(tmp_path: Path) -> None:
     huge = "9" * 5000
     short = "'999999999999...9999999999999'"
-    refused(tmp_path, f"A,time_ms\n1,1\n{huge},1\n", SpaceError, f"line 3: {short} is too large a number; mend it")
+    refused(tmp_path, f"A,time_ms\n1,1\n{huge},1\n", SpaceError, f"line 3: {short} is too large a number; fix it")
     refused(tmp_path, f"A,time_ms\n1,{huge}\n", SpaceError, f"line 2: time_ms is {short}")
     refused(tmp_path, f"A,time_ms,compile_s\n1,1,{huge}\n", SpaceError, f"line 2: compile_s is {short}")
     refused(tmp_path, f"A,time_ms,samples_ms\n1,1,1 {huge}\n", SpaceError, f"line 2: samples_ms is {short}")

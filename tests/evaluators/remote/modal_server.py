@@ -35,7 +35,7 @@ class ModalServer:
     """What the client did, and what it is to be told."""
 
     run: Callable[[str], str]
-    """A payload to its answers: what the container's method does."""
+    """A payload to its responses: what the container's method does."""
     outcomes: list[Outcome] = field(default_factory=list)
     """Taken from the front; when there are none left, `run` answers."""
     refuse: dict[str, GRPCError] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from kernelwright.core import Config, DeviceError, Problem, ProblemError, Status
 from kernelwright.evaluators.remote.evaluator import GivenUp, Lost, Overdue, RemoteEvaluator
-from kernelwright.evaluators.remote.payload import Answer, Payload, failure
+from kernelwright.evaluators.remote.payload import Payload, Response, failure
 from kernelwright.evaluators.settings import SearchSettings, Settings
 
 from ...fakes import PROBLEM, PROFILE, evaluation, kernel
@@ -21,9 +21,9 @@ SEARCH = Settings(search=SearchSettings(window=3))
 
 
 class MadeUp:
-    """Workers whose answers a function makes; `slow` configs take longer than the others."""
+    """Workers whose responses a function makes; `slow` configs take longer than the others."""
 
-    def __init__(self, answer: Callable[[Payload], list[Answer]], count: int = 2) -> None:
+    def __init__(self, answer: Callable[[Payload], list[Response]], count: int = 2) -> None:
         self.asked: list[Payload] = []
         self._answer = answer
         self._count = count
@@ -41,7 +41,7 @@ class MadeUp:
     def close(self) -> None:
         self._count = 0
 
-    def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
+    def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
         with self._free:
             with self._lock:
                 self.asked.append(payload)
@@ -54,7 +54,7 @@ class MadeUp:
                     self._under_way -= 1
 
 
-def right(payload: Payload) -> list[Answer]:
+def right(payload: Payload) -> list[Response]:
     return [{"evaluation": evaluation(KERNEL, Config(c), 1.0).model_dump(mode="json")} for c in payload.configs]
 
 
@@ -68,7 +68,7 @@ def configs(count: int) -> list[Config]:
 
 @pytest.mark.parametrize("settings", [Settings(), SEARCH], ids=["full", "search"])
 def test_one_evaluation_per_config_in_order(settings: Settings) -> None:
-    def jittery(payload: Payload) -> list[Answer]:
+    def jittery(payload: Payload) -> list[Response]:
         time.sleep(0.02 if payload.configs[0]["A"] in (0, 6) else 0.0)
         return right(payload)
 
@@ -94,7 +94,7 @@ def test_one_evaluation_per_config_in_order(settings: Settings) -> None:
 def test_a_lost_config_goes_to_another_worker() -> None:
     lost = Counter({1: 2, 3: 1})
 
-    def shaky(payload: Payload) -> list[Answer]:
+    def shaky(payload: Payload) -> list[Response]:
         number = int(payload.configs[0]["A"])
         lost[number] -= 1
         if lost[number] >= 0:
@@ -109,7 +109,7 @@ def test_a_lost_config_goes_to_another_worker() -> None:
 
 
 def test_a_config_that_loses_every_worker_has_crashed_and_the_rest_of_its_window_has_not() -> None:
-    def deadly(payload: Payload) -> list[Answer]:
+    def deadly(payload: Payload) -> list[Response]:
         if any(config["A"] == 1 for config in payload.configs):
             raise Lost("the node went away")
         return right(payload)
@@ -122,7 +122,7 @@ def test_a_config_that_loses_every_worker_has_crashed_and_the_rest_of_its_window
 
 
 def test_a_config_that_takes_too_long_has_timed_out_and_is_not_tried_again() -> None:
-    def slow(payload: Payload) -> list[Answer]:
+    def slow(payload: Payload) -> list[Response]:
         if payload.configs[0]["A"] == 1:
             raise Overdue("stopped after 9 s")
         return right(payload)
@@ -137,7 +137,7 @@ def test_a_config_that_takes_too_long_has_timed_out_and_is_not_tried_again() -> 
 def test_a_worker_whose_device_fails_is_a_lost_one_until_all_fail() -> None:
     failing = [True]
 
-    def full_disk(payload: Payload) -> list[Answer]:
+    def full_disk(payload: Payload) -> list[Response]:
         if failing:
             failing.pop()
             return [failure(DeviceError("the disk is full"))]
@@ -169,7 +169,7 @@ def test_leaving_gives_up_what_is_under_way() -> None:
     begun = threading.Semaphore(0)
 
     class Patient(MadeUp):
-        def run(self, payload: Payload, given_up: threading.Event) -> list[Answer]:
+        def run(self, payload: Payload, given_up: threading.Event) -> list[Response]:
             if payload.configs[0]["A"] == 0:
                 return right(payload)
             begun.release()
@@ -192,7 +192,7 @@ def test_in_a_search_what_is_known_travels_and_twins_are_whole() -> None:
         update={"code_digest": "abc", "log": "all of it", "environment": {"device": "here"}}
     )
 
-    def answer(payload: Payload) -> list[Answer]:
+    def answer(payload: Payload) -> list[Response]:
         (known,) = payload.known
         twins = [known.model_copy(update={"config": dict(c), "duplicate_of": known.config}) for c in payload.configs]
         return [{"evaluation": twin.model_dump(mode="json")} for twin in twins]
@@ -203,7 +203,7 @@ def test_in_a_search_what_is_known_travels_and_twins_are_whole() -> None:
 
 
 def test_finalists_and_profiles_that_no_worker_answers_are_no_verdicts() -> None:
-    def gone(payload: Payload) -> list[Answer]:
+    def gone(payload: Payload) -> list[Response]:
         raise Lost("the node went away")
 
     workers = MadeUp(gone)
@@ -231,10 +231,10 @@ def test_the_problem_that_travels_is_the_one_that_is_asked_for(scale_problem: Pr
 
 
 def test_workers_with_different_devices_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    def somewhere(payload: Payload) -> list[Answer]:
-        (answer,) = right(payload)
-        answer["evaluation"]["environment"] = {"device": f"GPU {int(payload.configs[0]['A']) // 3}"}
-        return [answer]
+    def somewhere(payload: Payload) -> list[Response]:
+        (response,) = right(payload)
+        response["evaluation"]["environment"] = {"device": f"GPU {int(payload.configs[0]['A']) // 3}"}
+        return [response]
 
     list(RemoteEvaluator(MadeUp(somewhere), Settings()).evaluate(PROBLEM, KERNEL, configs(3)))
     assert not caplog.records

@@ -13,7 +13,7 @@ from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Kernelwri
 from kernelwright.evaluators.remote.evaluator import Lost, Overdue, RemoteEvaluator
 from kernelwright.evaluators.remote.modal_app import PACKAGE_FOLDERS, Resources, build
 from kernelwright.evaluators.remote.modal_evaluator import ModalContainers, explained
-from kernelwright.evaluators.remote.payload import ANSWERS, Payload, What, read_evaluations
+from kernelwright.evaluators.remote.payload import RESPONSES, Payload, What, read_evaluations
 
 from ...conftest import FAST
 from ...fakes import evaluation
@@ -32,7 +32,7 @@ def answering(kernel: Kernel) -> Any:
     def run(text: str) -> str:
         payload = Payload.model_validate_json(text)
         found = [evaluation(kernel, Config(config), 2.0) for config in payload.configs]
-        return ANSWERS.dump_json([{"evaluation": one.model_dump(mode="json")} for one in found]).decode()
+        return RESPONSES.dump_json([{"evaluation": one.model_dump(mode="json")} for one in found]).decode()
 
     return run
 
@@ -93,10 +93,10 @@ def test_the_remote_method_answers_as_a_local_evaluator(scale_problem: Problem, 
     container = evaluations()
     with pytest.warns(UserWarning, match="executing locally"):
         text = container.run.local(payload.model_dump_json())
-    (seen,) = read_evaluations(ANSWERS.validate_json(text))
+    (seen,) = read_evaluations(RESPONSES.validate_json(text))
     assert seen.ok and seen.speedup is not None and seen.kernel_digest == scale_kernel.digest
     assert seen.environment["torch"]
-    container._cached_user_cls_instance().station.close()
+    container._cached_user_cls_instance().host.close()
 
 
 @pytest.mark.parametrize(

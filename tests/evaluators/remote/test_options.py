@@ -48,7 +48,7 @@ def test_evaluators_of_one_command_share_their_workers() -> None:
         assert (search.settings.search.compilers, search.settings.search.window) == (8, 32)
         adaptive = remote.search_evaluator(None, adaptive=True).settings.search
         assert adaptive is not None and (adaptive.compilers, adaptive.window) == (4, 4)
-        few = remote.search_evaluator(3, adaptive=False, settings=Settings(trials=2)).settings
+        few = remote.search_evaluator(3, adaptive=False, settings=Settings(checks=2)).settings
         assert few.search is not None and (few.trials, few.search.window) == (2, 12)
 
 

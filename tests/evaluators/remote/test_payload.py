@@ -18,7 +18,7 @@ from ...conftest import FAST, SCALE_PROBLEM
 from ...fakes import evaluation
 
 SETTINGS = Settings(
-    trials=5,
+    checks=5,
     limits=Limits(compile_s=7.5),
     allow_torch=AllowTorch.NONE,
     search=SearchSettings(compilers=3, prune_factor=1.5),
@@ -26,7 +26,7 @@ SETTINGS = Settings(
 
 
 @pytest.fixture(scope="module")
-def station() -> Iterator[WorkerHost]:
+def host() -> Iterator[WorkerHost]:
     shared = WorkerHost("cpu")
     yield shared
     shared.close()
@@ -65,33 +65,33 @@ def test_a_payload_of_another_version_is_refused(scale_problem: Problem) -> None
 
 
 def test_the_station_answers_as_the_local_evaluator_does(
-    station: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
+    host: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     configs = [Config({"BLOCK": block}) for block in (4, 0)]
     payload = there_and_back(Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, configs))
-    right, wrong = read_evaluations(json.loads(json.dumps(station.run(payload))))
+    right, wrong = read_evaluations(json.loads(json.dumps(host.run(payload))))
     assert right.ok and right.speedup is not None and right.correctness is not None
     assert right.correctness.trials == FAST.trials
     assert right.kernel_digest == scale_kernel.digest and right.config == {"BLOCK": 4}
     assert right.environment["torch"]
     assert not wrong.ok and wrong.message
-    compared = read_evaluations(station.run(payload.model_copy(update={"what": What.COMPARE})))
+    compared = read_evaluations(host.run(payload.model_copy(update={"what": What.COMPARE})))
     assert [one.status for one in compared] == [right.status, wrong.status]
 
 
 def test_a_station_keeps_its_server_between_payloads_of_the_same_settings(
-    station: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
+    host: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     payload = Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, [Config({"BLOCK": 4})])
-    station.run(payload)
-    before = [one.processes.server.pid for one in station._evaluators.values()]
-    station.run(there_and_back(payload))
-    assert [one.processes.server.pid for one in station._evaluators.values()] == before
+    host.run(payload)
+    before = [one.processes.server.pid for one in host._evaluators.values()]
+    host.run(there_and_back(payload))
+    assert [one.processes.server.pid for one in host._evaluators.values()] == before
     assert len(before) == 1
 
 
-def test_a_profile_comes_from_the_other_machine(station: WorkerHost, scale_problem: Problem) -> None:
-    profile = read_profile(station.run(there_and_back(Payload.asking(What.PROFILE, scale_problem, FAST))))
+def test_a_profile_comes_from_the_other_machine(host: WorkerHost, scale_problem: Problem) -> None:
+    profile = read_profile(host.run(there_and_back(Payload.asking(What.PROFILE, scale_problem, FAST))))
     assert profile.flops > 0 and profile.ceilings.cores > 0
 
 
@@ -100,10 +100,10 @@ def test_a_users_mistake_is_raised_here_as_what_it_is_there(
 ) -> None:
     broken = replace(scale_problem, source=SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('no')"))
     payload = Payload.asking(What.EVALUATE, broken, FAST, scale_kernel, [Config({"BLOCK": 4})])
-    answers = station.run(payload)
-    assert answers[-1]["error"] == "ProblemError"
+    responses = station.run(payload)
+    assert responses[-1]["error"] == "ProblemError"
     with pytest.raises(ProblemError, match="ValueError: no"):
-        read_evaluations(json.loads(json.dumps(answers)))
+        read_evaluations(json.loads(json.dumps(responses)))
 
 
 @pytest.mark.parametrize("kind", [*user_errors.KernelwrightError.__subclasses__()], ids=lambda kind: kind.__name__)

@@ -23,8 +23,8 @@ from ...conftest import FAST, SCALE_PROBLEM
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, patience_s=0.0)
-SEARCH = replace(FAST, trials=1, sampling=QUICK, search=SearchSettings(compilers=1, window=2, sampling=QUICK))
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+SEARCH = replace(FAST, checks=1, sampling=QUICK, search=SearchSettings(compilers=1, window=2, sampling=QUICK))
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 
@@ -63,7 +63,7 @@ class _Killer:
     def trial(self, evaluation: Evaluation, progress: Progress) -> None:
         if progress.trials != 2:
             return
-        self.killed = [seat.place.node for seat in self._cluster._seats if seat.busy][:1]
+        self.killed = [slot.place.node for slot in self._cluster._slots if slot.busy][:1]
         (node,) = [node for node in self._nodes.list_all_nodes() if node.node_id in self.killed]
         self._nodes.remove_node(node, allow_graceful=False)
 

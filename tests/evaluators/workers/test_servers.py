@@ -50,7 +50,7 @@ def test_a_server_outlives_the_thread_that_started_it(scale_problem: Problem, sc
             return found, fresh.processes.server.pid, fresh.processes.reference_client(scale_problem).pid
 
         first, server, reference_client = in_a_thread(lane)
-        bench = fresh._bench
+        bench = fresh._client
         assert bench is not None
         kept = bench.worker.pid
         time.sleep(GRACE_S)
@@ -58,7 +58,7 @@ def test_a_server_outlives_the_thread_that_started_it(scale_problem: Problem, sc
         for _ in range(2):
             found, *pids = in_a_thread(lane)
             assert (found.status, pids) == (Status.OK, [server, reference_client]), found.message
-            assert fresh._bench is bench and bench.worker.pid == kept
+            assert fresh._client is bench and bench.worker.pid == kept
         (found,) = fresh.evaluate(scale_problem, scale_kernel, [Config()])
         assert (first.status, found.status) == (Status.OK, Status.OK)
         assert fresh.processes.server.pid == server
@@ -71,13 +71,13 @@ def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Pr
         (before,) = fresh.evaluate(scale_problem, scale_kernel, [config])
         servers, bench, reference_client = (
             fresh.processes.server_pids,
-            fresh._bench,
+            fresh._client,
             fresh.processes.reference_client(scale_problem),
         )
         assert bench is not None
         evaluations = fresh.evaluate(scale_problem, scale_kernel, [config] * 2)
         assert next(evaluations).status is Status.OK
-        assert fresh._bench is bench
+        assert fresh._client is bench
         worker = bench.worker
         _kill(servers, lambda: bench.alive or worker.alive or reference_client.alive)
         with pytest.raises(DeviceError, match="run again with --resume"):
