@@ -17,6 +17,7 @@ from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
 from ..core import Budget, Evaluation, Journal, JournalError, Language, OptionError, TorchProblem, read_journal
+from ..core.space_inference import declared_space
 from ..evaluators.remote.machines import Remote
 from . import wiring
 from .progress import observer_for
@@ -113,7 +114,7 @@ def optimize_one(
 ) -> Finished:
     """Run the loop on one job and write its files."""
     must_be_timed(job)
-    _ = job.kernel.declared_space  # a mistake in it is told now, not after minutes of work
+    _ = declared_space(job.kernel, job.problem)  # a mistake in it is told now, not after minutes of work
     transcript = results.transcript_path(job.problem, job.backend)
     if (
         proposers.choice.kind is Kind.REPLAY

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Budget, Config, Journal, Kernel, OptionError, ResultsError, SearchSpace, SpaceError, Value, set_aside
+from ..core.space_inference import named_sizes
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
@@ -112,7 +113,8 @@ def _tune(request: TuneRequest, remote: Remote | None) -> int:
     devices = wiring.choose_devices(request.common, remote)
     job = wiring.job(request.common, request.kernel, devices[0], remote)
     must_be_timed(job)
-    space = space_of(job.kernel, given, request.constraints)
+    # Most mistakes are found now; the extents of the matrix product are known with the profile.
+    space = space_of(job.kernel, given, request.constraints, named_sizes(job.problem), profiled=False)
     warm = [pair for path in request.warm for pair in _warmth(path, job.kernel, space.space, screen)]
     folder = results_folder(request.results, job)
     if not request.resume:
@@ -130,6 +132,7 @@ def _tune(request: TuneRequest, remote: Remote | None) -> int:
             loading.start()
             profile = evaluator.profile(job.problem)
             loading.join()
+        space = space_of(job.kernel, given, request.constraints, named_sizes(job.problem, profile))
         pruned, rules = prune(space.space, job.kernel, profile) if request.prune else (space.space, [])
         start = [Config({name: job.kernel.config[name] for name in pruned.names})]
         stride = request.stride or 1
