@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -10,7 +10,8 @@ import black
 import libcst as cst
 from black.parsing import InvalidInput
 
-from ..core import Kernel, Parameter, Proposal, PythonKernel, SearchSpace
+from ..core import Kernel, Proposal, PythonKernel, SearchSpace
+from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
 from .proposer import TurnContext
 from .rules import RULES, Machine, Rule
@@ -47,7 +48,7 @@ class RuleProposer:
         rules.sort(key=lambda rule: analysis.ranking.index(Category(rule.category)))
         suitable = [rule for rule in rules if rule.work in (analysis.work, "both")]
         others = [rule for rule in rules if rule not in suitable]
-        tuning = _tuning(kernel, analysis, turns)
+        tuning = _tuning(kernel, analysis, turns, named_sizes(situation.problem, situation.profile))
         ideas = chain(self._rewritings(suitable, kernel), [tuning] if tuning else [], self._rewritings(others, kernel))
         return next(islice(ideas, situation.variant, None), None)
 
@@ -70,13 +71,13 @@ class RuleProposer:
                 )
 
 
-def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn]) -> Proposal | None:
+def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn], sizes: Mapping[str, int]) -> Proposal | None:
     """Propose a search of the parameters, unless a search started at this kernel or ended with it."""
     for turn in turns:
         ends = [turn.before, *([turn.found] if turn.found and not turn.helped else [])]
         if turn.strategy == TUNE and kernel.digest in {end.kernel.digest for end in ends}:
             return None
-    space = joint_space(kernel, _lineage(kernel, turns))
+    space = joint_space(kernel, _lineage(kernel, turns), sizes)
     if space is None:
         return None
     return Proposal(
@@ -104,33 +105,25 @@ def _lineage(kernel: Kernel, turns: Sequence[Turn]) -> list[Turn]:
     return line
 
 
-def joint_space(kernel: Kernel, lineage: Sequence[Turn]) -> SearchSpace | None:
-    """Return the parameters that the kernel declares, those of its lineage, and constants that look like sizes."""
-    declared = kernel.declared_space
-    parameters = {p.name: p for p in declared.parameters} if declared else {}
-    constraints = list(declared.constraints) if declared else []
-    present = kernel.config
+def joint_space(kernel: Kernel, lineage: Sequence[Turn], sizes: Mapping[str, int]) -> SearchSpace | None:
+    """Return the parameters that the kernel declares or its constants suggest, and those of its lineage.
+
+    Constraints may name `sizes` of the problem.
+    """
+    declared, present = kernel.declared_values, kernel.config
+    values = dict(declared)
+    suggested = {name: choices for name, choices in parameter_values(kernel).items() if name not in declared}
+    constraints = list(kernel.declared_constraints) if declared else []
     for turn in lineage:
         if turn.proposal and turn.proposal.space:
             for parameter in turn.proposal.space.parameters:
-                if len(parameter.values) == 1 and discover(parameter.name, present.get(parameter.name)):
+                if len(parameter.values) == 1 and parameter.name in suggested:
                     continue  # it was fixed at this value; now it may change
                 if parameter.name in present and present[parameter.name] in parameter.values:
-                    value = present[parameter.name]
-                    parameters.setdefault(parameter.name, Parameter(parameter.name, parameter.values, value))
+                    values.setdefault(parameter.name, parameter.values)
             constraints += [text for text in turn.proposal.space.constraints if text not in constraints]
-    for name, value in present.items():
-        if name not in parameters and (discovered := discover(name, value)):
-            parameters[name] = discovered
-    return SearchSpace(list(parameters.values()), constraints) if parameters else None
-
-
-def discover(name: str, value: object) -> Parameter | None:
-    """Return values around a constant that looks like a size: a power of two, halved and doubled twice."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 8 or value & (value - 1):
-        return None
-    values = sorted({max(1, value >> shift) for shift in (2, 1, 0)} | {value << shift for shift in (1, 2)})
-    return Parameter(name, values, value)
+    values = {**values, **{name: choices for name, choices in suggested.items() if name not in values}}
+    return kernel.space(values, constraints, sizes) if values else None
 
 
 def formatted(kernel: PythonKernel) -> PythonKernel:

@@ -16,6 +16,7 @@ from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
 from ..core import Budget, Evaluation, Journal, JournalError, OptionError, read_journal
+from ..core.space_inference import declared_space
 from ..evaluators.remote.machines import Remote
 from .devices import choose_device
 from .evaluators import Evaluators, joined
@@ -119,7 +120,7 @@ class Session:
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""
         require_timed(job)
-        _ = job.kernel.declared_space  # a mistake in it is reported now, not after minutes of work
+        _ = declared_space(job.kernel, job.problem)  # a mistake in it is reported now, not after minutes of work
         transcript = self._prepare(job)
         options, criteria = self._options, self._criteria()
         path = self.results.journal_path(job.problem, job.backend)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
+from ..core.space_inference import named_sizes
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
@@ -39,7 +40,8 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     devices = choose_devices(options, remote)
     job = find_job(options, options.kernel, devices[0], remote)
     require_timed(job)
-    space = space_of(job.kernel, given, options.constraint)
+    # Most mistakes are found now; the extents of the matrix product are known with the profile.
+    space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem), profiled=False)
     warm = [pair for path in options.warm for pair in _warmth(path, job.kernel, space.space, observer)]
     folder = results_folder(options.results, job)
     if not options.resume:
@@ -55,6 +57,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             loading.start()
             profile = evaluator.profile(job.problem)
             loading.join()
+        space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         pruned, rules = prune(space.space, job.kernel, profile) if options.prune else (space.space, [])
         start = [Config({name: job.kernel.config[name] for name in pruned.names})]
         tuner = catalogue.create(options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from environment import tuners_environment
-from kernelwright.core import Config, Correctness, Evaluation, Measurement, SearchSpace, Status
+from kernelwright.core import Config, Correctness, Evaluation, Measurement, Origin, SearchSpace, Status
 from kernelwright.tuners import catalogue
 
 SPACE = SearchSpace.of(
@@ -39,12 +39,15 @@ def evaluation(config: Config) -> Evaluation:
     values = [math.log2(float(value) + 1) for value in config.values()]
     noise = hash(tuple(values)) % 1000 / 1000
     if noise < 0.05:
-        return Evaluation(status=Status.TIMEOUT, kernel_digest="k", config=dict(config), message="too slow")
+        return Evaluation(
+            status=Status.TIMEOUT, kernel_digest="k", config=dict(config), origin=Origin.SIMULATED, message="too slow"
+        )
     cost = 1 + sum((value - 4.2) ** 2 for value in values[:3]) + abs(values[0] - values[4] - 3) + 0.2 * noise
     return Evaluation(
         status=Status.OK,
         kernel_digest="k",
         config=dict(config),
+        origin=Origin.SIMULATED,
         correctness=PASSED,
         measurement=Measurement(samples_ms=(cost,)),
     )

@@ -14,7 +14,7 @@ from .errors import (
     SpaceError,
     Waiting,
 )
-from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Rejection, SecondWorkload, Status
+from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Origin, Rejection, SecondWorkload, Status
 from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, Language, PythonKernel, Target
 from .kernel_profile import DeviceKernel, KernelProfile
@@ -57,6 +57,7 @@ __all__ = [
     "Measurement",
     "ModelError",
     "OptionError",
+    "Origin",
     "Parameter",
     "Problem",
     "ProblemError",

@@ -23,6 +23,8 @@ Keys = npt.NDArray[np.uint64]
 
 ENUMERATED = 2_000_000
 """Rows that an enumeration may hold at any time; beyond it a space is sampled."""
+DRAWN = 8_000_000
+"""Rows that are drawn at most for one sample, unless a first draw takes more."""
 
 
 class EncodedSpace:
@@ -74,12 +76,14 @@ class EncodedSpace:
     def _satisfied(self, rows: Rows, bound: int, already: int = 0) -> npt.NDArray[np.bool_]:
         """Which rows satisfy the constraints over the first `bound` parameters, less those over the first `already`."""
         names = self._space.names
-        mask = np.ones(len(rows), dtype=bool)
-        values = {name: column[rows[:, i]] for i, (name, column) in enumerate(zip(names, self._columns, strict=False))
-                  if i < bound}  # fmt: skip
+        left = np.arange(len(rows))
         for check in self._space.checks:
             if check.names <= set(names[:bound]) and not (already and check.names <= set(names[:already])):
-                mask &= check.over(values, len(rows))
+                # Only of the rows that are left: tight constraints leave few.
+                values = {names[i]: self._columns[i][rows[left, i]] for i in range(bound) if names[i] in check.names}
+                left = left[check.over(values, len(left))]
+        mask = np.zeros(len(rows), dtype=bool)
+        mask[left] = True
         return mask
 
     @cached_property
@@ -96,14 +100,18 @@ class EncodedSpace:
         return rows
 
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
-        """Up to `count` different members, drawn uniformly; all of them when there are no more."""
+        """Up to `count` different members, drawn uniformly; all of them when there are no more.
+
+        Where chance meets no member, a search finds up to a hundred, and not uniformly. Raises `SpaceError` where it
+        finds none in bounded time.
+        """
         if (members := self.members) is not None:
             return members if len(members) <= count else members[rng.choice(len(members), count, replace=False)]
         found = np.zeros((0, len(self._sizes)), dtype=np.int32)
-        for _ in range(50):
+        for _ in range(min(50, 1 + DRAWN // (4 * count))):
             drawn = (rng.random((4 * count, len(self._sizes))) * self._sizes).astype(np.int32)
             found = self.unique(np.concatenate([found, drawn[self.allowed(drawn)]]))
-            if len(found) >= count:
+            if len(found) >= count or not len(found):
                 break
         if not len(found):
             # Constraints this tight are not met by chance.

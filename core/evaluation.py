@@ -26,6 +26,17 @@ class Status(StrEnum):
     CRASHED = "crashed"
 
 
+class Origin(StrEnum):
+    """Where an evaluation comes from."""
+
+    MEASURED = "measured"
+    """The kernel ran."""
+    RECORDED = "recorded"
+    """Taken from what was measured earlier, here or by another tool."""
+    SIMULATED = "simulated"
+    """Computed from a model: no kernel ran."""
+
+
 class Correctness(BaseModel):
     """What the comparison with the reference saw, over all trials."""
 
@@ -91,6 +102,8 @@ class Evaluation(BaseModel):
     status: Status
     kernel_digest: str
     config: dict[str, Value] = Field(default_factory=dict)
+    origin: Origin = Origin.MEASURED
+    """Records that do not say it were measured."""
     message: str = ""
     """One line: what went wrong, or a remark such as 'checked, not timed'."""
     log: str = ""

@@ -6,7 +6,7 @@ import ast
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .errors import SpaceError
@@ -27,20 +27,23 @@ _ALLOWED = (
 
 
 class Expression:
-    """A checked and compiled expression over parameter names.
+    """A checked and compiled expression over parameter names, and over `sizes`, whose values are put in.
 
     Raises `SpaceError` when the text is no expression or uses anything but arithmetic,
     comparisons, `and`/`or`/`not`, `min`, `max` and `abs`.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, sizes: Mapping[str, int] = MappingProxyType({})) -> None:
         self.text = text
         tree = _parse(text)
         called = {
             node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        self.names = frozenset(names - called)
+        self.names = frozenset(names - called - sizes.keys())
+        self.sizes = frozenset((names - called) & sizes.keys())
+        if self.sizes:
+            tree = ast.fix_missing_locations(_PutIn(sizes).visit(tree))
         self._code: CodeType = compile(tree, f"<constraint {text}>", "eval")
         self._tree = tree.body
 
@@ -68,6 +71,20 @@ class Expression:
             plain = {name: column.tolist() for name, column in columns.items()}
             rows = ({name: values[i] for name, values in plain.items()} for i in range(length))
             return np.fromiter((bool(self(row)) for row in rows), dtype=bool, count=length)
+
+
+class _PutIn(ast.NodeTransformer):
+    """Replaces names by their values."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self._values = values
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        node.args = [self.visit(argument) for argument in node.args]  # the function's own name stays
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self._values[node.id]) if node.id in self._values else node
 
 
 def _parse(text: str) -> ast.Expression:

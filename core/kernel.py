@@ -64,17 +64,16 @@ class Kernel(ABC):
         """The expressions over its parameters that the kernel itself declares."""
         return ()
 
-    @property
-    def declared_space(self) -> SearchSpace | None:
-        """The space of what the kernel declares; None where there are no parameters."""
-        values = self.declared_values
-        return self.space(values, self.declared_constraints) if values else None
+    def space(
+        self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
+    ) -> SearchSpace:
+        """A space of its parameters: the present values are the defaults, or the first where they are not listed.
 
-    def space(self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str]) -> SearchSpace:
-        """A space of its parameters: the present values are the defaults, or the first where they are not listed."""
+        Constraints may name `sizes` of the problem.
+        """
         present = self.config
         defaults = {name: present[name] for name, choices in values.items() if present[name] in choices}
-        return SearchSpace.of(values, constraints, **defaults)
+        return SearchSpace.of(values, constraints, sizes or {}, **defaults)
 
 
 @dataclass(frozen=True)

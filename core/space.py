@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from .constraint_search import ConstraintSearch
 from .errors import SpaceError
 from .expressions import Expression
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 Value = int | float | str | bool
 
-_NOTHING: Mapping[str, Value] = MappingProxyType({})
+NAMED = 6
+"""Of constraints that contradict each other, an error names at most so many."""
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 class Config(Mapping[str, Value]):
@@ -103,8 +106,9 @@ class Parameter:
 class SearchSpace:
     """All configs of some parameters that satisfy every constraint, or those of a list.
 
-    Samples and the iteration never leave the space. An empty space, or a constraint over unknown names, raises
-    `SpaceError`.
+    Constraints are expressions over parameters, and over the named `sizes` of a problem. Samples and the iteration
+    never leave the space. An empty space, or a constraint over unknown names, raises `SpaceError`; so does whatever
+    needs a member of a space whose constraints are too tight to find one in bounded time.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class SearchSpace:
         parameters: Sequence[Parameter],
         constraints: Sequence[str] = (),
         listed: Sequence[Config] | None = None,
+        sizes: Mapping[str, int] = _NO_SIZES,
     ) -> None:
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
@@ -120,24 +125,43 @@ class SearchSpace:
         self.names = tuple(parameter.name for parameter in self.parameters)
         if len(set(self.names)) != len(self.names):
             raise SpaceError(f"a parameter is named twice: {', '.join(self.names)}")
-        self.checks = [Expression(text) for text in self.constraints]
-        for check in self.checks:
-            if unknown := sorted(check.names - set(self.names)):
-                raise SpaceError(
-                    f"constraint {check.text!r} uses {', '.join(unknown)}; the parameters are {', '.join(self.names)}"
-                )
+        self.sizes = {name: size for name, size in sizes.items() if name not in self.names}
+        """What constraints may name beside the parameters, which hide sizes of the same name."""
+        self.checks = [self._check(text) for text in self.constraints]
         if self.listed is not None and not self.listed:
             raise SpaceError("the space lists no config; give at least one")
         self._require_a_member()
 
+    def _check(self, text: str) -> Expression:
+        check = Expression(text, self.sizes)
+        if unknown := sorted(check.names - set(self.names)):
+            sizes = f", the problem's sizes {', '.join(self.sizes)}" if self.sizes else ""
+            raise SpaceError(
+                f"constraint {text!r} uses {', '.join(unknown)}; the parameters are {', '.join(self.names)}{sizes}"
+            )
+        return check
+
     def _require_a_member(self) -> None:
         """Raise `SpaceError` with the first constraint that leaves nothing, and those that it takes to do so."""
+        rng = random.Random(0)
+        if self._allowed(self._defaults) or all(search.find(rng) is not None for search in self._searches):
+            return
         for number, check in enumerate(self.checks, start=1):
             related = next(group for group in _related(self.checks[:number]) if check in group)
             for checks in ([check], related):
-                if next(self._walk(self._named_by(checks), checks), None) is None:
-                    why = " together with ".join(repr(one.text) for one in reversed(checks))
+                if self._search(checks).find(rng) is None:
+                    named = [repr(one.text) for one in reversed(checks)]
+                    others = [f"{len(named) - NAMED} others"] if len(named) > NAMED else []
+                    why = " together with ".join([*named[:NAMED], *others])
                     raise SpaceError(f"no config satisfies {why}; loosen it, or add values")
+
+    @cached_property
+    def _searches(self) -> list[ConstraintSearch]:
+        """One per group of constraints that share parameters."""
+        return [self._search(checks) for checks in _related(self.checks)]
+
+    def _search(self, checks: Sequence[Expression]) -> ConstraintSearch:
+        return ConstraintSearch(self._named_by(checks), checks)
 
     def _named_by(self, checks: Iterable[Expression]) -> list[Parameter]:
         names = frozenset[str]().union(*(check.names for check in checks))
@@ -145,11 +169,15 @@ class SearchSpace:
 
     @classmethod
     def of(
-        cls, values: Mapping[str, Sequence[Value]], constraints: Sequence[str] = (), **defaults: Value
+        cls,
+        values: Mapping[str, Sequence[Value]],
+        constraints: Sequence[str] = (),
+        sizes: Mapping[str, int] = _NO_SIZES,
+        **defaults: Value,
     ) -> SearchSpace:
         """A space from a mapping of names to values, with optional defaults by name."""
         parameters = [Parameter(name, choices, defaults.get(name)) for name, choices in values.items()]
-        return cls(parameters, constraints)
+        return cls(parameters, constraints, sizes=sizes)
 
     @classmethod
     def listing(cls, configs: Iterable[Config]) -> SearchSpace:
@@ -185,39 +213,20 @@ class SearchSpace:
         return EncodedSpace(self)
 
     @property
+    def _defaults(self) -> Config:
+        return Config((parameter.name, parameter.default) for parameter in self.parameters)
+
+    @cached_property
     def default(self) -> Config:
         """The config of all defaults, or the first member when a constraint forbids it."""
-        config = Config((parameter.name, parameter.default) for parameter in self.parameters)
-        return config if config in self else next(iter(self))
+        return self._defaults if self._defaults in self else next(iter(self))
 
     def __iter__(self) -> Iterator[Config]:
+        """The members in the order of their values; `SpaceError` where a next one takes too long to find."""
         if self.listed is not None:
             yield from self.listed
             return
-        yield from map(Config, self._walk(self.parameters, self.checks))
-
-    def _walk(
-        self,
-        parameters: Sequence[Parameter],
-        checks: Sequence[Expression],
-        rng: random.Random | None = None,
-        chosen: Mapping[str, Value] = _NOTHING,
-    ) -> Iterator[Mapping[str, Value]]:
-        """The choices of values that begin with those `chosen`; `rng` shuffles the order.
-
-        A constraint is decided as soon as all its names have values.
-        """
-        last = next(reversed(list(chosen)), None)
-        due = [check for check in checks if check.names <= chosen.keys() and (last in check.names or not chosen)]
-        if not all(check(chosen) for check in due):
-            return
-        if len(chosen) == len(parameters):
-            yield chosen
-            return
-        parameter = parameters[len(chosen)]
-        values = rng.sample(parameter.values, len(parameter.values)) if rng else parameter.values
-        for value in values:
-            yield from self._walk(parameters, checks, rng, {**chosen, parameter.name: value})
+        yield from map(Config, ConstraintSearch(self.parameters, self.checks).members())
 
     def __contains__(self, config: object) -> bool:
         if not isinstance(config, Mapping) or set(config) != set(self.names):
@@ -231,7 +240,10 @@ class SearchSpace:
         return all(check(config) for check in self.checks)
 
     def sample(self, rng: random.Random) -> Config:
-        """A member drawn by chance; uniformly, unless the constraints leave so few that only a search finds one."""
+        """A member drawn by chance; uniformly, unless the constraints leave so few that only a search finds one.
+
+        Raises `SpaceError` where the search finds none in bounded time.
+        """
         if self.listed is not None:
             return rng.choice(self.listed)
         for _ in range(200):
@@ -239,12 +251,14 @@ class SearchSpace:
             if self._allowed(config):
                 return config
         found = {parameter.name: rng.choice(parameter.values) for parameter in self.parameters}
-        for checks in _related(self.checks):
-            found |= next(self._walk(self._named_by(checks), checks, rng))
+        for search in self._searches:
+            found |= search.find(rng) or {}
         return Config(found)
 
     def __repr__(self) -> str:
-        return f"SearchSpace({list(self.parameters)}, constraints={list(self.constraints)})"
+        named = {name: size for name, size in self.sizes.items() if any(name in check.sizes for check in self.checks)}
+        sizes = f", sizes={named}" if named else ""
+        return f"SearchSpace({list(self.parameters)}, constraints={list(self.constraints)}{sizes})"
 
 
 def _related(checks: Sequence[Expression]) -> list[list[Expression]]:

@@ -10,6 +10,7 @@ from kernelwright.core import (
     Kernel,
     Language,
     Measurement,
+    Origin,
     Profile,
     PythonKernel,
     Status,
@@ -37,11 +38,18 @@ def kernel(latency: float | str, **constants: int) -> Kernel:
 
 def evaluation(kernel: Kernel, config: Config, result: float | str, contention: float | None = None) -> Evaluation:
     if isinstance(result, str):
-        return Evaluation(status=Status(result), kernel_digest=kernel.digest, config=dict(config), message="as told")
+        return Evaluation(
+            status=Status(result),
+            kernel_digest=kernel.digest,
+            config=dict(config),
+            origin=Origin.SIMULATED,
+            message="as told",
+        )
     return Evaluation(
         status=Status.OK,
         kernel_digest=kernel.digest,
         config=dict(config),
+        origin=Origin.SIMULATED,
         correctness=Correctness(seeds=(1,), max_abs_error=0, max_rel_error=0, tolerance=1e-4, passed=True),
         measurement=Measurement(samples_ms=(float(result),) * 3),
         reference=Measurement(samples_ms=(REFERENCE_MS,) * 3),

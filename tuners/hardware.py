@@ -1,26 +1,22 @@
 """Knowledge from a device's limits about parameters with known names: constraints, features, likely configs.
 
-Names follow the usual conventions: BLOCK_M or BLOCK_SIZE_M or BM is the height of a result tile. A kernel with other
-names gets no constraints, and is searched without this knowledge.
+A kernel whose parameters have other names gets no constraints, and is searched without this knowledge.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core import DeviceLimits, Kernel, Language, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
+from ..core.parameter_roles import WARP, Roles
 from .observations import Floats
 
 ACCUMULATORS = 192
 """fp32 registers of a thread that a result tile may take; beyond this compilers spill, and run for minutes."""
 MAX_THREADS = 1024
-WARP = 32
-"""Threads of a warp."""
 ASYNCHRONOUS = range(90, 120)
 """Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
 FMA_BYTES = 4096.0
@@ -30,51 +26,6 @@ L2_BYTES = 48.0
 """Bytes per clock from L2 to a multiprocessor."""
 LATENCY = 900.0
 """Clocks from requesting a tile to receiving it."""
-
-_PATTERNS = {
-    "m": r"B(LOCK)?_?(SIZE)?_?M|TILE_?M",
-    "n": r"B(LOCK)?_?(SIZE)?_?N|TILE_?N",
-    "k": r"B(LOCK)?_?(SIZE)?_?K|TILE_?K",
-    "warps": r"(NUM_?)?WARPS",
-    "threads": r"(NUM_?)?THREADS",
-    "stages": r"(NUM_?)?STAGES",
-    "group": r"GROUP_?(SIZE)?_?M?",
-    "split": r"(NUM_?)?K?_?SPLIT_?K?",
-}
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The parameter of each role; None where there is none."""
-
-    m: str | None = None
-    n: str | None = None
-    k: str | None = None
-    warps: str | None = None
-    threads: str | None = None
-    stages: str | None = None
-    group: str | None = None
-    split: str | None = None
-
-    @classmethod
-    def of(cls, names: tuple[str, ...]) -> Roles:
-        """Read the names; of several that fit one role, the first."""
-        found: dict[str, str] = {}
-        for name in names:
-            for role, pattern in _PATTERNS.items():
-                if role not in found and re.fullmatch(pattern, name.upper()):
-                    found[role] = name
-        return cls(**found)
-
-    @property
-    def tiled(self) -> bool:
-        """Whether the tile of a matrix product is known."""
-        return bool(self.m and self.n and self.k)
-
-    @property
-    def thread_count(self) -> str | None:
-        """Threads of a block, as an expression."""
-        return f"{self.warps} * {WARP}" if self.warps else self.threads
 
 
 def multiplies(kernel: Kernel) -> bool:
@@ -126,7 +77,7 @@ def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchS
     if not added:
         return space, []
     try:
-        return SearchSpace(space.parameters, [*space.constraints, *added]), added
+        return SearchSpace(space.parameters, [*space.constraints, *added], sizes=space.sizes), added
     except SpaceError:
         raise SpaceError(
             f"no config of the space fits the device: it must satisfy {' and '.join(added)}; add smaller tiles, "

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import isfinite
 from sys import float_info
 
-from ..core import Config, Correctness, Evaluation, Measurement, SearchSpace, SpaceError, Status, Value
+from ..core import Config, Correctness, Evaluation, Measurement, Origin, SearchSpace, SpaceError, Status, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Recording:
             status=result.status,
             kernel_digest=self.name,
             config=dict(config),
+            origin=Origin.RECORDED,
             message=f"failed when {self.name} was recorded" if time_ms is None else "",
             correctness=None if time_ms is None else _PASSED,
             measurement=None if time_ms is None else Measurement(samples_ms=(time_ms,), method="recorded"),

@@ -12,6 +12,7 @@ import dspy
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, validate_call
 
 from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceError, Status
+from ...core.space_inference import named_sizes
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
 from ..proposer import NoKernel, TurnContext
@@ -114,7 +115,8 @@ class Toolbox:
         candidate = self._candidate(kernel, space)
         if not space:
             raise SpaceError(f"the space is empty; name constants and values: it has {_named(candidate.config)}")
-        found = self._lane.tune(candidate, candidate.space(space, constraints or []), tuner, trials)
+        sizes = named_sizes(self._situation.problem, self._situation.profile)
+        found = self._lane.tune(candidate, candidate.space(space, constraints or [], sizes), tuner, trials)
         if found.best is None or found.best.latency_ms is None:
             statuses = ", ".join(f"{count} {status.value}" for status, count in found.progress.statuses.items())
             return {"error": f"no config was right: {statuses}", "next": "evaluate the kernel as it stands first"}

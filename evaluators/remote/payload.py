@@ -146,6 +146,7 @@ def outlines(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
             status=one.status,
             kernel_digest=one.kernel_digest,
             config=one.config,
+            origin=one.origin,
             message=one.message,
             correctness=one.correctness,
             measurement=Measurement(samples_ms=(one.latency_ms,)) if one.latency_ms is not None else None,

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.loop import Outcome
-from kernelwright.agent.rule_proposer import TUNE, RuleProposer, discover, formatted
+from kernelwright.agent.rule_proposer import TUNE, RuleProposer, formatted, joint_space
 from kernelwright.agent.rules.rule import Machine, Rewritten
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.core import Kernel, Parameter
+from kernelwright.core import Kernel, Language, Parameter, PythonKernel, Target
+from kernelwright.tuners.discovery import space_of
 
 from ..fakes import kernel
 from .made_up import Scripted, run
@@ -123,7 +124,7 @@ def test_parameters_are_searched_once_per_kernel(tmp_path: Path) -> None:
 
 
 def test_a_search_that_helped_goes_on_from_where_it_came_to(tmp_path: Path) -> None:
-    outcome = optimized(tmp_path, start=kernel(64.0, SPEED=64, BLOCK=64), iterations=2)
+    outcome = optimized(tmp_path, start=kernel(64.0, SPEED=64, SEARCH_SPACE={"SPEED": [16, 32, 64]}), iterations=2)
     first, second = outcome.turns
     assert [turn.strategy for turn in outcome.turns] == [TUNE, TUNE]
     assert first.improved
@@ -153,7 +154,7 @@ def test_each_candidate_is_searched_once(tmp_path: Path) -> None:
 
 def test_a_search_takes_the_parameters_of_the_rules_that_made_the_kernel(tmp_path: Path) -> None:
     """Constraints of a rule that is in another candidate are none of this one's: its names are unknown here."""
-    tiled = Times("tiled", 0.5, brings=Parameter("TILE", [2, 4, 6], 2), constraints=("TILE != 6",))
+    tiled = Times("padded", 0.5, brings=Parameter("TILE", [2, 4, 6], 2), constraints=("TILE != 6",))
     lanes = Times("lanes", 0.4, brings=Parameter("WIDTH", [3, 5], 3), constraints=("WIDTH > 2",))
     outcome = optimized(tmp_path, tiled, lanes, beam=8, iterations=6)
     spaces = {
@@ -168,10 +169,20 @@ def test_a_search_takes_the_parameters_of_the_rules_that_made_the_kernel(tmp_pat
         assert {str(one) for one in space.constraints} == {constraint[name] for name in names}
 
 
-@pytest.mark.parametrize(
-    ("value", "values"),
-    [(64, [16, 32, 64, 128, 256]), (8, [2, 4, 8, 16, 32]), (4, None), (48, None), (True, None), ("64", None)],
-)
-def test_sizes_are_powers_of_two(value: object, values: list[int] | None) -> None:
-    found = discover("BLOCK", value)
-    assert (found and list(found.values)) == values
+def test_a_size_of_the_problem_is_not_searched(tmp_path: Path) -> None:
+    """What `tune` leaves alone, `optimize` does not search: HIDDEN = 1024 is no choice of the kernel."""
+    start = kernel(64.0, HIDDEN=1024, BLOCK=64)
+    outcome = optimized(tmp_path, start=start, iterations=1)
+    proposal = outcome.turns[0].proposal
+    assert proposal is not None and proposal.space is not None
+    assert proposal.space.names == ("BLOCK",)
+    found = space_of(start, {}, []).space
+    assert proposal.space.parameters == found.parameters
+    assert joint_space(kernel(64.0, HIDDEN=1024), [], {}) is None
+
+
+def test_a_declaration_is_all_that_is_searched_until_a_rule_brings_more() -> None:
+    source = "BLOCK = 8\nTILE = 4\nSEARCH_SPACE = {'BLOCK': [4, 8]}\nCONSTRAINTS = ['BLOCK < M']"
+    space = joint_space(PythonKernel(Language.TILELANG, Target.CPU, source), [], {"M": 8})
+    assert space is not None
+    assert list(space) == [{"BLOCK": 4}]

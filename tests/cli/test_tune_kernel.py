@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import PythonKernel
+from kernelwright.core.space_inference import declared_space
 from kernelwright.evaluators.workers.device_lock import FOLDER as DEVICE_LOCKS
 from kernelwright.tuners.formats import read_recording
 
@@ -66,7 +67,7 @@ def test_the_tuned_kernel_is_right_and_has_the_best_constants(folder: Path) -> N
     assert path.name.startswith("1_999_tuned")
     tuned = PythonKernel.parse(path.read_text())
     assert dict(tuned.config) == found["best"]["config"] and tuned.config["TIMES"] == 1
-    assert tuned.declared_space is not None
+    assert declared_space(tuned) is not None
     again = kernelwright("evaluate", "--kernel", found["kernel"], *SCALE, "--json", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["status"] == "ok"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwright.core import Correctness, Evaluation, Measurement, Speedup, Status
+from kernelwright.core import Correctness, Evaluation, Measurement, Origin, Speedup, Status
 from pydantic import ValidationError
 
 samples = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=60)
@@ -74,3 +74,13 @@ def test_json_round_trip() -> None:
         measurement=measured,
     )
     assert Evaluation.model_validate_json(evaluation.model_dump_json()) == evaluation
+
+
+def test_a_record_that_names_no_origin_was_measured() -> None:
+    """Journals written before know no other evaluations."""
+    measured = Evaluation(status=Status.TIMEOUT, kernel_digest="d", message="too slow")
+    record = measured.model_dump(mode="json")
+    assert record.pop("origin") == "measured"
+    assert Evaluation.model_validate(record) == measured
+    simulated = measured.model_copy(update={"origin": Origin.SIMULATED})
+    assert Evaluation.model_validate_json(simulated.model_dump_json()).origin is Origin.SIMULATED

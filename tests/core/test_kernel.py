@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwright.core import KernelError, Language, PythonKernel, SpaceError, Target
+from kernelwright.core.space_inference import declared_space
 
 SOURCE = '''"""Ein Kernel: für alle Größen."""
 import triton
@@ -58,7 +59,7 @@ def test_the_digest_follows_the_source() -> None:
 
 
 def test_declared_space_has_the_present_values_as_defaults() -> None:
-    space = PythonKernel.parse(SOURCE).declared_space
+    space = declared_space(PythonKernel.parse(SOURCE))
     assert space is not None
     assert dict(space.default) == {"BLOCK_M": 32, "BLOCK_N": 64}
     assert space.constraints == ("BLOCK_M <= BLOCK_N",)
@@ -70,11 +71,11 @@ def test_what_is_declared_comes_as_it_stands() -> None:
     assert kernel.declared_values == {"BLOCK_M": [16, 16], "BLOCK_N": [64]}
     assert kernel.declared_constraints == ("BLOCK_M <= BLOCK_N",)
     bare = PythonKernel.parse("import triton\nclass ModelNew: ...\n")
-    assert (bare.declared_values, bare.declared_constraints, bare.declared_space) == ({}, (), None)
+    assert (bare.declared_values, bare.declared_constraints, declared_space(bare)) == ({}, (), None)
 
 
 def test_the_first_value_is_the_default_where_the_present_one_is_not_declared() -> None:
-    space = PythonKernel.parse(SOURCE.replace("[16, 32]", "[16, 64]")).declared_space
+    space = declared_space(PythonKernel.parse(SOURCE.replace("[16, 32]", "[16, 64]")))
     assert space is not None
     assert dict(space.default) == {"BLOCK_M": 16, "BLOCK_N": 64}
 
@@ -96,9 +97,9 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(KernelError, match="no constant NOPE"):
         PythonKernel.parse(SOURCE).bind({"NOPE": 1})
     with pytest.raises(SpaceError, match="no constants of it"):
-        _ = PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')).declared_space
+        _ = declared_space(PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"OTHER": [64]')))
     with pytest.raises(SpaceError, match="names TUPLE, which are no constants of it that can be set"):
-        _ = PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"TUPLE": [64]')).declared_space
+        _ = declared_space(PythonKernel.parse(SOURCE.replace('"BLOCK_N": [64]', '"TUPLE": [64]')))
 
 
 @pytest.mark.parametrize(

@@ -77,3 +77,15 @@ def test_order_is_one_of_numbers() -> None:
 def test_division_by_zero_excludes_a_config() -> None:
     space = SearchSpace.of({"A": [0, 2]}, ["4 // A == 2"])
     assert list(space) == [Config({"A": 2})]
+
+
+def test_constraints_may_name_the_problems_sizes() -> None:
+    space = SearchSpace.of({"A": [1, 2, 4], "K": [1, 2]}, ["A <= M", "M % A == 0", "K > 1"], {"M": 6, "K": 1})
+    assert list(space) == [Config({"A": 1, "K": 2}), Config({"A": 2, "K": 2})]
+    assert Config({"A": 4, "K": 2}) not in space
+    assert repr(space).endswith("sizes={'M': 6})"), "those that it uses; the parameter hides the size K"
+    assert "sizes" not in repr(SearchSpace.of({"A": [1]}, ["A > 0"], {"M": 6}))
+    with pytest.raises(SpaceError, match=r"'A <= X' uses X; the parameters are A, the problem's sizes M, batch_size"):
+        SearchSpace.of({"A": [1]}, ["A <= X"], {"M": 6, "batch_size": 2})
+    with pytest.raises(SpaceError, match="no config satisfies 'A > M'"):
+        SearchSpace.of({"A": [1]}, ["A > M"], {"M": 6})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Config, Status
+from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import BACKENDS, find_kernel, find_problem, list_kernels, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
 
@@ -37,7 +38,7 @@ def test_each_backend_has_enough_kernels(backend: str) -> None:
 def test_declared_spaces_hold_the_shipped_constants(backend: str) -> None:
     for file in list_kernels(backend):
         kernel = file.read()
-        space = kernel.declared_space
+        space = declared_space(kernel)
         if space is not None:
             assert space.default == Config({name: kernel.config[name] for name in space.names}), file.path
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import ExampleError, Kernel, Target
+from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import BACKENDS, ExampleFolder, list_examples, load_examples
 from kernelwright.corpus.examples import MEASURED, SHIPPED
 
@@ -53,7 +54,7 @@ def test_both_kernels_take_what_the_problem_takes(folder: ExampleFolder) -> None
     for which in ("before", "after"):
         kernel = folder.read_kernel(which)
         assert len(forward(kernel.source, "ModelNew")) == wanted
-        assert kernel.declared_space is None or kernel.declared_space.default is not None
+        assert declared_space(kernel) is None or declared_space(kernel).default is not None
 
 
 def test_every_example_has_figures_of_its_own_sources() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.core import Config, Kernel, Language, PythonKernel, SpaceError, Target
-from kernelwright.tuners.discovery import LARGEST, space_of, suggest
+from kernelwright.tuners.discovery import space_of
 
 DECLARED = "BLOCK = 8\nTHREADS = 64\nMODE = 'fast'\nSEARCH_SPACE = {'BLOCK': [4, 8, 16], 'THREADS': [32, 64]}"
 
@@ -92,20 +92,16 @@ def test_a_present_value_that_is_not_declared_gives_way_to_the_first() -> None:
     assert found.space.default == Config({"BLOCK": 16, "THREADS": 64})
 
 
-@pytest.mark.parametrize(
-    ("constants", "values"),
-    [
-        ({"BLOCK_M": 64}, {"BLOCK_M": [8, 16, 32, 64, 128, 256, 512]}),
-        ({"TILE": 2}, {"TILE": [1, 2, 4, 8, 16]}),
-        ({"BK": LARGEST}, {"BK": [1024, 2048, 4096, 8192]}),
-        ({"NUM_STAGES": 3}, {"NUM_STAGES": [1, 2, 3, 4, 5]}),
-        ({"num_warps": 32}, {"num_warps": [1, 2, 4, 8, 16, 32]}),
-        ({"GROUP_M": 6}, {"GROUP_M": [1, 2, 4, 6, 8, 16]}),
-        ({"BLOCK": 48, "THREADS": True, "UNROLL": 0, "TILE": -4, "SPLIT": 2.0, "VEC": "4", "EPS": 8}, {}),
-    ],
-)
-def test_suggestions(constants: dict[str, int | float | str | bool], values: dict[str, list[int]]) -> None:
-    assert suggest(constants) == values
+def test_constraints_may_name_sizes_of_the_problem() -> None:
+    source = kernel(DECLARED + "\nCONSTRAINTS = ['BLOCK <= M']")
+    sizes = {"M": 8, "batch": 2}
+    assert set(space_of(source, {}, ["THREADS * batch == 64"], sizes).space) == {
+        Config({"BLOCK": b, "THREADS": 32}) for b in (4, 8)
+    }
+    early = space_of(source, {}, ["THREADS * batch == 64"], {"batch": 2}, profiled=False)
+    assert early.space.constraints == ("THREADS * batch == 64",), "M is known when the problem is profiled"
+    with pytest.raises(SpaceError, match="'BLOCK <= M' uses M; the parameters are BLOCK, THREADS, the problem's sizes"):
+        space_of(source, {}, [], {"batch": 2})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kernelwright.core import (
     Correctness,
     Evaluation,
     Measurement,
+    Origin,
     ResultsError,
     SearchSpace,
     SpaceError,
@@ -51,6 +52,7 @@ def test_a_recording_tells_as_an_evaluator_would(tmp_path: Path) -> None:
     for config, result in RESULTS.items():
         told = recording.evaluation(config)
         assert (told.latency_ms, told.status, told.compile_s) == (result.time_ms, result.status, result.compile_s)
+        assert told.origin is Origin.RECORDED
         assert told.config == config and recording.evaluation(config) is told
     with pytest.raises(SpaceError, match="does not contain BLOCK=1"):
         recording.evaluation(Config({"BLOCK": 1}))

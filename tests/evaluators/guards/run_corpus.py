@@ -20,6 +20,7 @@ def main(wanted: list[str]) -> None:
     import torch
     import triton  # noqa: F401  (what the warm server imports is there before a kernel is)
     from kernelwright.core import Kernel, Problem
+    from kernelwright.core.space_inference import declared_space
     from kernelwright.corpus import find_problem, list_examples, list_kernels
     from kernelwright.evaluators.guards.own_kernels import LaunchCounter, own_names, proof_violation
     from kernelwright.evaluators.guards.torch_share import Operator, operators_of, torch_violation
@@ -47,7 +48,7 @@ def main(wanted: list[str]) -> None:
             (path := Path(folder, f"problem_{number}.py")).write_text(at.source)
             module = ProblemModule(path, at.sizes, "cpu")
             watch.follow(module.module)
-            source = kernel.bind(kernel.declared_space.default).source if kernel.declared_space else kernel.source
+            source = kernel.bind(declared_space(kernel).default).source if declared_space(kernel) else kernel.source
             (path := Path(folder, f"kernel_{number}.py")).write_text(source)
             model, inputs = load(f"kernel_{number}", path).ModelNew(*module.init_inputs()), module.inputs(1)
             model(*inputs)

@@ -1,0 +1,81 @@
+"""Which constants of a kernel are parameters, with which values, and which sizes their constraints may name.
+
+The one place that decides: a search of a kernel as it stands and one in the course of its optimization see the same
+parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from .expressions import Expression
+from .kernel import Kernel
+from .parameter_roles import Roles
+from .problem import Problem
+from .profile import Profile
+from .space import SearchSpace, Value
+
+_SIZE = re.compile(r"BLOCK|TILE|UNROLL|THREADS|SPLIT|VEC|CHUNK|ROWS|COLS|GROUP|^B[MNK]$")
+"""Names of constants that are sizes which a kernel is free to choose."""
+LARGEST = 8192
+PRODUCT = ("M", "N", "K")
+"""Extents of the largest matrix product, known when the problem was profiled."""
+_KNOWN: Mapping[str, Sequence[int]] = {"warps": (1, 2, 4, 8, 16), "stages": (1, 2, 3, 4, 5), "group": (1, 2, 4, 8, 16)}
+
+
+def parameter_values(kernel: Kernel) -> Mapping[str, Sequence[Value]]:
+    """What the kernel declares; where it declares nothing, what the names of its constants suggest."""
+    return kernel.declared_values or suggest(kernel.config)
+
+
+def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
+    """Values around the present ones, for constants whose names say what they are.
+
+    Sizes that are powers of two go from an eighth to eight times the present value. A constant such as HIDDEN = 1024
+    is a size of the problem, and none that the kernel may choose.
+    """
+    found: dict[str, Sequence[Value]] = {}
+    for name, value in constants.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            continue
+        roles = Roles.of((name,))
+        known = next((values for role, values in _KNOWN.items() if getattr(roles, role)), None)
+        if known is not None:
+            found[name] = sorted({*known, value})
+        elif _SIZE.search(name) and value & (value - 1) == 0:
+            around = [value << step if step >= 0 else value >> -step for step in range(-3, 4)]
+            found[name] = [size for size in around if 1 <= size <= LARGEST or size == value]
+    return found
+
+
+def named_sizes(problem: Problem, profile: Profile | None = None) -> dict[str, int]:
+    """What constraints may name: the problem's whole numbers, and M, N and K of its largest matrix product.
+
+    A constant of the problem goes before an extent of the same name; without a profile there are no extents.
+    """
+    product = profile.product if profile else None
+    extents = {"M": product.m, "N": product.n, "K": product.k} if product else {}
+    return {**extents, **problem.integers}
+
+
+def without_extents(constraints: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The constraints that can be decided before a profile: those that name no M, N or K beside the `known` names."""
+    extents = set(PRODUCT) - set(known)
+    return [text for text in constraints if not Expression(text).names & extents]
+
+
+def declared_space(
+    kernel: Kernel, problem: Problem | None = None, profile: Profile | None = None
+) -> SearchSpace | None:
+    """The space that the kernel declares; None where it declares no parameters.
+
+    Without a profile the constraints that need one are left out. Raises `SpaceError` for a mistake in what it declares.
+    """
+    values, constraints = kernel.declared_values, kernel.declared_constraints
+    if not values:
+        return None
+    sizes = named_sizes(problem, profile) if problem else {}
+    if profile is None:
+        constraints = without_extents(constraints, {*values, *sizes})
+    return kernel.space(values, constraints, sizes)
