@@ -1,11 +1,14 @@
-"""Commands in processes of their own, as a user calls them."""
+"""Commands as a user calls them."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
 from click.testing import Result
+from kernelwright.cli.main import app
+from typer.testing import CliRunner
 
 from ..beside import KERNELWRIGHT
 
@@ -14,8 +17,19 @@ SCALE = ("--problem", "level1/999_Scale.py", "--device", "cpu", "--sandbox", "no
 
 
 def kernelwright(*arguments: object, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """A command within this process, whose imports it shares; what it raises is a failure of the test's."""
+    command = list(map(str, arguments))
+    with contextlib.chdir(cwd):
+        run = CliRunner().invoke(app, command, input=stdin)
+    if run.exception is not None and not isinstance(run.exception, SystemExit):
+        raise run.exception
+    return subprocess.CompletedProcess(command, run.exit_code, run.stdout, run.stderr)
+
+
+def process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own."""
     command = [*KERNELWRIGHT, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=280, check=False)
 
 
 def refused(run: subprocess.CompletedProcess[str]) -> str:

@@ -12,17 +12,21 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from kernelwright.cli.list_slow import render
 from kernelwright.core import read_journal
 from kernelwright.corpus import list_problems
 
+from ..beside import FOLDER as WARM_SERVER
 from ..beside import KERNELWRIGHT
-from .commands import SCALE, kernelwright
+from .commands import SCALE, kernelwright, process
 
 
-def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None:
+def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, whose servers import the libraries themselves."""
+    monkeypatch.delenv(WARM_SERVER)
     folder = kernel_file.parent
-    run = kernelwright(
+    run = process(
         "optimize",
         "--kernel",
         str(kernel_file),
