@@ -1,4 +1,4 @@
-"""Where a kernel loses its time: what its figures say, what past turns brought, and what is worth trying next."""
+"""The bottleneck of a kernel, from its metrics and the past turns, with techniques worth trying next."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ..core.bottleneck import Bottleneck, find_bottleneck
 
 
 class Category(StrEnum):
+    """What bounds a kernel: memory, compute, parallelism or the algorithm."""
+
     MEMORY = "memory"
     COMPUTE = "compute"
     PARALLELISM = "parallelism"
@@ -46,7 +48,7 @@ STRATEGIES: tuple[tuple[float, str, tuple[str, ...]], ...] = (
         ("the memory hierarchy as a whole", "features of the processor", "the last per cent"),
     ),
 )
-"""Below which speedup, the name of the tier, and what is worth trying there."""
+"""Upper bound of the speedup, name of the tier, and techniques worth trying there."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,19 @@ class Analysis:
     floor_ms: float
 
     def record(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the analysis as JSON."""
         return asdict(self)
 
 
 def performance_category(speedup: float) -> str:
-    """SLOW, MODERATE or GOOD, as the list of slow kernels shows them."""
+    """Return SLOW, MODERATE or GOOD, as in the list of slow kernels."""
     if speedup < 0.8:
         return "SLOW"
     return "MODERATE" if speedup <= 1.2 else "GOOD"
 
 
 def bottleneck(profile: Profile, kernel: Kernel, timed: Evaluation) -> Bottleneck:
-    """What the figures of an evaluation say, without the past turns."""
+    """Return the bottleneck by the metrics of an evaluation, without the past turns."""
     assert timed.latency_ms is not None
     defined = len(re.findall(r"\bT\.Kernel\(|@triton\.jit\b", kernel.source))
     return find_bottleneck(profile, timed.latency_ms, timed.kernel_profile, timed.cores_used, max(1, defined))
@@ -88,8 +90,8 @@ def bottleneck(profile: Profile, kernel: Kernel, timed: Evaluation) -> Bottlenec
 def analyse(profile: Profile, kernel: Kernel, best: Evaluation, failed: Sequence[Category] = ()) -> Analysis:
     """Rank the four categories by how much time each could explain.
 
-    What each could explain, and the evidence for it, comes from `find_bottleneck`. Categories whose last attempts
-    brought nothing (`failed`) count half per attempt.
+    `find_bottleneck` gives each category's share and the evidence for it. Categories whose last attempts did not help
+    (`failed`) count half per attempt.
     """
     assert best.latency_ms is not None
     latency = best.latency_ms

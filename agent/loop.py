@@ -20,7 +20,7 @@ from .workbench import Lane, Workbench
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """The result of a run."""
 
     start: Evaluation
     kernel: Kernel
@@ -32,10 +32,10 @@ class Outcome:
     """Why the loop ended, in words."""
     verified: bool
     cut_short: bool = False
-    """Whether a budget, or a model that failed, ended it: with more of these it would go on."""
+    """Whether a budget, or a model that failed, ended it: then it can continue with more."""
 
     def reached(self, target: float) -> bool:
-        """Whether the verified speedup is at least the target."""
+        """Return whether the verified speedup is at least the target."""
         speedup = self.best.speedup
         trusted = self.verified and self.best.contention is None
         return trusted and speedup is not None and speedup.ratio >= target
@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Expanded:
-    """What one lane came to."""
+    """The result of one lane."""
 
     turn: Turn | None
     """None when there was nothing to try."""
@@ -52,11 +52,11 @@ class Expanded:
 
 
 class Optimization:
-    """One problem, one kernel to start from, on a workbench that measures nothing twice.
+    """One problem, one start kernel, on a workbench that measures nothing twice.
 
-    With a beam of N, the N fastest kernels stay alive and each iteration makes N expansions of them, side by side: a
-    change that costs time at first may still lead to the fastest kernel. A proposer decides by what it is told, so a
-    resumed run takes the same turns up to where the earlier one ended, and goes on from there.
+    With a beam of N, the N fastest kernels stay alive and each iteration expands them N times in parallel: a change
+    that costs time at first may still lead to the fastest kernel. A proposer decides by its arguments only, so a
+    resumed run repeats the same turns up to where the earlier one ended, and continues from there.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Optimization:
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`keep` writes a finished turn down; `cost` tells what the models of a lane cost."""
+        """`keep` writes a finished turn; `cost` returns the cost of a lane's model calls."""
         self.workbench = workbench
         self.proposer = proposer
         self.goal = goal
@@ -83,11 +83,11 @@ class Optimization:
         self._started = clock()
         self._population = Population()
         self._cut_short = False
-        # What a kernel's last check found, by its digest.
+        # The result of a kernel's last check, by its digest.
         self._finals: dict[str, Evaluation] = {}
 
     def run(self) -> Outcome:
-        """Run to the end; a start kernel that fails ends it at once."""
+        """Run to the end; a start kernel that fails ends the run at once."""
         try:
             return self._run()
         finally:
@@ -107,7 +107,7 @@ class Optimization:
         return self._finish(start, ended)
 
     def _iterate(self, profile: Profile) -> str | None:
-        """Expand the beam once; why the run ends, in words, or None."""
+        """Expand the beam once; return why the run ends, or None."""
         number = self.turns[-1].number + 1 if self.turns else 1
         members = self._population.beam(self.goal.beam)
         tasks = []
@@ -124,17 +124,17 @@ class Optimization:
         return "nothing left to try" if all(one.turn is None for one in expanded) else None
 
     def _expand(self, profile: Profile, lane: Lane, candidate: Candidate, variant: int) -> Expanded:
-        """One turn in one lane: analysis, proposal, evaluation, repairs."""
+        """Do one turn in one lane: analysis, proposal, evaluation, repairs."""
         attempts: list[Attempt] = []
         ended = None
         metrics = analyse(profile, candidate.kernel, candidate.evaluation, self._failed())
-        situation = TurnContext(self.workbench.problem, profile, candidate, metrics, tuple(self.turns), lane, variant)
+        context = TurnContext(self.workbench.problem, profile, candidate, metrics, tuple(self.turns), lane, variant)
         try:
-            situation = replace(situation, analysis=self.proposer.analyse(situation))
-            self.observer.analysed(lane.name, situation.analysis)
-            while len(attempts) <= self.goal.repairs and (attempt := self._attempt(situation, attempts)) is not None:
+            context = replace(context, analysis=self.proposer.analyse(context))
+            self.observer.analysed(lane.name, context.analysis)
+            while len(attempts) <= self.goal.repairs and (attempt := self._attempt(context, attempts)) is not None:
                 attempts.append(attempt)
-                if attempt.right or not attempt.error:
+                if attempt.correct or not attempt.error:
                     break
                 self.observer.failed(lane.name, attempt.error)
         except RunEnded as error:
@@ -148,18 +148,18 @@ class Optimization:
         )
         calls, cost = tuple(lane.tool_calls), self._cost(lane.name)
         turn = Turn(
-            lane.number, lane.index, situation.analysis, candidate, tuple(attempts), found, tool_calls=calls, cost=cost
+            lane.number, lane.index, context.analysis, candidate, tuple(attempts), found, tool_calls=calls, cost=cost
         )
         return Expanded(turn, ended)
 
-    def _attempt(self, situation: TurnContext, failed: list[Attempt]) -> Attempt | None:
+    def _attempt(self, context: TurnContext, failed: list[Attempt]) -> Attempt | None:
         try:
-            proposal = self.proposer.propose(situation, failed)
+            proposal = self.proposer.propose(context, failed)
         except NoKernel as error:
             return Attempt(None, (), str(error))
         if proposal is None:
             return None
-        evaluations = self._evaluate(situation.lane, proposal)
+        evaluations = self._evaluate(context.lane, proposal)
         failure = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
         return Attempt(proposal, tuple(evaluations), failure)
 
@@ -172,7 +172,7 @@ class Optimization:
         return lane.climb(proposal.kernel, proposal.space, start, trials, proposal.strategy)
 
     def _take(self, turns: list[Turn]) -> None:
-        """Carry the turns' kernels along, in the order of their lanes."""
+        """Record the turns and their kernels, in the order of their lanes."""
         before = self._population.best
         self._population.add([turn.found for turn in turns if turn.found is not None])
         for turn in turns:
@@ -183,7 +183,7 @@ class Optimization:
             self.observer.turn_ended(turn)
 
     def _stop(self, profile: Profile) -> str | None:
-        """Why there is nothing more to do, in words, or None."""
+        """Return why there is nothing more to do, or None."""
         target = self.goal.target_speedup
         if self._stands(lambda one: one.speedup is not None and one.speedup.ratio >= target):
             return f"target of {target:g}x reached"
@@ -197,13 +197,13 @@ class Optimization:
         return done
 
     def _late(self) -> str | None:
-        """Which limit on trials or seconds is reached, in words, or None."""
+        """Return which limit on trials or seconds is reached, or None."""
         spent = Budget(trials=self.workbench.trials, seconds=self._clock() - self._started)
         limits = Budget(trials=self.goal.budget.trials, seconds=self.goal.budget.seconds)
         return limits.exhausted(spent)
 
     def _left(self) -> float | None:
-        """Seconds until the time limit."""
+        """Return the seconds until the time limit."""
         seconds = self.goal.budget.seconds
         return None if seconds is None else max(0.0, seconds - (self._clock() - self._started))
 
@@ -213,9 +213,9 @@ class Optimization:
         ]
 
     def _stands(self, reached: Callable[[Evaluation], bool]) -> bool:
-        """Whether the best kernel reaches what is wanted again, in a fresh process and with the machine to itself.
+        """Return whether the best kernel meets the condition again, in a fresh process and without other lanes.
 
-        The best of many noisy trials looks faster than it is. What it is found to be now is what counts from here on.
+        The best of many noisy trials looks faster than it is, so the new measurement replaces the old one.
         """
         while (best := self._population.best) is not None and reached(best.evaluation):
             if self._is_final(best):
@@ -223,17 +223,17 @@ class Optimization:
         return False
 
     def _is_final(self, best: Candidate) -> bool:
-        """Whether these figures are those of the kernel's last check; if not, they are now, for better or worse."""
+        """Return whether these metrics are those of the kernel's last check; if not, replace them by a new check."""
         digest = best.kernel.digest
         if digest not in self._finals:
             self._finals[digest] = self.workbench.evaluate(best.kernel, Config(), "final", again=True)
         if best.evaluation is self._finals[digest]:
             return True
-        self._population.correct(best, self._finals[digest])
+        self._population.update(best, self._finals[digest])
         return False
 
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
-        """Measure the winner again with new seeds in a fresh process; fall back when it does not stand."""
+        """Measure the winner again with new seeds in a fresh process; fall back to the next when it fails."""
         while (best := self._population.best) is not None:
             if self._is_final(best):
                 turns = tuple(self.turns)

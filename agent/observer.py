@@ -1,4 +1,4 @@
-"""Who watches a run; the command line shows it."""
+"""The interface of an observer of a run; the command line implements it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,28 @@ from .turn import ToolCall, Turn
 
 
 class Observer(Protocol):
-    """Sees what happens. With a beam, lanes call it from their own threads."""
+    """Receives the events of a run. With a beam, lanes call it from their own threads."""
 
-    def started(self, start: Evaluation, profile: Profile) -> None: ...
-    def analysed(self, lane: str, analysis: Analysis) -> None: ...
-    def proposed(self, lane: str, proposal: Proposal, trials: int) -> None: ...
-    def trial(self, origin: str, evaluation: Evaluation) -> None: ...
-    def tool(self, lane: str, call: ToolCall) -> None: ...
-    def failed(self, lane: str, error: str) -> None: ...
-    def turn_ended(self, turn: Turn) -> None: ...
-    def close(self) -> None: ...
+    def started(self, start: Evaluation, profile: Profile) -> None:
+        """The start kernel was measured."""
+
+    def analysed(self, lane: str, analysis: Analysis) -> None:
+        """A lane has its analysis."""
+
+    def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
+        """A lane has a proposal, with its number of trials."""
+
+    def trial(self, origin: str, evaluation: Evaluation) -> None:
+        """An evaluation ended."""
+
+    def tool(self, lane: str, call: ToolCall) -> None:
+        """A model called a tool."""
+
+    def failed(self, lane: str, error: str) -> None:
+        """A lane failed to get a proposal."""
+
+    def turn_ended(self, turn: Turn) -> None:
+        """A turn ended."""
+
+    def close(self) -> None:
+        """The run ended, or failed: release the screen."""

@@ -1,4 +1,4 @@
-"""Work that goes on side by side, one thread a lane."""
+"""Runs tasks in parallel, one thread per lane."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Result = TypeVar("Result")
 
 
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
-    """What each task returned or raised, in the order of the tasks. One task runs in this thread.
+    """Return each task's result or exception, in the order of the tasks. A single task runs in this thread.
 
-    The threads are daemons: Ctrl-C must not wait minutes for a model's answer that nobody needs any more.
+    The threads are daemons: Ctrl-C must not wait minutes for a model's response.
     """
     if len(tasks) == 1:
         return [_outcome(tasks[0])]
@@ -36,7 +36,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result | BaseExc
 
 
 def raise_any(outcomes: Sequence[object]) -> None:
-    """Raise what went wrong, if anything did: a failure first, else that replies of persons are not there yet."""
+    """Raise a failure among the outcomes, if any; else `Waiting` for replies of persons that are missing."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     for error in errors:
         if not isinstance(error, Waiting):

@@ -1,4 +1,4 @@
-"""The right kernels of a run: which is the best, and which are worth expanding."""
+"""The correct kernels of a run: the best one, and those worth expanding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .turn import Candidate
 
 
 class Population:
-    """All right kernels by their digests. The best stays the best until another beats it by more than noise."""
+    """All correct kernels by digest. The best is replaced only by one that beats it by more than noise."""
 
     def __init__(self) -> None:
         self.best: Candidate | None = None
@@ -18,25 +18,25 @@ class Population:
         self._known: set[str] = set()
 
     def knows(self, kernel: Kernel) -> bool:
-        """Whether it was added before, even if it has failed its last check since."""
+        """Return whether the kernel was added before, even if it has failed its last check since."""
         return kernel.digest in self._known
 
     def beam(self, size: int) -> list[Candidate]:
-        """The best, then the fastest of the others: a change that costs time may still lead to the fastest kernel."""
+        """Return the best, then the fastest others: a change that costs time may still lead to the fastest kernel."""
         others = (candidate for candidate in self._right.values() if candidate is not self.best)
         ranked = sorted(others, key=lambda candidate: candidate.latency_ms)
         return [*([self.best] if self.best else []), *ranked][:size]
 
     def add(self, found: Iterable[Candidate]) -> None:
-        """Take in what is new."""
+        """Add new candidates."""
         for candidate in found:
             if not self.knows(candidate.kernel):
                 self._known.add(candidate.kernel.digest)
                 self._right[candidate.kernel.digest] = candidate
         self._choose()
 
-    def correct(self, candidate: Candidate, again: Evaluation) -> None:
-        """Let its last check count from here on; without a speedup it is out."""
+    def update(self, candidate: Candidate, again: Evaluation) -> None:
+        """Replace a candidate's measurement by its last check; without a speedup it is removed."""
         corrected = Candidate(candidate.kernel, again) if again.speedup is not None else None
         if corrected is None:
             del self._right[candidate.kernel.digest]

@@ -1,4 +1,4 @@
-"""What the loop asks of a proposer, and how a proposer says that it cannot go on."""
+"""The interface of a proposer, and its exceptions."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from .workbench import Lane
 
 @dataclass(frozen=True)
 class TurnContext:
-    """Where a turn begins."""
+    """The start of a turn."""
 
     problem: Problem
     profile: Profile
     candidate: Candidate
-    """What is to be made faster."""
+    """The kernel to improve."""
     analysis: Analysis
     turns: Sequence[Turn]
-    """All earlier ones."""
+    """All earlier turns."""
     lane: Lane
     variant: int = 0
-    """How many other expansions of the same candidate come before this one: so many suggestions are taken."""
+    """Number of earlier expansions of the same candidate: the index of the suggestion to follow."""
 
 
 class NoKernel(Exception):
-    """A reply from which no kernel can be taken; the message says why, for the next attempt to learn from."""
+    """A reply without a usable kernel; the message gives the reason, for the next attempt to learn from."""
 
 
 class RunEnded(Exception):
-    """The proposer cannot go on: a budget is spent, or the model fails. The message says which, in words."""
+    """The proposer cannot continue: a budget is spent, or the model failed. The message says which."""
 
 
 class Proposer(Protocol):
     """Decides what to try next."""
 
-    def analyse(self, situation: TurnContext) -> Analysis:
-        """The bottleneck of the candidate; `situation.analysis` is what the figures alone say.
+    def analyse(self, context: TurnContext) -> Analysis:
+        """Return the bottleneck of the candidate; `context.analysis` is the one by metrics alone.
 
-        Asked in every lane. Those that expand the same candidate may share an answer: that of the lane whose variant is
-        0, so that a resumed run finds it in the same place.
+        Called in every lane. Lanes that expand the same candidate may share the result of the lane with variant 0, so
+        that a resumed run finds it in the same place.
         """
         ...
 
-    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
-        """A change of the candidate in the light of the turns so far; None when nothing is left to try.
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
+        """Return a change of the candidate given the turns so far; None when nothing is left to try.
 
-        `failed` are the attempts of this turn that did not come out right: the last is to be repaired, or given up
-        with None. Raises `NoKernel` and `RunEnded`.
+        `failed` are this turn's failed attempts: the last is to be repaired, or given up with None. Raises `NoKernel`
+        and `RunEnded`.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the journal holds from an earlier run: it is not measured again."""
+"""Evaluations in the journal of an earlier run, which are not repeated."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..core.trial import read_trials
 
 
 class RecordedEvaluations:
-    """Puts evaluations into a journal, and takes from it what an earlier run left there.
+    """Writes evaluations to a journal, and returns those that an earlier run left there.
 
-    A text may have been measured under several names: as a kernel of its own, or as another at some config. Which
-    one comes first is a matter of luck where lanes go on side by side, so the text alone decides. The same one may
-    be measured more than once in a run (first, and again at the end); the records are handed out in the order in
-    which they were made. Safe to use from several threads.
+    A text may have been measured under several names: as its own kernel, or as another at some config. Which one comes
+    first depends on timing where lanes run in parallel, so only the text identifies it. The same text may be measured
+    more than once in a run (first, and again at the end); records are returned in the order of their creation. Safe to
+    use from several threads.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -31,7 +31,7 @@ class RecordedEvaluations:
         self.profile = _profile(journal)
 
     def take(self, bound: Kernel) -> Evaluation | None:
-        """The next evaluation of a kernel, its parameters bound, that the earlier run made."""
+        """Return the next evaluation of a kernel, its parameters bound, by the earlier run, or None."""
         with self._lock:
             for evaluation in self._earlier:
                 self._known[self._bound_digest(evaluation, bound)].append(evaluation)
@@ -40,7 +40,7 @@ class RecordedEvaluations:
             return known.popleft() if known else None
 
     def add(self, kernel: Kernel, evaluation: Evaluation, origin: str, seconds: float) -> None:
-        """Write an evaluation down, and the kernel's source before its first one."""
+        """Write an evaluation, and the kernel's source before its first one."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         trial = Trial(origin=origin, evaluation=evaluation, seconds=seconds, at=at)
         with self._lock:
@@ -50,12 +50,12 @@ class RecordedEvaluations:
             self._journal.append(trial.record())
 
     def add_profile(self, profile: Profile) -> None:
-        """Write down what the problem asks of the device."""
+        """Write the problem's profile."""
         with self._lock:
             self._journal.append({"kind": "profile", "profile": profile.model_dump(mode="json")})
 
     def _bound_digest(self, evaluation: Evaluation, like: Kernel) -> str:
-        """Of the text that was measured; all kernels of a run are of one language and target."""
+        """Return the digest of the measured text; all kernels of a run have the same language and target."""
         source = self._sources.get(evaluation.kernel_digest)
         if source is None or not evaluation.config:
             return evaluation.kernel_digest
@@ -63,7 +63,7 @@ class RecordedEvaluations:
 
 
 def _profile(journal: Journal) -> Profile | None:
-    """The profile that an earlier run wrote down, the latest of several."""
+    """Return the last profile that an earlier run wrote, or None."""
     found = None
     for line, record in enumerate(journal.records, start=1):
         if record.get("kind") == "profile":

@@ -34,15 +34,15 @@ class RuleProposer:
         self._machine = machine
         self._rules = rules
 
-    def analyse(self, situation: TurnContext) -> Analysis:
+    def analyse(self, context: TurnContext) -> Analysis:
         """Derive the bottleneck from the metrics."""
-        return situation.analysis
+        return context.analysis
 
-    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
         """Return the next step for the candidate, or None when nothing is left. Failures are not repaired."""
         if failed:
             return None
-        kernel, analysis, turns = situation.candidate.kernel, situation.analysis, situation.turns
+        kernel, analysis, turns = context.candidate.kernel, context.analysis, context.turns
         done = {turn.strategy for turn in turns if not turn.helped or turn.before.kernel.digest == kernel.digest}
         rules = [rule for rule in self._rules if rule.name not in done]
         rules.sort(key=lambda rule: analysis.ranking.index(Category(rule.category)))
@@ -50,7 +50,7 @@ class RuleProposer:
         others = [rule for rule in rules if rule not in suitable]
         tuning = _tuning(kernel, analysis, turns, named_sizes(situation.problem, situation.profile))
         ideas = chain(self._rewritings(suitable, kernel), [tuning] if tuning else [], self._rewritings(others, kernel))
-        return next(islice(ideas, situation.variant, None), None)
+        return next(islice(ideas, context.variant, None), None)
 
     def _rewritings(self, rules: Sequence[Rule], kernel: Kernel) -> Iterator[Proposal]:
         if not isinstance(kernel, PythonKernel):

@@ -10,30 +10,30 @@ from ..core import Budget, Evaluation, Profile
 from .turn import Turn
 
 PATIENCE = 3
-"""Rounds in a row without the wanted improvement before the loop gives up."""
+"""Rounds in a row without the required improvement before the loop stops."""
 ROOFLINE = 0.95
-"""A kernel this near to the roofline's floor has nothing left to gain."""
+"""A kernel this close to the roofline's floor has nothing left to gain."""
 BEATEN = 1.05
-"""A floor that a kernel undercuts by more is none: data stayed in a cache, or there is a faster way to compute."""
+"""A floor that a kernel undercuts by more is wrong: data stayed in a cache, or there is a faster way to compute."""
 
 
 @dataclass(frozen=True)
 class StoppingCriteria:
-    """What is wanted, and what may be spent on it."""
+    """The target, and the limits on reaching it."""
 
     target_speedup: float = 1.5
     max_iterations: int = 5
     min_improvement: float = 0.05
     trials_per_turn: int = 10
-    """For the parameters of a proposal that comes with a space."""
+    """Trials for the parameters of a proposal that comes with a space."""
     beam: int = 1
-    """Candidates that are kept alive, and expansions per iteration."""
+    """Number of candidates that are kept, and of expansions per iteration."""
     repairs: int = 2
     """Further attempts at a proposal that failed."""
     budget: Budget = field(default_factory=Budget)
 
     def done(self, turns: Sequence[Turn]) -> str | None:
-        """Why the turns so far are enough, in words, or None."""
+        """Return why the turns so far are enough, or None."""
         rounds = [max(turn.gain for turn in round_) for _, round_ in groupby(turns, key=lambda turn: turn.number)]
         if len(rounds) >= self.max_iterations:
             return f"{self.max_iterations} iterations done"
@@ -44,6 +44,6 @@ class StoppingCriteria:
 
 
 def at_floor(profile: Profile, evaluation: Evaluation) -> bool:
-    """Whether a kernel runs as fast as the roofline allows."""
+    """Return whether a kernel runs as fast as the roofline allows."""
     latency = evaluation.latency_ms
     return latency is not None and ROOFLINE <= profile.floor_ms / latency <= BEATEN

@@ -1,4 +1,4 @@
-"""One turn of the loop: what was proposed, what it was worth, what it cost."""
+"""One turn of the loop: its proposal, result and cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .analysis import Analysis
 NO_KERNEL = "no-kernel"
 """The strategy of a turn in which no kernel was proposed."""
 SIGNIFICANT = 1.01
-"""Less than this is noise, and no reason to carry a change along."""
+"""A smaller improvement is noise."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,16 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any]
     result: str
-    """What the model was told."""
+    """The tool's response to the model."""
     ok: bool
     seconds: float
     trials: int = 0
-    """Evaluations that it took."""
+    """Number of evaluations that it made."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One proposal and its evaluations; without a proposal, why there was none."""
+    """One proposal and its evaluations, or the reason why there is no proposal."""
 
     proposal: Proposal | None
     evaluations: tuple[Evaluation, ...] = ()
@@ -40,65 +40,69 @@ class Attempt:
     """The first failure, for the next attempt to learn from."""
 
     @property
-    def right(self) -> bool:
+    def correct(self) -> bool:
+        """Whether the proposal was evaluated as correct."""
         return any(evaluation.ok for evaluation in self.evaluations)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that was found right, its parameters bound, and what it was measured at."""
+    """A correct kernel, its parameters bound, and its measurement."""
 
     kernel: Kernel
     evaluation: Evaluation
 
     @property
     def latency_ms(self) -> float:
+        """Median time in milliseconds."""
         return self.evaluation.latency_ms or float("inf")
 
     def beats(self, other: Candidate) -> bool:
-        """Whether it is faster by more than noise."""
+        """Return whether it is faster by more than noise."""
         return other.latency_ms > SIGNIFICANT * self.latency_ms
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A finished turn: one candidate of the beam was expanded once."""
+    """A finished turn: one expansion of one candidate of the beam."""
 
     number: int
     lane: int
-    """Which of the expansions that ran side by side; 0 without a beam."""
+    """Index among the parallel expansions; 0 without a beam."""
     analysis: Analysis
     before: Candidate
-    """What was to be made faster."""
+    """The kernel to improve."""
     attempts: tuple[Attempt, ...]
     """The proposal, then its repairs."""
     found: Candidate | None
-    """The fastest right kernel of this turn, those that a tool evaluated too, and what the run knew before only for
-    want of something new; None when nothing was right."""
+    """The fastest correct kernel of this turn, including those that a tool evaluated; one that the run knew before only
+    if there is no new one; None when nothing was correct."""
     improved: bool = False
     """Whether it became the best of the run."""
     gain: float = 1.0
-    """How many times faster than the best of the run before; 1.0 when it did not become the best."""
+    """Speedup over the best of the run before; 1.0 when it did not become the best."""
     tool_calls: tuple[ToolCall, ...] = ()
     cost: Mapping[str, Any] = field(default_factory=dict)
     """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""
 
     @property
     def helped(self) -> bool:
-        """Whether it made its candidate faster, even if that is not the best of the run."""
+        """Whether it made its candidate faster, even if it is not the best of the run."""
         return self.found is not None and self.found.beats(self.before)
 
     @property
     def proposal(self) -> Proposal | None:
-        """The last one of the turn."""
+        """The last proposal of the turn."""
         return next((attempt.proposal for attempt in reversed(self.attempts) if attempt.proposal), None)
 
     @property
     def strategy(self) -> str:
+        """The strategy of the last proposal, or `NO_KERNEL`."""
         return self.proposal.strategy if self.proposal else NO_KERNEL
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
+        """All evaluations of the turn, in order."""
         return tuple(evaluation for attempt in self.attempts for evaluation in attempt.evaluations)
 
     @property
@@ -108,13 +112,13 @@ class Turn:
 
     @property
     def kernel(self) -> Kernel | None:
-        """What the turn arrived at: the fastest right kernel, else the last one proposed."""
+        """The result of the turn: the fastest correct kernel, else the last one proposed."""
         if self.found is not None:
             return self.found.kernel
         return self.proposal.kernel if self.proposal else None
 
     def record(self) -> dict[str, Any]:
-        """The turn as the history shows it."""
+        """Return the turn as JSON for the history."""
         proposal, kernel = self.proposal, self.kernel
         return {
             "iteration": self.number,
@@ -147,7 +151,7 @@ class Turn:
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation's figures without its samples; what was not looked at is left out."""
+    """Return an evaluation's metrics without its samples; what was not checked is left out."""
     speedup = evaluation.speedup
     correctness = evaluation.correctness
     second = evaluation.second_workload
@@ -178,13 +182,13 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def diff(before: str, after: str) -> str:
-    """The change between two sources, as a unified diff."""
+    """Return the change between two sources, as a unified diff."""
     lines = difflib.unified_diff(source_lines(before), source_lines(after), "before", "after", n=2, lineterm="")
     return "\n".join(lines)
 
 
 def fastest(kernel: Kernel, evaluations: tuple[Evaluation, ...]) -> Candidate | None:
-    """The fastest right one among evaluations of a kernel; those that others disturbed only for want of better."""
+    """Return the fastest correct candidate among evaluations of a kernel; disturbed ones only if there is no other."""
     timed = [evaluation for evaluation in evaluations if evaluation.latency_ms is not None]
     timed = [evaluation for evaluation in timed if evaluation.contention is None] or timed
     best = min(timed, key=lambda evaluation: evaluation.latency_ms or 0.0, default=None)
@@ -192,6 +196,6 @@ def fastest(kernel: Kernel, evaluations: tuple[Evaluation, ...]) -> Candidate | 
 
 
 def turn_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The turns that a journal holds, by iteration and lane; one that was cut off and written again counts once."""
+    """Return the turns in a journal, by iteration and lane; one that was cut off and repeated counts once."""
     latest = {(one["iteration"], one.get("lane", 0)): one for one in records if one.get("kind") == "turn"}
     return [latest[place] for place in sorted(latest)]

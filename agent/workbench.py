@@ -1,4 +1,4 @@
-"""Where the kernels of a run are evaluated: each once, counted, recalled where an earlier run did it."""
+"""Evaluates the kernels of a run: each once, counted, and taken from an earlier run's journal where possible."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from .recorded_evaluations import RecordedEvaluations
 from .turn import Candidate, ToolCall, fastest
 
 TUNING = "_tune_"
-"""Between the name of a run's journal and that of one of its searches."""
+"""Separator between the name of a run's journal and that of one of its searches."""
 
 
 class Workbench:
-    """The evaluators of a run, which its lanes share.
+    """The evaluators of a run, shared by its lanes.
 
-    `evaluators` serve one lane each at a time; `searcher` makes the one that judges many configs quickly, when it is
-    first needed.
+    Each of `evaluators` serves one lane at a time; `searcher` creates the evaluator for searches when first needed.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class Workbench:
         self._recall = RecordedEvaluations(journal)
         self._lock = threading.Lock()
         self._clock = clock
-        # What was measured in this run, or is being measured, by the digest of the bound source.
+        # Finished or running measurements of this run, by the digest of the bound source.
         self._seen: dict[str, Future[Evaluation]] = {}
 
     def profile(self) -> Profile:
-        """What the problem asks of the device; measured once per run."""
+        """The problem's profile on the device; measured once per run."""
         if self._recall.profile is None:
             with self._evaluator() as evaluator:
                 self._recall.profile = evaluator.profile(self.problem)
@@ -63,14 +62,14 @@ class Workbench:
         return self._recall.profile
 
     def measured(self) -> set[str]:
-        """What was measured so far: the digests of bound sources, and the names of searches."""
+        """Everything measured so far: the digests of bound sources, and the names of searches."""
         with self._lock:
             return {*self._seen, *self._searches}
 
     def evaluate(self, kernel: Kernel, config: Config, origin: str, again: bool = False) -> Evaluation:
-        """A full evaluation. What was measured in this run is not measured anew, unless `again`.
+        """Return a full evaluation, measured at most once per run unless `again`.
 
-        A lane that asks for what another is measuring just now waits for it, and holds no evaluator meanwhile.
+        A lane that requests a running measurement waits for it, without holding an evaluator.
         """
         bound = kernel.bind(config)
         with self._lock:
@@ -92,10 +91,10 @@ class Workbench:
     def tune(
         self, kernel: Kernel, space: SearchSpace, tuner: str, trials: int, origin: str, seconds: float | None = None
     ) -> Found:
-        """A search by one of the tuners, with compilers that work ahead and a final comparison.
+        """Search with one of the tuners, with compilation ahead and a final comparison.
 
-        Its trials are in a journal of their own beside the run's, from which a resumed run recalls them. It takes an
-        evaluator's place for as long as it lasts: on a CPU, where there is one, nothing else must run beside it.
+        Its trials are in a separate journal beside the run's, from which a resumed run reads them. It occupies an
+        evaluator's place while it lasts: on a CPU, where there is one, nothing else must run beside it.
         """
         profile = self.profile()
         name = search_name(kernel, space, tuner, trials)
@@ -120,7 +119,7 @@ class Workbench:
             return self._searches[name]
 
     def count(self, origin: str, evaluation: Evaluation) -> None:
-        """One more trial."""
+        """Count one more trial."""
         with self._lock:
             self.trials += 1
         self.observer.trial(origin, evaluation)
@@ -138,7 +137,7 @@ class Workbench:
 
     @contextlib.contextmanager
     def _evaluator(self) -> Iterator[Evaluator]:
-        """One that is free, or the first to become so."""
+        """Yield a free evaluator, waiting for one if necessary."""
         evaluator = self._free.get()
         try:
             yield evaluator
@@ -147,12 +146,12 @@ class Workbench:
 
 
 def search_name(kernel: Kernel, space: SearchSpace, tuner: str, trials: int) -> str:
-    """Sixteen hexadecimal digits. A search with more trials is another one: a resumed run must find what each found."""
+    """Return 16 hexadecimal digits. The number of trials is included: a resumed run must repeat each search."""
     return hashlib.sha256(f"{kernel.digest}{space!r}{tuner}{trials}".encode()).hexdigest()[:16]
 
 
 class _Watched:
-    """Tells the run's observer of a search's trials."""
+    """Forwards a search's trials to the run's observer."""
 
     def __init__(self, workbench: Workbench, origin: str) -> None:
         self._workbench = workbench
@@ -166,10 +165,10 @@ class _Watched:
 
 
 class Lane:
-    """One conversation with the workbench: what was tried in it, and which tools were used.
+    """One conversation with the workbench: its evaluations and tool calls.
 
-    What it does must not depend on how far the lanes beside it have come, or a resumed run would go another way. So
-    what they measure meanwhile is not measured again, but counts as a trial of this lane as well.
+    Its decisions must not depend on the progress of parallel lanes, or a resumed run would take another way. So what
+    other lanes have measured meanwhile is not measured again, but counts as a trial of this lane too.
     """
 
     def __init__(
@@ -180,17 +179,17 @@ class Lane:
         late: Callable[[], str | None],
         left: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Before any lane of the same turn begins to work."""
+        """The set before any lane of the same turn starts."""
         self.workbench = workbench
         self.number = number
         self.index = index
         self.late = late
-        """Which limit of the run is reached, in words, or None."""
+        """Returns the limit of the run that is reached, or None."""
         self._left = left
         self.trials = 0
-        """Evaluations of what was not known when the lane began."""
+        """Evaluations that were unknown when the lane started."""
         self.tried: list[Candidate] = []
-        """Right and timed."""
+        """Correct and timed candidates."""
         self.tool_calls: list[ToolCall] = []
         self.last: tuple[Kernel, Evaluation] | None = None
         """The latest evaluation, for a tool that explains its failure."""
@@ -202,7 +201,7 @@ class Lane:
         return f"{self.number}.{self.index}"
 
     def evaluate(self, kernel: Kernel, config: Config, strategy: str) -> Evaluation:
-        """A full evaluation of one config."""
+        """Return a full evaluation of one config."""
         evaluation = self._evaluate(kernel, config, strategy)
         self.last = kernel.bind(config), evaluation
         self._note(kernel, [evaluation])
@@ -211,7 +210,7 @@ class Lane:
     def climb(
         self, kernel: Kernel, space: SearchSpace, start: Sequence[Config], trials: int, strategy: str
     ) -> list[Evaluation]:
-        """A short hill climb, each config evaluated in full; what was measured before takes no trial."""
+        """Do a short hill climb, each config evaluated in full; known results take no trial."""
         tuner = HillClimb(space, start=start)
         evaluations: list[Evaluation] = []
         while len(evaluations) < trials and not self.late() and (configs := tuner.ask(1)):
@@ -241,7 +240,7 @@ class Lane:
         return evaluation
 
     def _origin(self, strategy: str) -> str:
-        """How the journal names what this lane evaluates."""
+        """Return the journal's name for this lane's evaluations."""
         lane = f".{self.index}" if self.index else ""
         return f"turn {self.number}{lane}: {strategy}"
 

@@ -1,4 +1,4 @@
-"""What `model` means; without dspy, so that a typing mistake is told at once."""
+"""Parses `model`; without dspy, so that a typing mistake is reported at once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ DEFAULT_KEY = "OPENAI_API_KEY"
 
 
 class Kind(StrEnum):
+    """The kinds of proposer that `--model` names."""
+
     RULES = "rules"
     NAMED = "named"
     REPLAY = "replay"
@@ -22,11 +24,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Who proposes: the built-in rules, a model by its name, recorded replies, or whoever writes files."""
+    """The proposer: the built-in rules, a model by its name, recorded replies, or replies in files."""
 
     kind: Kind
     name: str
-    """As the user wrote it."""
+    """The text as the user wrote it."""
 
     @property
     def path(self) -> Path:
@@ -35,11 +37,12 @@ class ModelChoice:
 
     @property
     def is_openai(self) -> bool:
-        """Whether it is named openai/NAME: OpenAI's own, or one on a server that speaks OpenAI's protocol."""
+        """Whether it is named openai/NAME: OpenAI's own, or one on a server with OpenAI's protocol."""
         return self.kind is Kind.NAMED and self.name.startswith("openai/")
 
     @property
     def is_model(self) -> bool:
+        """Whether it is a language model over HTTP."""
         return self.kind is not Kind.RULES
 
 
@@ -47,7 +50,7 @@ RULES = ModelChoice(Kind.RULES, "rules")
 
 
 def parse(text: str) -> ModelChoice:
-    """The choice that a text names. Raises `ModelError` for a text that is no choice."""
+    """Return the choice that a text names; raises `ModelError` for an invalid text."""
     if text == RULES.name:
         return RULES
     prefix, colon, rest = text.partition(":")
@@ -70,7 +73,7 @@ def parse(text: str) -> ModelChoice:
 
 
 def choose(text: str | None, environment: Mapping[str, str]) -> ModelChoice:
-    """The choice that is asked for; by default the strongest that there is a key for, else the rules."""
+    """Return the requested choice; by default the strongest model with a key in the environment, else the rules."""
     if text is not None:
         return parse(text)
     return parse(DEFAULT) if environment.get(DEFAULT_KEY) else RULES

@@ -1,6 +1,6 @@
-"""The engine of DSPy that all models share: `complete` takes one request, asks a source, and writes down what came.
+"""The engine behind DSPy that all models share: `complete` takes one request, gets a reply, and records it.
 
-What an engine raises is an `LMError`, which DSPy hands on as it is.
+An engine raises `LMError`, which DSPy passes on unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .transcript import Transcript
 
 
 class NoReply(dspy.LMError):
-    """A person has not written the reply yet."""
+    """The reply file of a person does not exist yet."""
 
 
 class NothingRecorded(dspy.LMError):
@@ -26,25 +26,25 @@ class NothingRecorded(dspy.LMError):
 
 
 class BudgetSpent(dspy.LMError):
-    """Tokens, dollars or seconds are used up."""
+    """The limit of tokens, dollars or seconds is reached."""
 
 
 class Source(Protocol):
-    """Answers the requests of one lane."""
+    """Replies to the requests of one lane."""
 
     supports_function_calling: bool
 
     def answer(self, request: lm15.Request) -> tuple[lm15.Response, float | None]:
-        """The response, and what it cost in dollars; None where no price is known."""
+        """Return the response, and its cost in dollars; None where no price is known."""
         ...
 
     def recalled(self) -> None:
-        """Called when the lane's next answer is known from the run that is resumed."""
+        """Called when the lane's next reply is already known from the resumed run."""
         return
 
 
 class Engine:
-    """Answers from the transcript of a resumed run, else from the source; writes every exchange down."""
+    """Replies from the transcript of a resumed run, else from the source; records every exchange."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Engine:
         self.supported_params = frozenset({"tools", "tool_choice", "temperature", "max_tokens"})
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """One exchange."""
+        """Do one exchange."""
         sent = self._redact.record(request_record(request))
         if (known := self._transcript.recall(self._lane, sent)) is not None:
             self._source.recalled()
@@ -78,19 +78,19 @@ class Engine:
         except (NoReply, NothingRecorded, BudgetSpent):
             raise
         except dspy.LMError as error:
-            said = {"error": self._redact(f"{type(error).__name__}: {error}")}
-            self._note(request, sent, said, start)
+            outcome = {"error": self._redact(f"{type(error).__name__}: {error}")}
+            self._note(request, sent, outcome, start)
             raise
         reply = self._redact.record(reply_record(response))
         self._note(request, sent, {"reply": reply, "dollars": dollars}, start)
         return response
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """The same as events, once the response is whole."""
+        """Yield the response as events, once it is complete."""
         return iter(lm15.response_to_events(self.complete(request)))
 
     def close(self) -> None:
-        """There is nothing of its own to close."""
+        """Do nothing: the engine owns no resources."""
 
     def _note(self, request: lm15.Request, sent: Record, outcome: Record, start: float) -> None:
         self._transcript.add(self._lane, self._purpose, request.model, sent, outcome, seconds=time.monotonic() - start)

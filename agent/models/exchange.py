@@ -1,4 +1,4 @@
-"""One exchange with a model as plain data, and back: what the transcript holds and a person can read."""
+"""An exchange with a model as plain data, and back: the readable content of a transcript."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 def request_record(request: lm15.Request) -> Record:
-    """What was sent: system text, messages, the tools on offer, and the settings that were set."""
+    """Return the request as data: system text, messages, offered tools, and settings."""
     system = request.system
     config = request.config
     settings = {"temperature": config.temperature, "max_tokens": config.max_tokens}
@@ -27,13 +27,13 @@ def request_record(request: lm15.Request) -> Record:
 
 
 def digest(request: Record) -> str:
-    """Sixteen hexadecimal digits that stand for what was sent."""
+    """Return 16 hexadecimal digits that identify the request."""
     text = json.dumps(request, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def reply_record(response: lm15.Response) -> Record:
-    """What came back: text, tool calls, why it ended, tokens."""
+    """Return the reply as data: text, tool calls, finish reason, tokens."""
     usage = response.usage
     return {
         **_parts_record(response.message),
@@ -44,7 +44,7 @@ def reply_record(response: lm15.Response) -> Record:
 
 
 def response_of(record: Record, model: str) -> lm15.Response:
-    """The response that `reply_record` wrote down. Raises KeyError, TypeError or ValueError for anything else."""
+    """Return the response of a `reply_record`. Raises KeyError, TypeError or ValueError for invalid data."""
     calls = [
         lm15.ToolCallPart(id=str(call["id"]), name=str(call["name"]), input=dict(call["arguments"]))
         for call in record.get("tool_calls", ())

@@ -1,4 +1,4 @@
-"""What went wrong with a model, in one line that says what to do."""
+"""Describes failures of models in one line that gives the fix."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .engines import BudgetSpent, NoReply, NothingRecorded
 
 
 def explained(error: Exception, model: str, redact: Callable[[str], str]) -> str:
-    """One line for an error of DSPy's language models."""
-    why = redact(said(error))
+    """Return one line for an error of DSPy's language models."""
+    why = redact(short_message(error))
     provider = model.partition("/")[0].upper()
     match error:
         case NoReply() | NothingRecorded() | BudgetSpent():
@@ -40,6 +40,6 @@ def explained(error: Exception, model: str, redact: Callable[[str], str]) -> str
     return f"{model} failed: {why}"
 
 
-def said(error: Exception) -> str:
-    """The error's own words, on one line and not at any length."""
+def short_message(error: Exception) -> str:
+    """Return the error's message on one line, shortened."""
     return " ".join(str(getattr(error, "message", None) or error).split())[:300]

@@ -17,7 +17,7 @@ POLL_S = 0.5
 
 
 class Files(Source):
-    """Writes each prompt into a folder and waits for the reply beside it, at most until `late` names a limit.
+    """Writes each prompt into a folder and waits for the reply beside it, until `late` returns a limit.
 
     `lock` is shared by all lanes that write into the folder.
     """
@@ -41,6 +41,7 @@ class Files(Source):
         self._lock = lock
 
     def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
+        """Write the prompt, wait for its reply file, and return it; a reply costs 0 dollars."""
         with self._lock:
             prompt = prompt_path(self._folder, self._lane, request_record(request))
         reply = prompt.with_name(reply_name(prompt.name))
@@ -58,10 +59,10 @@ class Files(Source):
 
 
 def _written(path: Path) -> str:
-    """The text of a file that is no longer being written; empty while there is none."""
+    """Return the text of a file once it is complete; empty while there is none."""
     try:
         before = path.stat()
-        # Editors that put a byte order mark in front are common; a stray byte is no reason to wait for ever.
+        # Some editors write a byte order mark; an invalid byte is no reason to wait for ever.
         text = path.read_text("utf-8-sig", errors="replace")
         after = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The models of a run: one that analyses, one that rewrites, and the account of what they cost."""
+"""The models of a run: one that analyses and one that rewrites, and the account of their costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .choice import Kind, ModelChoice
 from .engines import Engine, Source
 from .failures import explained
 from .files import Files
-from .named import Named, Patience
+from .named import Named, RetryPolicy
 from .prompt_file import open_folder
 from .replay import Recording, Replay
 from .secrets import Redactor
@@ -24,24 +24,24 @@ from .transcript import PROBE, Transcript
 
 ANALYSE, REWRITE = "analyse", "rewrite"
 REPLY_S = 600
-"""Reasoning models think for minutes before they answer."""
+"""Seconds. Reasoning models think for minutes before they reply."""
 PROBE_S = 120
-"""One word needs no long thoughts."""
+"""Tokens for the check: one word needs no long thoughts."""
 RETRIES = 4
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How the models are reached and what they may use."""
+    """How to reach the models, and their limits."""
 
     rewriting: ModelChoice
     analysis: ModelChoice | None = None
-    """None: the same model."""
+    """The model that analyses; None: the same model."""
     api_base: str | None = None
-    """A server that speaks OpenAI's protocol; for the models named openai/NAME alone."""
+    """A server with OpenAI's protocol; for the models named openai/NAME only."""
     temperature: float | None = None
     budget: Budget = field(default_factory=Budget)
-    """Of tokens and dollars."""
+    """Limits of tokens and dollars."""
     wait: bool = True
     """Whether to wait for replies in files."""
 
@@ -52,22 +52,22 @@ class ModelSettings:
         if self.api_base and named and not any(choice.is_openai for choice in named):
             name = named[0].name.partition("/")[2]
             raise OptionError(
-                f"`api_base` is for a server that speaks OpenAI's protocol, and {named[0].name} is not asked there; "
+                f"`api_base` is for a server that speaks OpenAI's protocol, and {named[0].name} is not on it; "
                 f"write openai/{name} for a model of that server, or leave `api_base` out"
             )
 
     @property
     def choices(self) -> tuple[ModelChoice, ...]:
-        """Each model once."""
+        """Return each model once."""
         return tuple(dict.fromkeys(choice for choice in (self.rewriting, self.analysis) if choice is not None))
 
 
 class Models:
-    """Makes one `dspy.LM` per lane and purpose.
+    """Creates one `dspy.LM` per lane and purpose.
 
-    `tell` hears what a person should know, `watch` the lane and how many characters of a reply have come, `late`
-    says which limit of the run is reached, if any, and `remaining` how many seconds are left, if there is a limit.
-    Raises `ModelError` for models that cannot be used; `check` finds out before anything is measured.
+    `tell` gets messages for the user, `watch` the lane and the number of characters of a reply so far; `late` returns
+    the limit of the run that is reached, if any, and `remaining` the seconds that are left, if there is a limit. Raises
+    `ModelError` for models that cannot be used; `check` finds out before anything is measured.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Models:
         self.transcript = transcript
         self.redact = Redactor(environment)
         self._environment = environment
-        self._tell = lambda text: tell(self.redact(text))
+        self._notify = lambda text: tell(self.redact(text))
         self._watch = watch
         self._late = late
         self._remaining = remaining
@@ -97,15 +97,15 @@ class Models:
         self._recordings = {choice: Recording(choice.path) for choice in settings.choices if choice.kind is Kind.REPLAY}
 
     def lm(self, purpose: str, lane: str) -> dspy.LM:
-        """The model for a purpose in a lane."""
+        """Return the model for a purpose in a lane."""
         choice = (self.settings.analysis if purpose == ANALYSE else None) or self.settings.rewriting
         return self._lm(choice, purpose, lane)
 
     def check(self) -> None:
-        """Ask each named model for a word, look into each folder: what cannot work is told now, not after minutes.
+        """Request a word from each named model, and look into each folder: failures show now, not after minutes.
 
-        `OptionError` for a limit in dollars where nobody knows what a model costs. A resumed run asks again, unless
-        it has used up what it may use: then it only recalls.
+        Raises `OptionError` for a limit in dollars where a model's price is unknown. A resumed run checks again, unless
+        its limits are used up: then it only reads the transcript.
         """
         for choice in self.settings.choices:
             if choice.kind is Kind.FILES:
@@ -114,7 +114,7 @@ class Models:
                 self._probe(choice)
 
     def explain(self, error: Exception) -> str:
-        """One line for an error of one of the models, without keys."""
+        """Return one line for an error of one of the models, without keys."""
         asked = str(getattr(error, "model", None) or "")  # without its provider, where LiteLLM sent it
         names = [choice.name for choice in self.settings.choices]
         return explained(error, next((name for name in names if name.endswith(asked)), names[0]), self.redact)
@@ -132,7 +132,7 @@ class Models:
     def _lm(self, choice: ModelChoice, purpose: str, lane: str) -> dspy.LM:
         source = self._source(choice, purpose, lane)
         engine = Engine(source, self.transcript, lane, purpose, self._exhausted, self.redact)
-        # Recorded and written replies need no name that a provider knows.
+        # Recorded and written replies need no name of a provider.
         named = choice.kind is Kind.NAMED
         name, temperature = choice.name if named else f"kernelwright/{choice.kind}", self.settings.temperature
         return dspy.LM(name, engine=engine, cache=False, num_retries=0, temperature=temperature if named else None)
@@ -141,16 +141,17 @@ class Models:
         if choice.kind is Kind.REPLAY:
             return Replay(self._recordings[choice], lane, purpose)
         if choice.kind is Kind.FILES:
-            return Files(choice.path, lane, self.settings.wait, self._tell, self._late, self._writing)
+            return Files(choice.path, lane, self.settings.wait, self._notify, self._late, self._writing)
         lm, seconds, watch = self._named[choice], self._reply_s, self._watch
         if purpose == PROBE:
             seconds, watch = min(PROBE_S, seconds), None
             lm = lm.copy(timeout=seconds)
-        patience = Patience(self._retries, seconds, self._tell, self._late, self._remaining)
-        return Named(lm, patience, partial(watch, lane) if watch else None)
+        policy = RetryPolicy(self._retries, seconds, self._notify, self._late, self._remaining)
+        return Named(lm, policy, partial(watch, lane) if watch else None)
 
     def _client(self, choice: ModelChoice) -> dspy.LM:
-        """DSPy's own client. A server of one's own needs no key, so any word serves; it gets no other provider's."""
+        """Return DSPy's own client. A custom server needs no key, so it gets a placeholder, never another provider's
+        key."""
         name = choice.name
         self._require_temperature(name)
         options: dict[str, Any] = {"timeout": self._reply_s}
@@ -164,7 +165,7 @@ class Models:
             raise ModelError(f"`model` {name} cannot be used: {self.redact(str(error))}") from None
 
     def _require_temperature(self, name: str) -> None:
-        """Models that reason take no temperature but 1."""
+        """Raise `OptionError` for a reasoning model, which supports no temperature but 1."""
         wanted = self.settings.temperature
         if wanted is None:
             return

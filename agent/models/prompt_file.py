@@ -1,4 +1,4 @@
-"""A request as a page that a person reads, or pastes into a chat window, and answers."""
+"""A request as a page that a person reads, or pastes into a chat window, and replies to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOOL = re.compile(r"^(\w+), whose description is <desc>(.*)</desc>\. It takes a
 
 
 def open_folder(folder: Path) -> list[Path]:
-    """The prompts in a folder, which is made when it is not there. Raises `ModelError` when it cannot be."""
+    """Return the prompts in a folder, which is created if necessary. Raises `ModelError` when that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return sorted(folder.glob("[0-9]*.prompt.md"))
@@ -46,9 +46,9 @@ def open_folder(folder: Path) -> list[Path]:
 
 
 def prompt_path(folder: Path, lane: str, request: Record) -> Path:
-    """The file that holds this request, `0001.prompt.md` and so on; written when it is not there yet.
+    """Return the file of this request, `0001.prompt.md` and so on; it is written if it does not exist.
 
-    A request that stands in the folder already keeps its number, so that a resumed run finds its reply.
+    A request that is in the folder already keeps its number, so that a resumed run finds its reply.
     """
     present = open_folder(folder)
     for path in present:
@@ -60,7 +60,7 @@ def prompt_path(folder: Path, lane: str, request: Record) -> Path:
 
 
 def reply_name(prompt: str) -> str:
-    """'0001.reply.md' for '0001.prompt.md'."""
+    """Return '0001.reply.md' for '0001.prompt.md'."""
     return prompt.removesuffix(".prompt.md") + ".reply.md"
 
 
@@ -91,7 +91,7 @@ def _call_text(call: Record) -> str:
 
 
 def _readable(line: str) -> str:
-    """Tools on offer, or what they said: each by itself, with real line ends."""
+    """Format offered tools, or their results, one by one, with real line ends."""
     try:
         found: Any = json.loads(line)
         if isinstance(found, dict):
@@ -102,12 +102,12 @@ def _readable(line: str) -> str:
 
 
 def _result_text(name: str, text: str) -> str:
-    """What a tool said; it answers in JSON."""
+    """Format a tool's result, which is JSON."""
     try:
-        said: Any = json.loads(text)
+        result: Any = json.loads(text)
     except ValueError:
-        said = text
-    if isinstance(said, dict):
-        values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
+        result = text
+    if isinstance(result, dict):
+        values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in result.items()}
         text = "\n\n".join(f"{key}: {value}" for key, value in values.items())
     return f"{name} said:\n\n{text}"

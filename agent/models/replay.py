@@ -1,4 +1,4 @@
-"""Recorded replies, in the order in which they were given."""
+"""Recorded replies, in their recorded order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .transcript import read_replies
 
 
 class Recording:
-    """What is left of the replies in a file; the lanes of a run take from it side by side."""
+    """The unused replies in a file; the lanes of a run take from it in parallel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._left = read_replies(path)
         self._lock = threading.Lock()
-        # Whether the recorded model was called with tools shows in what it answered.
+        # Whether the recorded model was called with tools shows in its replies.
         self.calls_tools = any(record["reply"].get("tool_calls") for record in self._left)
 
     def take(self, lane: str, purpose: str) -> Record | None:
-        """The next exchange of this lane and purpose; one that names none, as a person may write it, serves anyone."""
+        """Return the next exchange of this lane and purpose; one without either, as a person may write it, fits any."""
         with self._lock:
             for index, record in enumerate(self._left):
                 if record.get("lane", lane) == lane and record.get("purpose", purpose) == purpose:
@@ -32,7 +32,7 @@ class Recording:
 
 
 class Replay(Source):
-    """Answers one lane from a recording, whatever is asked: prompts may have changed since."""
+    """Replies to one lane from a recording, whatever the prompt: prompts may have changed since."""
 
     def __init__(self, recording: Recording, lane: str, purpose: str) -> None:
         self._recording = recording
@@ -41,16 +41,17 @@ class Replay(Source):
         self.supports_function_calling = recording.calls_tools
 
     def answer(self, request: lm15.Request) -> tuple[lm15.Response, float]:
+        """Return the next recorded reply; it costs 0 dollars. Raises `NothingRecorded`."""
         path = self._recording.path
         record = self._recording.take(self._lane, self._purpose)
         if record is None:
-            raise NothingRecorded(f"{path} holds no further reply for conversation {self._lane} ({self._purpose})")
+            raise NothingRecorded(f"{path} contains no further reply for conversation {self._lane} ({self._purpose})")
         try:
             return response_of(record["reply"], request.model), float(record.get("dollars") or 0.0)
         except (KeyError, TypeError, ValueError, AttributeError):
             number = record.get("number", "without a number")
-            raise NothingRecorded(f"{path}: exchange {number} has no valid reply; mend or remove it") from None
+            raise NothingRecorded(f"{path}: exchange {number} has no valid reply; fix or remove it") from None
 
     def recalled(self) -> None:
-        """What the resumed run was answered is not answered again."""
+        """Skip the reply that the resumed run has used already."""
         self._recording.take(self._lane, self._purpose)

@@ -1,4 +1,4 @@
-"""Every exchange with a model, on disk as soon as it is over: `transcript.jsonl`."""
+"""Every exchange with a model, on disk as soon as it ends: `transcript.jsonl`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .exchange import Record, digest
 
 KIND = "exchange"
 PROBE = "probe"
-"""The purpose of an exchange that finds out whether a model works now."""
+"""The purpose of an exchange that checks whether a model works."""
 
 
 class Transcript:
     """The exchanges of a run, and of the earlier run that it resumes.
 
-    Exchanges belong to lanes: conversations that go on side by side, each in its own order. What an earlier run
-    left is recalled where the lane sends the same request again, so that nothing is asked, or paid for, twice.
-    Probes are no part of a conversation, and never recalled. Safe to use from several threads.
+    Exchanges belong to lanes: parallel conversations, each in its own order. An exchange of an earlier run is reused
+    where the lane sends the same request again, so that no request is repeated or paid for twice. Probes belong to no
+    conversation, and are never reused. Safe to use from several threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,25 +37,26 @@ class Transcript:
                     if record.get("purpose") != PROBE:
                         self._known[str(record["lane"])].append(record)
                 except (KeyError, TypeError, ValueError):
-                    raise JournalError(f"{path}, line {line} is no valid exchange; mend or remove that line") from None
+                    raise JournalError(f"{path}, line {line} is no valid exchange; fix or remove that line") from None
 
     @property
     def path(self) -> Path:
+        """The transcript's file."""
         return self._journal.path
 
     @property
     def spent(self) -> Budget:
-        """Tokens and dollars of all exchanges, those of the resumed run too."""
+        """Return the tokens and dollars of all exchanges, those of the resumed run too."""
         with self._lock:
             return Budget(tokens=self.tokens, dollars=self.dollars)
 
     def recall(self, lane: str, request: Record) -> Record | None:
-        """What the resumed run got for the lane's next exchange, if it asked the same; None for a failure of then."""
+        """Return the resumed run's outcome of the lane's next exchange if the request is equal; None for a failure."""
         sent = digest(request)
         with self._lock:
             known = self._known[lane]
             if not known or known[0]["digest"] != sent:
-                # From the first difference on, the lane goes its own way.
+                # From the first difference on, the lane makes its own requests.
                 known.clear()
             while known and known[0]["digest"] == sent:
                 record = known.pop(0)
@@ -64,7 +65,7 @@ class Transcript:
             return None
 
     def add(self, lane: str, purpose: str, model: str, request: Record, outcome: Record, seconds: float) -> None:
-        """Write down what was asked and what came of it: a `reply`, or an `error`."""
+        """Write a request and its outcome: a `reply`, or an `error`."""
         with self._lock:
             record = {
                 "kind": KIND,
@@ -82,7 +83,7 @@ class Transcript:
             self._count(record)
 
     def cost(self, lanes: Iterable[str]) -> Record:
-        """Exchanges, tokens, dollars and seconds of these lanes."""
+        """Return exchanges, tokens, dollars and seconds of these lanes."""
         wanted = set(lanes)
         with self._lock:
             found = [r for r in self._journal.of_kind(KIND) if r["lane"] in wanted]
@@ -94,12 +95,13 @@ class Transcript:
         }
 
     def priced(self, lane: str) -> bool:
-        """Whether it is known what the lane's last exchange cost."""
+        """Return whether the cost of the lane's last exchange is known."""
         with self._lock:
             last = [record for record in self._journal.of_kind(KIND) if record["lane"] == lane][-1]
         return last.get("dollars") is not None
 
     def close(self) -> None:
+        """Close the file."""
         self._journal.close()
 
     def _count(self, record: Record) -> None:
@@ -113,7 +115,7 @@ def _tokens(record: Record) -> int:
 
 
 def read_replies(path: Path) -> list[Record]:
-    """The exchanges of a transcript that ended with a reply, in order. `ModelError` when there are none."""
+    """Return the exchanges of a transcript that ended with a reply, in order. Raises `ModelError` without any."""
     try:
         records = read_journal(path)
     except OSError as error:
@@ -122,5 +124,5 @@ def read_replies(path: Path) -> list[Record]:
         raise ModelError(f"recorded replies: {error}") from None
     replies = [record for record in records if isinstance(record.get("reply"), dict)]
     if not replies:
-        raise ModelError(f"{path} holds no recorded replies; give the transcript.jsonl of a run with a model")
+        raise ModelError(f"{path} contains no recorded replies; give the transcript.jsonl of a run with a model")
     return replies

@@ -1,1 +1,1 @@
-"""The DSPy program: what a language model is asked, what it may call, and what is made of its replies."""
+"""The DSPy program: requests to a language model, its tools, and the parsing of its replies."""

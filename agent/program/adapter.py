@@ -1,4 +1,4 @@
-"""How requests are put into words and replies are read."""
+"""Formats requests and parses replies."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .reply import source_of
 TOOL_CALLS = "tool_calls"
 UNNAMED = "rewrite"
 """The strategy of a kernel that came without one."""
-# A field of words that may stand beside a kernel, in DSPy's notation, up to the next field or block.
+# A text field that may accompany a kernel, in DSPy's notation, up to the next field or block.
 _FIELD = re.compile(r"^\[\[ ## (strategy|rationale) ## \]\]\n?(.*?)(?=^\[\[ ## |^[ \t]*```|\Z)", re.M | re.S)
 
 
 class KernelAdapter(dspy.ChatAdapter):
-    """DSPy's chat format, with bare kernels as answers, and native tool calls if the model has them.
+    """DSPy's chat format, with bare kernels as replies, and native tool calls if the model has them.
 
-    A model, or a person, who sends a kernel without DSPy's fields has submitted it: asking again for the same kernel
-    in another form would cost an exchange and bring nothing.
+    A kernel without DSPy's fields counts as submitted: a request for the same kernel in another form would cost an
+    exchange and bring nothing.
     """
 
     def __init__(self, native: bool) -> None:
         super().__init__(use_native_function_calling=native, use_json_adapter_fallback=False)
 
     def format_system_message(self, signature: type[dspy.Signature]) -> str:
-        """DSPy's text without what its agent adds for itself: a field for the history, and None as a type."""
+        """Return DSPy's text without its agent's additions: a field for the history, and None as a type."""
         for name, field in signature.input_fields.items():
             if field.annotation is dspy.History:
                 signature = signature.delete(name)
@@ -39,11 +39,11 @@ class KernelAdapter(dspy.ChatAdapter):
         return text
 
     def format_task_description(self, signature: type[dspy.Signature]) -> str:
-        """The instructions as they stand; DSPy would indent them."""
+        """Return the instructions unchanged; DSPy would indent them."""
         return f"In adhering to this structure, your objective is:\n\n{signature.instructions}"
 
     def user_message_output_requirements(self, signature: type[dspy.Signature]) -> str:
-        """What to answer with; DSPy asks for valid Python where it reads JSON."""
+        """Return the expected form of a reply; DSPy asks for valid Python where it reads JSON."""
         fields = ", then ".join(f"`[[ ## {name} ## ]]`" for name in signature.output_fields)
         return (
             f"Respond with {fields}, each below its line, lists and objects as JSON; end with `[[ ## completed ## ]]`."
@@ -61,15 +61,19 @@ class KernelAdapter(dspy.ChatAdapter):
 
 
 def _submitted(output: Any) -> Any:
-    """The output as a call of submit, where it is a kernel and no tool call."""
+    """Return the output as a call of submit, where it is a kernel and not a tool call."""
     text = output.get("text") if isinstance(output, dict) else output
     if not text or f"[[ ## {TOOL_CALLS}" in text or (isinstance(output, dict) and output.get(TOOL_CALLS)):
         return output
-    said = {name: " ".join(value.split()) for name, value in _FIELD.findall(text)}
+    fields = {name: " ".join(value.split()) for name, value in _FIELD.findall(text)}
     try:
         kernel = source_of(text)
     except NoKernel:
         return output
-    arguments = {"kernel": kernel, "strategy": said.get("strategy", UNNAMED), "rationale": said.get("rationale", "")}
+    arguments = {
+        "kernel": kernel,
+        "strategy": fields.get("strategy", UNNAMED),
+        "rationale": fields.get("rationale", ""),
+    }
     submit = {"name": "submit", "arguments": json.dumps(arguments)}
     return {"text": None, TOOL_CALLS: [{"id": "bare", "type": "function", "function": submit}]}

@@ -1,4 +1,4 @@
-"""What a tool tells a model: a few named fields, with code in its own lines, since JSON would escape every line end."""
+"""A tool's response for a model: named fields, with code on its own lines, since JSON would escape every line end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 _FIELD = re.compile(r"^<(\w+)>(.*?)</\1>$", re.MULTILINE | re.DOTALL)
 
 
-def told(fields: Mapping[str, Any]) -> str:
-    """`<result>right: 5 ms</result>` and so on, one below the other; what is no text is written as JSON."""
+def response_text(fields: Mapping[str, Any]) -> str:
+    """Return `<result>correct: 5 ms</result>` and so on, one per line; values other than text are written as JSON."""
     parts = []
     for name, value in fields.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -20,5 +20,5 @@ def told(fields: Mapping[str, Any]) -> str:
 
 
 def fields(text: str) -> dict[str, str]:
-    """The fields of an answer; empty for a text that is none."""
+    """Return the fields of a response; empty for any other text."""
     return {name: value.strip("\n") for name, value in _FIELD.findall(text)}

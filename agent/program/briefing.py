@@ -1,4 +1,4 @@
-"""What a model is told of a situation: figures and failures in words, the same words for the same figures."""
+"""The text for a model about a turn: metrics and failures in words, the same words for the same values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..turn import Attempt, Turn
 from .context import gist, last_lines
 
 RECENT = 6
-"""Turns that are told in full; earlier ones in a line each."""
+"""Number of turns that are described in full; earlier ones get a line each."""
 SHOWN_KERNELS = 6
-"""Of those that the profiler saw, the longest."""
+"""Number of the profiler's kernels that are listed, the longest first."""
 
 _ADVICE = {
-    Status.COMPILE_ERROR: "mend what the compiler names; read_guide tells what the language accepts",
-    Status.RUNTIME_ERROR: "mend what the exception names; explain_error shows the lines around it",
+    Status.COMPILE_ERROR: "fix what the compiler names; read_guide shows what the language accepts",
+    Status.RUNTIME_ERROR: "fix what the exception names; explain_error shows the lines around it",
     Status.WRONG_VALUE: "the arithmetic, a mask, an index or a missing synchronization is wrong",
     Status.WRONG_SHAPE: "return the shape of the reference",
     Status.WRONG_DTYPE: "return the dtype of the reference",
@@ -27,12 +27,12 @@ _ADVICE = {
 
 
 def device_text(profile: Profile) -> str:
-    """The device, its measured ceilings and its limits."""
+    """Describe the device, its measured ceilings and its limits."""
     ceilings = profile.ceilings
     lines = [
         f"{profile.device}: {ceilings.cores} {'multiprocessors' if profile.limits else 'cores'}",
-        f"measured: copy bandwidth {_figure(ceilings.copy_gb_s)} GB/s, "
-        f"matrix rate {_figure(ceilings.matrix_gflop_s)} GFLOP/s",
+        f"measured: copy bandwidth {_digits(ceilings.copy_gb_s)} GB/s, "
+        f"matrix rate {_digits(ceilings.matrix_gflop_s)} GFLOP/s",
     ]
     if limits := profile.limits:
         lines.append(
@@ -43,7 +43,7 @@ def device_text(profile: Profile) -> str:
 
 
 def workload_text(problem: Problem) -> str:
-    """At which sizes a kernel is checked and timed."""
+    """Describe the sizes at which a kernel is checked and timed."""
     if not problem.sizes:
         return f"{problem.name} at the sizes that the reference sets"
     sizes = ", ".join(f"{name} = {value}" for name, value in problem.sizes.items())
@@ -51,21 +51,21 @@ def workload_text(problem: Problem) -> str:
 
 
 def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
-    """Where a measured kernel stands between the reference and the floor."""
+    """Describe a measured kernel's position between the reference and the floor."""
     lines = [
-        f"work: {_figure(profile.flops / 1e6)} MFLOP, "
-        f"{_figure(profile.matrix_flops / 1e6)} of them in matrix products; "
-        f"at least {_figure(profile.min_bytes / 1e6)} MB must move; {_figure(profile.intensity)} FLOP per byte",
-        f"floor: {_figure(profile.floor_ms)} ms ({_figure(profile.memory_floor_ms)} for memory, "
-        f"{_figure(profile.compute_floor_ms)} for matrix products)",
+        f"work: {_digits(profile.flops / 1e6)} MFLOP, "
+        f"{_digits(profile.matrix_flops / 1e6)} of them in matrix products; "
+        f"at least {_digits(profile.min_bytes / 1e6)} MB must move; {_digits(profile.intensity)} FLOP per byte",
+        f"floor: {_digits(profile.floor_ms)} ms ({_digits(profile.memory_floor_ms)} for memory, "
+        f"{_digits(profile.compute_floor_ms)} for matrix products)",
         f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
         measured_text(evaluation),
     ]
     if evaluation.latency_ms:
         lines.append(
             f"that is {evaluation.latency_ms / profile.floor_ms:.2f} times the floor, "
-            f"{_figure(profile.min_bytes / evaluation.latency_ms / 1e6)} GB/s, "
-            f"{_figure(profile.flops / evaluation.latency_ms / 1e6)} GFLOP/s"
+            f"{_digits(profile.min_bytes / evaluation.latency_ms / 1e6)} GB/s, "
+            f"{_digits(profile.flops / evaluation.latency_ms / 1e6)} GFLOP/s"
         )
     if evaluation.cores_used is not None:
         lines.append(f"{evaluation.cores_used:.1f} of {profile.ceilings.cores} cores were busy")
@@ -75,22 +75,22 @@ def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
 
 
 def _ran(found: KernelProfile) -> list[str]:
-    """What torch's profiler saw in one call, and Nsight Compute's counters."""
+    """Describe one profiled call, and Nsight Compute's counters."""
     if not found.kernels:
         return ["in one call the profiler saw nothing run"]
     share = found.own_share or 0.0
-    lines = [f"in one call the profiler saw {_figure(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
+    lines = [f"in one call the profiler saw {_digits(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
     lines += [f"- {_kernel(one)}" for one in found.kernels[:SHOWN_KERNELS]]
     if rest := found.kernels[SHOWN_KERNELS:]:
-        lines.append(f"- {len(rest)} more: {_figure(sum(one.time_ms for one in rest))} ms")
+        lines.append(f"- {len(rest)} more: {_digits(sum(one.time_ms for one in rest))} ms")
     if found.counters:
-        counters = ", ".join(f"{name} {_figure(value)}" for name, value in found.counters.items())
+        counters = ", ".join(f"{name} {_digits(value)}" for name, value in found.counters.items())
         lines.append(f"Nsight Compute, of its own kernels: {counters}")
     return lines
 
 
 def _kernel(one: DeviceKernel) -> str:
-    parts = [f"{one.short_name}{'' if one.own else ' (library)'}: {_figure(one.time_ms)} ms"]
+    parts = [f"{one.short_name}{'' if one.own else ' (library)'}: {_digits(one.time_ms)} ms"]
     if one.launches > 1:
         parts.append(f"{one.launches} launches")
     if one.blocks is not None and one.threads is not None:
@@ -99,28 +99,28 @@ def _kernel(one: DeviceKernel) -> str:
         spilled = f" and {one.spills} bytes spilled" if one.spills else ""
         parts.append(f"{one.registers} registers{spilled} per thread")
     if one.shared_bytes:
-        parts.append(f"{_figure(one.shared_bytes / 1024)} KiB of shared memory")
+        parts.append(f"{_digits(one.shared_bytes / 1024)} KiB of shared memory")
     if one.occupancy is not None:
         parts.append(f"occupancy {one.occupancy:.0%}" + (f" limited by {one.limited_by}" if one.occupancy < 1 else ""))
     return ", ".join(parts)
 
 
 def measured_text(evaluation: Evaluation) -> str:
-    """One evaluation in a line."""
+    """Describe one evaluation in a line."""
     if not evaluation.ok:
         return failure_text(evaluation)
     speedup = evaluation.speedup
     if evaluation.latency_ms is None or speedup is None or evaluation.reference is None:
-        return f"right; {evaluation.message or 'not timed'}"
+        return f"correct; {evaluation.message or 'not timed'}"
     against = f"the reference's {evaluation.reference.median_ms:.4g} ms: speedup {speedup}"
-    text = f"right: {evaluation.latency_ms:.4g} ms against {against}"
+    text = f"correct: {evaluation.latency_ms:.4g} ms against {against}"
     if evaluation.contention is not None:
         text += f" (other processes used {evaluation.contention:.1f} cores meanwhile: not to be trusted)"
     return text
 
 
 def failure_text(evaluation: Evaluation, log: bool = False) -> str:
-    """What went wrong, and what that usually means."""
+    """Describe a failure and its usual cause."""
     lines = [f"{evaluation.status}: {evaluation.message}"]
     if evaluation.config:
         lines.append(f"at {', '.join(f'{name}={value}' for name, value in evaluation.config.items())}")
@@ -131,31 +131,31 @@ def failure_text(evaluation: Evaluation, log: bool = False) -> str:
 
 
 def attempt_text(attempt: Attempt, log: bool = True) -> str:
-    """Why an attempt has to be repaired."""
+    """Describe why an attempt has to be repaired."""
     failures = [evaluation for evaluation in attempt.evaluations if not evaluation.ok]
     return "\n".join(failure_text(failure, log) for failure in failures[:2]) or attempt.error
 
 
 def failed_text(attempts: Sequence[Attempt], log: bool = True) -> str:
-    """Why the last of these attempts has to be repaired, and how those before it failed."""
+    """Describe why the last of these attempts has to be repaired, and how the earlier ones failed."""
     earlier = [f"attempt {i} of this turn had failed too: {gist(a.error)}" for i, a in enumerate(attempts[:-1], 1)]
     return "\n".join([attempt_text(attempts[-1], log), *earlier])
 
 
 def analysis_text(analysis: Analysis) -> str:
-    """The bottleneck and what speaks for it."""
+    """Describe the bottleneck and its evidence."""
     return "\n".join([f"{analysis.category}-bound", *(f"- {line}" for line in analysis.evidence)])
 
 
 def history_text(turns: Sequence[Turn], recent: int = RECENT) -> str:
-    """What was tried so far and what came of it."""
+    """Describe the past turns and their results."""
     if not turns:
         return "nothing was tried so far"
     early, late = turns[:-recent] if recent else turns, turns[-recent:] if recent else ()
-    return "\n".join([*(_outcome(turn) for turn in early), *(_told(turn) for turn in late)])
+    return "\n".join([*(_outcome(turn) for turn in early), *(_turn_text(turn) for turn in late)])
 
 
-def _told(turn: Turn) -> str:
+def _turn_text(turn: Turn) -> str:
     lines = [_outcome(turn)]
     if turn.proposal and turn.proposal.rationale:
         lines.append(f"  idea: {turn.proposal.rationale}")
@@ -167,7 +167,7 @@ def _told(turn: Turn) -> str:
 
 def _outcome(turn: Turn) -> str:
     if turn.found is None:
-        came = "nothing was right"
+        came = "nothing was correct"
     else:
         gain = turn.before.latency_ms / turn.found.latency_ms
         came = f"{turn.found.latency_ms:.4g} ms, {gain:.3f} times as fast as the kernel that it began with"
@@ -175,6 +175,6 @@ def _outcome(turn: Turn) -> str:
     return f"turn {turn.number}: {turn.strategy} ({turn.analysis.category}): {came}"
 
 
-def _figure(value: float) -> str:
-    """Four digits, and no exponent."""
+def _digits(value: float) -> str:
+    """Return four digits, without an exponent."""
     return f"{float(f'{value:.4g}'):.12g}"

@@ -1,4 +1,4 @@
-"""What of a failure's output tells where it lies, and the lines of the kernel around that place."""
+"""Selects the relevant output of a failure, and the lines of the kernel around its place."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ AROUND = 4
 MOST = 4
 LOG_LINES = 20
 GIST = 200
-# What evaluators say of each frame in the kernel's file: 'line 12: x = y'.
+# An evaluator's line for each frame in the kernel's file: 'line 12: x = y'.
 _FRAME = re.compile(r"^line (\d+): (.*)$", re.MULTILINE)
-# What Python and compilers print of files; the evaluator names the kernel's file kernel_N.py.
+# How Python and compilers name files; the evaluator names the kernel's file kernel_N.py.
 _FILE = re.compile(r"kernel_\d+\.py(?:\", line |:)(\d+)")
 # Triton counts lines from the def of the function, and shows the lines up to the one that it refuses.
 _TRITON = re.compile(r"\bat \d+:\d+:\n((?:.*\n)*?)[ ]*\^(?:\n(?!line \d+: )(.+))?")
 
 
 def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
-    """The message, and the lines of the source that it and the log name, the places marked."""
+    """Return the message, and the source lines that it and the log name, with these places marked."""
     parts = [f"{evaluation.status}: {evaluation.message}"]
     lines = source_lines(kernel.source)
     if places := _places(lines, evaluation):
@@ -32,15 +32,15 @@ def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
 
 
 def last_lines(log: str) -> str:
-    """The end of what a kernel and its compiler printed, without what explains nothing."""
-    # TileLang prints its own rewriting of the kernel before it raises the exception that says what was wrong.
+    """Return the end of a kernel's and its compiler's output, without irrelevant lines."""
+    # TileLang prints its own rewriting of the kernel before it raises the exception with the reason.
     return "" if "__tb." in log else "\n".join(log.strip().splitlines()[-LOG_LINES:])
 
 
 def gist(message: str) -> str:
-    """A failure in one line: the compiler's reason, not the code that it repeats."""
+    """Return a failure in one line: the compiler's reason, not the code that it repeats."""
     kind, _, rest = message.strip().partition("\n")
-    # Of a function that calls another, only the one called is told a reason for.
+    # Of a function that calls another, only the called one has a reason.
     if reasons := [reason for _, reason in _TRITON.findall(message) if reason]:
         kind = f"{kind.partition('at ')[0]}{reasons[-1]}"
     elif kind.endswith(":"):
@@ -49,7 +49,7 @@ def gist(message: str) -> str:
 
 
 def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
-    """The line numbers that are named; of many those named last, which lie nearest to the cause."""
+    """Return the named line numbers; of many, those named last, which are nearest to the cause."""
     found = [int(number) for number in _FILE.findall(f"{evaluation.message}\n{evaluation.log}")]
     for number, text in _FRAME.findall(evaluation.message):
         if 0 < int(number) <= len(lines) and lines[int(number) - 1].strip() == text.strip():
@@ -60,7 +60,7 @@ def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
 
 
 def _end_of(excerpt: list[str], lines: list[str]) -> int:
-    """The number of the line with which an excerpt ends; 0 where the lines do not hold it."""
+    """Return the number of the line with which an excerpt ends; 0 where the lines do not contain it."""
     wanted = [line.strip() for line in excerpt]
     present = [line.strip() for line in lines]
     ends = range(len(wanted), len(present) + 1) if wanted else ()
@@ -68,7 +68,7 @@ def _end_of(excerpt: list[str], lines: list[str]) -> int:
 
 
 def _excerpt(lines: list[str], places: list[int]) -> str:
-    """The lines around the places, each once, the places themselves marked."""
+    """Return the lines around the places, each once, with the places marked."""
     shown = sorted({n for place in places for n in range(place - AROUND, place + AROUND + 1) if 0 < n <= len(lines)})
     parts: list[str] = []
     for before, number in zip([0, *shown], shown, strict=False):

@@ -1,4 +1,4 @@
-"""What each part of the program is given of a situation."""
+"""The inputs of each part of the program for a turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE_TOKENS = 12_000
 
 @dataclass(frozen=True)
 class Detail:
-    """How much of the past, of the examples and of a failure's output a prompt holds."""
+    """How much of the past, of the examples and of a failure's output a prompt contains."""
 
     turns: int
     example_tokens: int
@@ -31,55 +31,55 @@ DETAILS = (
 """Tried in this order when the model finds the prompt too long."""
 
 
-def analysis_inputs(situation: TurnContext, detail: Detail) -> dict[str, str]:
-    """Of `signatures.AnalyseBottleneck`."""
+def analysis_inputs(context: TurnContext, detail: Detail) -> dict[str, str]:
+    """Return the inputs of `signatures.AnalyseBottleneck`."""
     return {
-        **_task(situation),
-        "roofline": briefing.roofline_text(situation.profile, situation.candidate.evaluation),
-        "profile": briefing.analysis_text(situation.analysis),
-        "past_turns": briefing.history_text(situation.turns, detail.turns),
+        **_task(context),
+        "roofline": briefing.roofline_text(context.profile, context.candidate.evaluation),
+        "profile": briefing.analysis_text(context.analysis),
+        "past_turns": briefing.history_text(context.turns, detail.turns),
     }
 
 
-def rewrite_inputs(situation: TurnContext, detail: Detail, examples: Callable[[str, int], str]) -> dict[str, str]:
-    """Of `signatures.RewriteKernel`; `examples` finds some for a suggestion, in so many tokens."""
-    suggestion = _suggestion(situation)
+def rewrite_inputs(context: TurnContext, detail: Detail, examples: Callable[[str, int], str]) -> dict[str, str]:
+    """Return the inputs of `signatures.RewriteKernel`; `examples` finds some for a suggestion, up to a token limit."""
+    suggestion = _suggestion(context)
     return {
-        **_task(situation),
-        "measured": briefing.roofline_text(situation.profile, situation.candidate.evaluation),
-        "bottleneck": briefing.analysis_text(situation.analysis),
+        **_task(context),
+        "measured": briefing.roofline_text(context.profile, context.candidate.evaluation),
+        "bottleneck": briefing.analysis_text(context.analysis),
         "suggestion": suggestion,
         "examples": examples(suggestion, detail.example_tokens) or "none",
-        "guide": _guide_titles(situation.candidate.kernel),
-        "past_turns": briefing.history_text(situation.turns, detail.turns),
+        "guide": _guide_titles(context.candidate.kernel),
+        "past_turns": briefing.history_text(context.turns, detail.turns),
     }
 
 
-def repair_inputs(situation: TurnContext, detail: Detail, failed: Sequence[Attempt]) -> dict[str, str]:
-    """Of `signatures.RepairKernel`."""
+def repair_inputs(context: TurnContext, detail: Detail, failed: Sequence[Attempt]) -> dict[str, str]:
+    """Return the inputs of `signatures.RepairKernel`."""
     proposal = failed[-1].proposal
     return {
-        **_task(situation),
+        **_task(context),
         "failed": proposal.kernel.source if proposal else "there was no kernel in the reply",
         "failure": briefing.failed_text(failed, detail.log),
-        "suggestion": _suggestion(situation),
-        "guide": _guide_titles(situation.candidate.kernel),
+        "suggestion": _suggestion(context),
+        "guide": _guide_titles(context.candidate.kernel),
     }
 
 
-def _task(situation: TurnContext) -> dict[str, str]:
+def _task(context: TurnContext) -> dict[str, str]:
     return {
-        "reference": TorchProblem.of(situation.problem).source,
-        "workload": briefing.workload_text(situation.problem),
-        "source": situation.candidate.kernel.source,
-        "device": briefing.device_text(situation.profile),
+        "reference": TorchProblem.of(context.problem).source,
+        "workload": briefing.workload_text(context.problem),
+        "source": context.candidate.kernel.source,
+        "device": briefing.device_text(context.profile),
     }
 
 
-def _suggestion(situation: TurnContext) -> str:
-    """The one that this lane follows."""
-    suggestions = situation.analysis.suggestions
-    return suggestions[situation.variant % len(suggestions)] if suggestions else "what the evidence suggests"
+def _suggestion(context: TurnContext) -> str:
+    """Return the suggestion that this lane follows."""
+    suggestions = context.analysis.suggestions
+    return suggestions[context.variant % len(suggestions)] if suggestions else "what the evidence suggests"
 
 
 def _guide_titles(kernel: Kernel) -> str:

@@ -1,4 +1,4 @@
-"""The proposer that asks a language model, through the DSPy program."""
+"""The proposer that uses a language model, through the DSPy program."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .toolbox import Toolbox, ToolBroke
 
 Ask = Callable[[KernelProgram, Detail], dspy.Prediction]
 NOT_SUBMITTED = "ReActV2 failed to produce final outputs"
-"""How DSPy's agent begins to say so; it has no error of its own for it."""
+"""Prefix of DSPy's error for this; it has no exception type."""
 
 
 class ModelProposer:
-    """Asks for an analysis of each candidate once, then for a kernel per lane.
+    """Requests an analysis of each candidate once, then a kernel per lane.
 
-    `state` is what `agent compile` saved of a better program; `examples` are shown to the model, `rag_k` of them.
+    `state` is a better program, saved by `agent compile`; `examples` are shown to the model, `rag_k` of them.
     """
 
     def __init__(
@@ -54,32 +54,32 @@ class ModelProposer:
         self._lock = threading.Lock()
         self._analyses: dict[tuple[int, str], Future[Analysis]] = {}
 
-    def analyse(self, situation: TurnContext) -> Analysis:
-        """The model's view of the bottleneck; one exchange for all lanes that expand the same candidate.
+    def analyse(self, context: TurnContext) -> Analysis:
+        """Return the model's analysis of the bottleneck; one exchange for all lanes that expand the same candidate.
 
-        The first of them asks, whichever comes first, so that a resumed run finds the answer in the same lane.
+        The first of these lanes makes the request, whichever thread runs first, so that a resumed run finds it there.
         """
-        key = (situation.lane.number, situation.candidate.kernel.digest)
+        key = (context.lane.number, context.candidate.kernel.digest)
         with self._lock:
             future = self._analyses.setdefault(key, Future())
-        if situation.variant == 0:
+        if context.variant == 0:
             try:
-                future.set_result(self._analysis(situation))
+                future.set_result(self._analysis(context))
             except BaseException as error:
                 future.set_exception(error)
         return future.result()
 
-    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal:
-        """A kernel that the model submits, after whatever it did with its tools."""
-        toolbox = Toolbox(situation, self._retriever, lambda call: self._observer.tool(situation.lane.name, call))
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal:
+        """Return a kernel that the model submits after using its tools."""
+        toolbox = Toolbox(context, self._retriever, lambda call: self._observer.tool(context.lane.name, call))
 
         def ask(program: KernelProgram, detail: Detail) -> dspy.Prediction:
-            # A shorter prompt begins a new conversation: the old one would still hold the long prompt.
+            # A shorter prompt begins a new conversation: the old one would still contain the long prompt.
             history = dspy.History(messages=[])
             if failed:
-                agent, inputs = program.repair, repair_inputs(situation, detail, failed)
+                agent, inputs = program.repair, repair_inputs(context, detail, failed)
             else:
-                agent, inputs = program.rewrite, rewrite_inputs(situation, detail, self._examples(situation))
+                agent, inputs = program.rewrite, rewrite_inputs(context, detail, self._examples(context))
             try:
                 return agent(history=history, **inputs)
             except ValueError as error:
@@ -88,24 +88,24 @@ class ModelProposer:
                 raise
 
         try:
-            prediction = self._ask(situation, REWRITE, ask, toolbox)
+            prediction = self._ask(context, REWRITE, ask, toolbox)
         except dspy.AdapterParseError as error:
-            raise _no_kernel(error, situation) from None
+            raise _no_kernel(error, context) from None
         except ToolBroke as broke:
             raise broke.why from None
-        kernel = kernel_of(str(prediction.kernel or ""), situation.problem, situation.candidate.kernel)
+        kernel = kernel_of(str(prediction.kernel or ""), context.problem, context.candidate.kernel)
         return Proposal(
             kernel=laid_out(kernel),
             strategy=" ".join(str(prediction.strategy or "rewrite").split())[:60],
-            category=situation.analysis.category,
+            category=context.analysis.category,
             rationale=" ".join(str(prediction.rationale or "").split()),
         )
 
-    def _analysis(self, situation: TurnContext) -> Analysis:
-        metrics = situation.analysis
+    def _analysis(self, context: TurnContext) -> Analysis:
+        metrics = context.analysis
         try:
             said = self._ask(
-                situation, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(situation, detail))
+                context, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(context, detail))
             )
             suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in said.suggestions)
             evidence = tuple(str(line) for line in said.evidence)
@@ -117,17 +117,17 @@ class ModelProposer:
             )
         except (dspy.AdapterParseError, ValidationError, ValueError) as error:
             self._observer.failed(
-                situation.lane.name, f"the analysis cannot be read ({_why(error)}); the figures serve instead"
+                context.lane.name, f"the analysis cannot be read ({_why(error)}); the metrics are used instead"
             )
             return metrics
 
-    def _ask(self, situation: TurnContext, purpose: str, ask: Ask, toolbox: Toolbox | None = None) -> dspy.Prediction:
-        """Run one part of the program; with less in the prompt when it was too long."""
-        kernel = situation.candidate.kernel
+    def _ask(self, context: TurnContext, purpose: str, ask: Ask, toolbox: Toolbox | None = None) -> dspy.Prediction:
+        """Run one part of the program; again with a shorter prompt when it was too long."""
+        kernel = context.candidate.kernel
         program = KernelProgram(kernel.language, kernel.target, toolbox)
         if self._state is not None:
             program.load_state(dict(self._state))
-        lm = self._models.lm(purpose, situation.lane.name)
+        lm = self._models.lm(purpose, context.lane.name)
         with dspy.context(lm=lm, adapter=KernelAdapter(native=lm.supports_function_calling)):
             for detail in DETAILS:
                 try:
@@ -135,26 +135,26 @@ class ModelProposer:
                 except dspy.ContextWindowExceededError as error:
                     if detail is DETAILS[-1]:
                         raise RunEnded(self._models.explain(error)) from None
-                    self._observer.failed(situation.lane.name, "the prompt was too long: asking again with less in it")
+                    self._observer.failed(context.lane.name, "the prompt was too long: asking again with less in it")
                 except NoReply as error:
                     raise Waiting(self._models.explain(error)) from None
                 except dspy.LMError as error:
                     raise RunEnded(self._models.explain(error)) from None
         raise AssertionError("the last detail returns or raises")
 
-    def _examples(self, situation: TurnContext) -> Callable[[str, int], str]:
-        """Finds examples for a suggestion, in at most so many tokens."""
+    def _examples(self, context: TurnContext) -> Callable[[str, int], str]:
+        """Return a function that finds examples for a suggestion, up to a number of tokens."""
 
         def found(suggestion: str, tokens: int) -> str:
             if self._retriever is None or not self._rag_k or not tokens:
                 return ""
-            return within(self._retriever.search(question(situation, suggestion), self._rag_k), tokens)
+            return within(self._retriever.search(question(context, suggestion), self._rag_k), tokens)
 
         return found
 
 
 def _category(text: str) -> Category:
-    """The category that is named; models write 'Memory-bound' and '**memory**', too."""
+    """Return the named category; models write 'Memory-bound' and '**memory**', too."""
     named = [category for category in Category if category in text.lower()]
     if len(named) != 1:
         raise ValueError(f"{' '.join(text.split())[:60]!r} is no category")
@@ -166,17 +166,17 @@ def _idea(suggestion: Suggestion) -> str:
     return f"{suggestion.technique}: {suggestion.where}; {suggestion.why}{gain}"
 
 
-def _no_kernel(error: dspy.AdapterParseError, situation: TurnContext) -> NoKernel:
-    """Why no kernel could be taken from a reply that DSPy could not read either."""
+def _no_kernel(error: dspy.AdapterParseError, context: TurnContext) -> NoKernel:
+    """Return why no kernel could be taken from a reply that DSPy could not parse."""
     try:
-        kernel_of(error.lm_response or "", situation.problem, situation.candidate.kernel)
+        kernel_of(error.lm_response or "", context.problem, context.candidate.kernel)
     except NoKernel as why:
         return why
     return NoKernel(f"the reply could not be read ({_why(error)}); answer with a call of submit")
 
 
 def _why(error: Exception) -> str:
-    """The reason of an error in a line; of a reply, which fields are missing from it."""
+    """Return the reason of an error in one line; of a reply, the missing fields."""
     if isinstance(error, dspy.AdapterParseError) and error.signature is not None:
         found = error.parsed_result or {}
         if missing := [name for name in error.signature.output_fields if name not in found]:

@@ -1,4 +1,4 @@
-"""From a model's text to a kernel: what replies look like in practice, and what is refused."""
+"""Extracts a kernel from a model's text, in the forms that models use."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WHOLE_FILE = "send the whole file, with class ModelNew, in one ```python block"
 
 
 def kernel_of(text: str, problem: Problem, before: Kernel) -> PythonKernel:
-    """The kernel in a reply: in a fenced block, among prose, or as it stands.
+    """Return the kernel in a reply: in a fenced block, among prose, or as the whole text.
 
-    Raises `NoKernel`, with what to do, for a reply without a kernel, with several, cut off in the middle, with a
-    syntax error, in another language, or for another problem.
+    Raises `NoKernel`, with the fix, for a reply without a kernel, with several, cut off in the middle, with a syntax
+    error, in another language, or for another problem.
     """
     source = source_of(text)
     if (mistake := _mistake(source)) is not None:
@@ -43,7 +43,7 @@ def kernel_of(text: str, problem: Problem, before: Kernel) -> PythonKernel:
 
 
 def laid_out(kernel: PythonKernel) -> PythonKernel:
-    """Laid out by black, so that a diff shows changes and not layout; as it is where black cannot read it."""
+    """Return the kernel formatted by black, so that a diff shows real changes; unchanged where black fails."""
     from black.parsing import InvalidInput
 
     try:
@@ -53,7 +53,7 @@ def laid_out(kernel: PythonKernel) -> PythonKernel:
 
 
 def source_of(text: str) -> str:
-    """The Python source in a reply, which may hold a syntax error. Raises `NoKernel` when there is none, or several."""
+    """Return the Python source in a reply, which may have a syntax error. Raises `NoKernel` for none, or several."""
     text = _plain(text)
     if _defines_model(text):
         return text.strip("\n") + "\n"
@@ -61,26 +61,26 @@ def source_of(text: str) -> str:
     fences = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line.rstrip("\n"))]
     kernels = list(dict.fromkeys(_fenced_kernels(lines, fences)))
     if len(kernels) > 1:
-        raise NoKernel(f"the reply holds {len(kernels)} kernels and does not say which to take; send one")
+        raise NoKernel(f"the reply contains {len(kernels)} kernels and does not say which to use; send one")
     if kernels:
         return kernels[0]
     if (bare := _bare_kernel(lines)) is not None:
         return bare
-    # What is left has a mistake in it, and that is what the model needs to hear.
+    # What is left has a mistake, which is the reason for the model.
     blocks = ["".join(lines[first + 1 : last]) for first, last in zip(fences[::2], fences[1::2], strict=False)]
     if (broken := next((block for block in blocks if _MODEL in block), None)) is not None:
         return broken
     if len(fences) % 2:
         raise NoKernel(f"the reply ends in the middle of its code; {_WHOLE_FILE}, and shorter if need be")
     if fences:
-        raise NoKernel(f"the reply holds code, but no {_MODEL}; {_WHOLE_FILE}")
+        raise NoKernel(f"the reply contains code, but no {_MODEL}; {_WHOLE_FILE}")
     if _MODEL in text and (start := next(_starts(lines), None)) is not None:
         return "".join(lines[start:])
-    raise NoKernel(f"the reply holds no kernel; {_WHOLE_FILE}")
+    raise NoKernel(f"the reply contains no kernel; {_WHOLE_FILE}")
 
 
 def _plain(text: str) -> str:
-    """The text with line ends of one kind; code that was escaped once too often, as JSON has it, is unescaped."""
+    """Normalize line ends, and unescape code that was escaped once too often, as in JSON."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\n" in text.strip() or "\\n" not in text:
         return text
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
 
 
 def _fenced_kernels(lines: list[str], fences: list[int]) -> Iterator[str]:
-    """The blocks that define the model; more than one end is tried, since a docstring may hold fences of its own."""
+    """Yield the blocks that define the model; several ends are tried, since a docstring may contain fences."""
     for position, first in enumerate(fences):
         for last in fences[position + 1 :]:
             block = "".join(lines[first + 1 : last])
@@ -104,7 +104,7 @@ def _fenced_kernels(lines: list[str], fences: list[int]) -> Iterator[str]:
 
 
 def _bare_kernel(lines: list[str]) -> str | None:
-    """Python without fences, among lines of prose before and after."""
+    """Return Python without fences, among lines of prose before and after."""
     for start in _starts(lines):
         end = len(lines)
         while _MODEL in (block := "".join(lines[start:end])):
@@ -112,7 +112,7 @@ def _bare_kernel(lines: list[str]) -> str | None:
                 if _defines_model(block):
                     return block.rstrip() + "\n"
                 break
-            # The parser says where prose follows, unless it is code with a mistake, or cut off.
+            # The parser shows where prose follows, unless the code has a mistake, or is cut off.
             end = min(start + (error.lineno or 1), end) - 1
             if _CODE.match(lines[end]):
                 break
@@ -120,7 +120,7 @@ def _bare_kernel(lines: list[str]) -> str | None:
 
 
 def _starts(lines: list[str]) -> Iterator[int]:
-    """Where a file may begin."""
+    """Yield the lines where a file may begin."""
     return (number for number, line in enumerate(lines) if _START.match(line))
 
 
@@ -130,12 +130,12 @@ def _error(source: str) -> SyntaxError | None:
     except SyntaxError as error:
         return error
     except (ValueError, RecursionError, MemoryError):  # a null byte, brackets without end
-        return SyntaxError("it holds what no parser reads")
+        return SyntaxError("it contains what no parser reads")
     return None
 
 
 def _mistake(source: str) -> str | None:
-    """Where the syntax is wrong, in words; the line itself too, since a model counts lines badly."""
+    """Describe the syntax error; with the line itself, since a model counts lines badly."""
     error = _error(source)
     if error is None:
         return None
@@ -173,7 +173,7 @@ def _arguments(source: str, name: str) -> dict[str, ast.arguments]:
 
 
 def _accepts(got: ast.arguments, wanted: ast.arguments) -> bool:
-    """Whether a call with what the reference takes fits."""
+    """Return whether a call with the reference's arguments fits."""
     count = len(wanted.posonlyargs + wanted.args)
     most = len(got.posonlyargs + got.args)
     return got.vararg is not None or wanted.vararg is not None or most - len(got.defaults) <= count <= most

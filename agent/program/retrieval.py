@@ -1,4 +1,4 @@
-"""The question that finds worked examples for a situation."""
+"""The query that finds worked examples for a turn."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _SUMS = re.compile(r"^(sum|mean|amax|amin|max|min|prod|argmax|argmin|var|norm|li
 _ROOTS = re.compile(r"^r?sqrt$")
 
 
-def question(situation: TurnContext, text: str) -> Query:
-    """Examples like the kernel to improve, for an idea in words; never of the problem itself."""
-    kernel = situation.candidate.kernel
+def question(context: TurnContext, text: str) -> Query:
+    """Return a query for examples like the kernel to improve, by an idea in words; never of the problem itself."""
+    kernel = context.candidate.kernel
     return Query(
         text=text,
         language=kernel.language,
         target=kernel.target,
-        device=situation.profile.device,
-        operation=operation_of(situation.profile.operators),
-        category=situation.analysis.category,
+        device=context.profile.device,
+        operation=operation_of(context.profile.operators),
+        category=context.analysis.category,
         source=kernel.source,
-        exclude=situation.problem.id,
+        exclude=context.problem.id,
     )
 
 
 def operation_of(operators: Sequence[str]) -> str | None:
-    """What a problem computes, in the words of the examples, from the operators that its reference ran.
+    """Return a problem's operation, in the vocabulary of the examples, from the operators that its reference ran.
 
     'matmul', 'softmax', 'rmsnorm' and so on; None where the reference ran nothing.
     """

@@ -16,15 +16,15 @@ from ...prompts import render
 from .toolbox import Toolbox
 
 ROUNDS = 16
-"""Replies in one attempt before the model is made to submit: more than it has tool calls, see `toolbox.CALLS`."""
+"""Replies in one attempt before the model must submit: more than it has tool calls, see `toolbox.CALLS`."""
 _IMPORTS = {
     (Language.TRITON, Target.CUDA): "import triton\nimport triton.language as tl",
     (Language.TILELANG, Target.CUDA): "import tilelang\nimport tilelang.language as T",
     (Language.TILELANG, Target.CPU): "import tilelang\nimport tilelang.cpu.language as T",
 }
 
-# What several signatures ask for, in the same words.
-_REFERENCE = "the problem: the PyTorch model whose results are right"
+# Inputs of several signatures, in the same words.
+_REFERENCE = "the problem: the PyTorch model whose results are correct"
 _WORKLOAD = "the sizes at which the kernel is checked and timed"
 _DEVICE = "the device, its measured ceilings and its limits"
 _ROOFLINE = "the work, the floor under its time, and what was measured of the kernel"
@@ -34,7 +34,7 @@ _STRATEGY = "the change in one to four words"
 
 
 def _factor(value: object) -> object:
-    """Models write '2x', 'about 1.3' and '20%', too."""
+    """Parse a factor; models write '2x', 'about 1.3' and '20%', too."""
     if not isinstance(value, str):
         return value
     number = re.search(r"\d+(?:\.\d+)?", value)
@@ -48,7 +48,7 @@ class Suggestion(BaseModel):
 
     technique: str = Field(description="the name of the technique")
     where: str = Field(description="the function, loop or line that it changes")
-    why: str = Field(description="which of the figures it improves, and how")
+    why: str = Field(description="which of the metrics it improves, and how")
     expected_gain: Annotated[float | None, BeforeValidator(_factor)] = Field(
         description="how many times as fast the whole kernel becomes, 1.0 meaning no gain"
     )
@@ -59,13 +59,13 @@ class AnalyseBottleneck(dspy.Signature):
 
     reference: str = dspy.InputField(desc=_REFERENCE)
     workload: str = dspy.InputField(desc=_WORKLOAD)
-    source: str = dspy.InputField(desc="the kernel to make faster; it is right")
+    source: str = dspy.InputField(desc="the kernel to make faster; it is correct")
     device: str = dspy.InputField(desc=_DEVICE)
     roofline: str = dspy.InputField(desc=_ROOFLINE)
-    profile: str = dspy.InputField(desc="what the figures alone say of the bottleneck")
+    profile: str = dspy.InputField(desc="the bottleneck by the metrics alone")
     past_turns: str = dspy.InputField(desc="what was tried and what came of it")
     category: str = dspy.OutputField(desc="what bounds the kernel: memory, compute, parallelism or algorithm")
-    evidence: list[str] = dspy.OutputField(desc="the figures that show it")
+    evidence: list[str] = dspy.OutputField(desc="the metrics that show it")
     suggestions: list[Suggestion] = dspy.OutputField(desc="three or four ideas, the most promising first")
 
 
@@ -74,7 +74,7 @@ class RewriteKernel(dspy.Signature):
 
     reference: str = dspy.InputField(desc=_REFERENCE)
     workload: str = dspy.InputField(desc=_WORKLOAD)
-    source: str = dspy.InputField(desc="the kernel to make faster; it is right")
+    source: str = dspy.InputField(desc="the kernel to make faster; it is correct")
     device: str = dspy.InputField(desc=_DEVICE)
     measured: str = dspy.InputField(desc=_ROOFLINE)
     bottleneck: str = dspy.InputField(desc="what bounds it, and the evidence")
@@ -92,7 +92,7 @@ class RepairKernel(dspy.Signature):
 
     reference: str = dspy.InputField(desc=_REFERENCE)
     workload: str = dspy.InputField(desc=_WORKLOAD)
-    source: str = dspy.InputField(desc="the kernel before the change; it is right")
+    source: str = dspy.InputField(desc="the kernel before the change; it is correct")
     device: str = dspy.InputField(desc=_DEVICE)
     failed: str = dspy.InputField(desc="the changed kernel, which failed")
     failure: str = dspy.InputField(desc="how it failed, and how the attempts before it did")
@@ -100,11 +100,11 @@ class RepairKernel(dspy.Signature):
     guide: str = dspy.InputField(desc=_GUIDE)
     kernel: str = dspy.OutputField(desc=_KERNEL)
     strategy: str = dspy.OutputField(desc=_STRATEGY)
-    rationale: str = dspy.OutputField(desc="one or two sentences: what was wrong, and what was mended")
+    rationale: str = dspy.OutputField(desc="one or two sentences: what was wrong, and what was fixed")
 
 
 class KernelProgram(dspy.Module):
-    """What GEPA improves and `program` loads: the instructions of three predictors."""
+    """The program that GEPA improves and `program` loads: the instructions of three predictors."""
 
     def __init__(self, language: Language, target: Target, toolbox: Toolbox | None = None) -> None:
         super().__init__()
@@ -115,14 +115,14 @@ class KernelProgram(dspy.Module):
         self.repair = _agent(RepairKernel.with_instructions(render("repair", **given)), toolbox)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Rewrite; analysis and repair are called by themselves, since measurements lie between them."""
+        """Rewrite; analysis and repair are called separately, with measurements in between."""
         return self.rewrite(**inputs)
 
 
 def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReActV2:
-    """Calls tools until it submits the signature's outputs."""
+    """Return an agent that calls tools until it submits the signature's outputs."""
     agent = dspy.ReActV2(signature, tools=toolbox.tools() if toolbox else [], max_iters=ROUNDS)
-    # DSPy tells the model no more than the types of what to submit.
+    # DSPy gives the model only the types of the outputs to submit.
     for name, field in agent.signature.output_fields.items():
         agent.tools["submit"].args[name]["description"] = field.json_schema_extra["desc"]
     agent.react.signature = agent.react.signature.with_updated_fields("next_thought", desc="what to do next, and why")
@@ -132,15 +132,15 @@ def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReA
 
 
 def save_program(program: KernelProgram, path: Path, **about: Any) -> Path:
-    """Write the program's state and what is known about it as one JSON file."""
+    """Write the program's state and metadata as one JSON file."""
     content = {"kernelwright_program": 1, **about, "state": program.dump_state()}
     return write_whole(path, json.dumps(content, indent=1, default=str) + "\n", "choose another `output`")
 
 
 def read_program(path: Path, language: Language, target: Target) -> dict[str, Any]:
-    """The state of a program with the saved instructions, which are all that compiling changes.
+    """Return the state of a program with the saved instructions, which are all that compiling changes.
 
-    Raises `ModelError` when the file holds no program, or one for another language or with other fields.
+    Raises `ModelError` for another file, another language or other fields.
     """
     state: dict[str, Any] = KernelProgram(language, target).dump_state()
     try:

@@ -1,4 +1,4 @@
-"""The tools that a model calls: arguments are checked, answers are short, and a failure is an answer too."""
+"""The tools that a model calls: arguments are checked, responses are short, and a failure is a response too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..proposer import NoKernel, TurnContext
 from ..turn import ToolCall
 from ..workbench import Lane
 from . import briefing
-from .answers import told
+from .answers import response_text
 from .context import error_context
 from .reply import kernel_of, laid_out
 from .retrieval import question
@@ -28,17 +28,17 @@ TunerName = Literal["portfolio", "grid", "hill_climb", "xgboost"]
 Value = int | float | str | bool
 EXAMPLE_TOKENS = 6000
 CALLS = 12
-"""Uses of tools in one attempt, before nothing but submitting is left."""
+"""Tool calls in one attempt; after them the model can only submit."""
 
 NAMES_LINES = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.CRASHED)
 """Failures whose output may name lines of the kernel."""
-LOCATED = "call explain_error for the lines around it, mend them, and evaluate again"
-TOLD = "mend what the message says, and evaluate again"
+LOCATED = "call explain_error for the lines around it, fix them, and evaluate again"
+NOT_LOCATED = "fix what the message reports, and evaluate again"
 NO_FASTER = "it is no faster: ask profile before you give it up, or submit the kernel you were given"
 
 
 class ToolBroke(BaseException):
-    """A tool failed by no fault of the model; `why` says how. DSPy tells the model of every mere Exception."""
+    """A tool failed without the model's fault; `why` is the reason. DSPy reports every `Exception` to the model."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))
@@ -46,27 +46,25 @@ class ToolBroke(BaseException):
 
 
 class Toolbox:
-    """The tools of one attempt in a lane. Every call is noted in the lane, with what it cost."""
+    """The tools of one attempt in a lane. Every call is recorded in the lane, with its cost."""
 
-    def __init__(
-        self, situation: TurnContext, retriever: Retriever | None, observe: Callable[[ToolCall], None]
-    ) -> None:
-        self._situation = situation
-        self._lane: Lane = situation.lane
+    def __init__(self, context: TurnContext, retriever: Retriever | None, observe: Callable[[ToolCall], None]) -> None:
+        self._situation = context
+        self._lane: Lane = context.lane
         self._retriever = retriever
         self._observe = observe
         self._calls = 0
-        self._guide = guide_for(situation.candidate.kernel.language, situation.candidate.kernel.target)
+        self._guide = guide_for(context.candidate.kernel.language, context.candidate.kernel.target)
 
     def tools(self) -> list[dspy.Tool]:
-        """What dspy offers to the model."""
+        """Return the tools in DSPy's form."""
         functions = (
             self.evaluate, self.search_examples, self.tune, self.profile, self.read_guide, self.explain_error,
         )  # fmt: skip
         return [_Observed(self, function) for function in functions]
 
     def answering_all(self, offered: Mapping[str, dspy.Tool]) -> dict[str, dspy.Tool]:
-        """DSPy's tools by name, where a name that there is none of has an answer too."""
+        """Return DSPy's tools by name, with a response for unknown names too."""
 
         def unknown(name: str) -> Callable[..., str]:
             def answer(**arguments: Any) -> dict[str, Any]:
@@ -77,12 +75,13 @@ class Toolbox:
         return _Answering(offered, unknown)
 
     def evaluate(self, kernel: str, config: dict[str, Value] | None = None) -> dict[str, Any]:
+        """Evaluate a kernel, optionally with other constants."""
         candidate = self._candidate(kernel, config or {})
         evaluation = self._lane.evaluate(candidate, Config(config or {}), "evaluate")
         if not evaluation.ok:
             return {
                 "result": briefing.failure_text(evaluation, log=True),
-                "next": LOCATED if evaluation.status in NAMES_LINES else TOLD,
+                "next": LOCATED if evaluation.status in NAMES_LINES else NOT_LOCATED,
             }
         start = self._situation.candidate.latency_ms
         gain = start / evaluation.latency_ms if evaluation.latency_ms else 1.0
@@ -95,6 +94,7 @@ class Toolbox:
     def search_examples(
         self, query: str, technique: str | None = None, k: Annotated[int, Field(ge=1, le=5)] = 2
     ) -> dict[str, Any]:
+        """Search worked examples."""
         if self._retriever is None:
             return {"result": "there are no examples in this run", "next": "go on without"}
         idea = f"{technique}: {query}" if technique else query
@@ -112,6 +112,7 @@ class Toolbox:
         trials: Annotated[int, Field(ge=1, le=200)] = 30,
         constraints: list[str] | None = None,
     ) -> dict[str, Any]:
+        """Search the values of a kernel's constants."""
         candidate = self._candidate(kernel, space)
         if not space:
             raise SpaceError(f"the space is empty; name constants and values: it has {_named(candidate.config)}")
@@ -119,7 +120,7 @@ class Toolbox:
         found = self._lane.tune(candidate, candidate.space(space, constraints or [], sizes), tuner, trials)
         if found.best is None or found.best.latency_ms is None:
             statuses = ", ".join(f"{count} {status.value}" for status, count in found.progress.statuses.items())
-            return {"error": f"no config was right: {statuses}", "next": "evaluate the kernel as it stands first"}
+            return {"error": f"no config was correct: {statuses}", "next": "evaluate the kernel as it stands first"}
         start = found.start.latency_ms if found.start and found.start.latency_ms else None
         gain = f", {start / found.best.latency_ms:.3f} times as fast as the constants it had" if start else ""
         return {
@@ -129,28 +130,31 @@ class Toolbox:
         }
 
     def profile(self) -> dict[str, Any]:
-        situation = self._situation
-        fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=situation.candidate)
+        """Describe the fastest kernel's position under the roofline."""
+        context = self._situation
+        fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=context.candidate)
         return {
-            "result": briefing.roofline_text(situation.profile, fastest.evaluation),
-            "device": briefing.device_text(situation.profile),
-            "next": "name what the figures say is the limit, and change that",
+            "result": briefing.roofline_text(context.profile, fastest.evaluation),
+            "device": briefing.device_text(context.profile),
+            "next": "name the limit that the metrics show, and change that",
         }
 
     def read_guide(self, section_title: str) -> dict[str, Any]:
+        """Return a section of the guide to the language."""
         return {"result": section(self._guide, section_title), "next": "use only what it says is accepted"}
 
     def explain_error(self) -> dict[str, Any]:
+        """Show the last error with the source lines around it."""
         if self._lane.last is None or self._lane.last[1].ok:
             return {"result": "nothing has failed yet", "next": "evaluate a kernel first"}
         kernel, evaluation = self._lane.last
         return {
             "result": error_context(kernel, evaluation),
-            "next": f"mend it; the guide has sections {', '.join(sections(self._guide))}",
+            "next": f"fix it; the guide has sections {', '.join(sections(self._guide))}",
         }
 
     def call(self, name: str, function: Callable[..., dict[str, Any]], /, **arguments: Any) -> str:
-        """One tool call as the model sees it; it is noted whatever comes of it."""
+        """Do one tool call and return the model's view of it; it is recorded, whatever its outcome."""
         start, before = time.monotonic(), self._lane.workbench.trials
         self._calls += 1
         answer: dict[str, Any]
@@ -162,12 +166,12 @@ class Toolbox:
         except ValidationError as error:
             answer = {"error": "; ".join(_mistake(one) for one in error.errors()), "next": "call it again, corrected"}
         except (KernelError, NoKernel, OptionError, SpaceError) as error:
-            answer = {"error": str(error), "next": "mend that and call it again"}
-        except Exception as error:  # DSPy would tell the model of our bug, and go on
+            answer = {"error": str(error), "next": "fix that and call it again"}
+        except Exception as error:  # DSPy would report our bug to the model, and continue
             raise ToolBroke(error) from error
         if (left := CALLS - self._calls) in range(1, 4):
             answer["calls_left"] = left
-        text = told(answer)
+        text = response_text(answer)
         call = ToolCall(
             name=name,
             arguments=arguments,
@@ -181,8 +185,8 @@ class Toolbox:
         return text
 
     def _candidate(self, kernel: str, constants: Collection[str]) -> Kernel:
-        """The kernel that the model gave, which has these constants; `KernelError` where it has not."""
-        # Laid out as what is submitted will be: a kernel that was evaluated is then not measured again.
+        """Return the model's kernel, which has these constants; raises `KernelError` if it has not."""
+        # Formatted like a submitted kernel, so that an evaluated kernel is not measured again.
         candidate = laid_out(kernel_of(kernel, self._situation.problem, self._situation.candidate.kernel))
         if unknown := sorted(set(constants) - set(candidate.config)):
             raise KernelError(
@@ -192,7 +196,7 @@ class Toolbox:
 
 
 class _Observed(dspy.Tool):
-    """A tool whose arguments are checked here: dspy would show the model a traceback of its own insides."""
+    """A tool whose arguments are checked here: dspy would show the model an internal traceback."""
 
     _toolbox: Toolbox = PrivateAttr()
 
@@ -206,7 +210,7 @@ class _Observed(dspy.Tool):
 
 
 class _Answering(dict[str, Any]):
-    """Holds something for every name. DSPy would answer an unknown one by itself, unseen by the history."""
+    """Has an entry for every name. DSPy would respond to an unknown one by itself, outside of the history."""
 
     def __init__(self, offered: Mapping[str, dspy.Tool], missing: Callable[[str], Callable[..., str]]) -> None:
         super().__init__(offered)
@@ -220,7 +224,7 @@ class _Answering(dict[str, Any]):
 
 
 def _schema(function: Callable[..., Any]) -> dict[str, Any]:
-    """JSON schema of each argument, its bounds too, which dspy would leave out."""
+    """Return the JSON schema of each argument, with its bounds, which dspy would leave out."""
     hints = get_type_hints(function, include_extras=True)
     found = {}
     for name, parameter in inspect.signature(function).parameters.items():

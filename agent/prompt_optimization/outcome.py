@@ -1,4 +1,4 @@
-"""What instructions came to in one recorded situation: the score, and the page that says why."""
+"""What instructions came to in one recorded context: the score, and the page that says why."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Try:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What the instructions came to in one situation."""
+    """What the instructions came to in one context."""
 
-    situation: TurnContext
+    context: TurnContext
     metrics: Analysis
     """What the figures alone said."""
     tries: tuple[Try, ...]
@@ -45,7 +45,7 @@ class Rollout:
     @property
     def gain(self) -> float:
         """How many times as fast as the kernel given; 0 when nothing was right."""
-        return self.situation.candidate.latency_ms / self.found.latency_ms if self.found else 0.0
+        return self.context.candidate.latency_ms / self.found.latency_ms if self.found else 0.0
 
     @property
     def score(self) -> float:
@@ -66,15 +66,15 @@ class Rollout:
     @property
     def result(self) -> str:
         """What was measured, in words."""
-        profile = self.situation.profile
+        profile = self.context.profile
         lines = [
             f"attempt {number} failed:\n{briefing.attempt_text(one.attempt)}"
             for number, one in enumerate(self.tries, start=1)
-            if not one.attempt.right
+            if not one.attempt.correct
         ]
         if self.found is None:
             return "\n".join([*lines, "In the end nothing was right: score 0."])
-        given, got = self.situation.candidate.latency_ms, self.found.latency_ms
+        given, got = self.context.candidate.latency_ms, self.found.latency_ms
         lines += [
             briefing.measured_text(self.found.evaluation),
             f"{self.gain:.3f} times as fast as the kernel given, which took {given:.4g} ms: score {self.score:g}",
@@ -85,23 +85,23 @@ class Rollout:
 
     def page(self, predictor: str) -> str:
         """All that a reader needs who improves the instructions of one predictor."""
-        situation, analysis = self.situation, self.situation.analysis
-        kernel = situation.candidate.kernel
+        context, analysis = self.context, self.context.analysis
+        kernel = context.candidate.kernel
         given = [
             f"```python\n{kernel.source[:SOURCE_CHARACTERS]}\n```",
-            briefing.workload_text(situation.problem),
-            briefing.device_text(situation.profile),
+            briefing.workload_text(context.problem),
+            briefing.device_text(context.profile),
         ]
         if predictor == ANALYSE:
             given += [
-                briefing.roofline_text(situation.profile, situation.candidate.evaluation),
+                briefing.roofline_text(context.profile, context.candidate.evaluation),
                 f"the figures alone say: {briefing.analysis_text(self.metrics)}",
-                briefing.history_text(situation.turns),
+                briefing.history_text(context.turns),
             ]
             done = [briefing.analysis_text(analysis), "suggested:", *(f"- {idea}" for idea in analysis.suggestions)]
         else:
             given += [
-                briefing.measured_text(situation.candidate.evaluation),
+                briefing.measured_text(context.candidate.evaluation),
                 briefing.analysis_text(analysis),
                 f"suggestion to follow: {next(iter(analysis.suggestions), 'none')}",
             ]
@@ -111,7 +111,7 @@ class Rollout:
     def _change(self, attempt: Attempt) -> str:
         if attempt.proposal is None:
             return f"submitted nothing that could be used: {attempt.error}"
-        change = diff(self.situation.candidate.kernel.source, attempt.proposal.kernel.source)[:SOURCE_CHARACTERS]
+        change = diff(self.context.candidate.kernel.source, attempt.proposal.kernel.source)[:SOURCE_CHARACTERS]
         return f"submitted {attempt.proposal.strategy}: {attempt.proposal.rationale}\n```diff\n{change}\n```"
 
 

@@ -128,7 +128,7 @@ class Rollouts:
         analysis = self._once(begun.lane.name, lambda: proposer.analyse(begun))
         first = situation(analysis, ANALYSE, REWRITE)
         tries = [self._once(first.lane.name, lambda: _try(proposer, first, ()))]
-        if not tries[0].attempt.right:
+        if not tries[0].attempt.correct:
             again = situation(analysis, ANALYSE, REWRITE, REPAIR)
             tries.append(self._once(again.lane.name, lambda: _try(proposer, again, (tries[0].attempt,))))
         rollout = Rollout(first, metrics, tuple(tries))

@@ -66,21 +66,21 @@ class Planned:
 
     def __init__(self, plan: Mapping[str, Sequence[Step]]) -> None:
         self.plan = plan
-        self.situations: dict[str, TurnContext] = {}
+        self.contexts: dict[str, TurnContext] = {}
         self.failed: dict[str, list[str]] = {}
 
-    def analyse(self, situation: TurnContext) -> Analysis:
-        self.situations[situation.lane.name] = situation
-        return situation.analysis
+    def analyse(self, context: TurnContext) -> Analysis:
+        self.contexts[context.lane.name] = context
+        return context.analysis
 
-    def propose(self, situation: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
-        lane = situation.lane.name
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
+        lane = context.lane.name
         self.failed[lane] = [attempt.error for attempt in failed]
         steps = self.plan.get(lane, ())
         step = steps[len(failed)] if len(failed) < len(steps) else None
         if isinstance(step, Exception):
             raise step
-        chosen = step(situation) if callable(step) else step
+        chosen = step(context) if callable(step) else step
         return Proposal(chosen, f"step-{lane}", "compute", "because") if isinstance(chosen, Kernel) else chosen
 
 

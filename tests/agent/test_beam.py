@@ -32,8 +32,8 @@ def candidate(latency: float, contention: float | None = None) -> Candidate:
 
 def given(proposer: Planned, number: int) -> list[tuple[float, int]]:
     """What the lanes of an iteration were given: the candidate's time, and the variant."""
-    lanes = [lane for lane in sorted(proposer.situations) if lane.startswith(f"{number}.")]
-    return [(proposer.situations[lane].candidate.latency_ms, proposer.situations[lane].variant) for lane in lanes]
+    lanes = [lane for lane in sorted(proposer.contexts) if lane.startswith(f"{number}.")]
+    return [(proposer.contexts[lane].candidate.latency_ms, proposer.contexts[lane].variant) for lane in lanes]
 
 
 def test_expansions_are_distributed_over_the_candidates(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_lanes_run_at_the_same_time(tmp_path: Path) -> None:
     asking, measuring = threading.Barrier(3, timeout=20), threading.Barrier(3, timeout=20)
 
     class Meeting(Planned):
-        def analyse(self, situation: TurnContext) -> Analysis:
+        def analyse(self, context: TurnContext) -> Analysis:
             asking.wait()
-            return super().analyse(situation)
+            return super().analyse(context)
 
     met: list[Kernel] = []
 
@@ -182,10 +182,10 @@ def test_the_same_kernel_in_two_lanes_is_measured_once(tmp_path: Path) -> None:
 def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
     tmp_path: Path, kind: type[BaseException]
 ) -> None:
-    def fail(situation: TurnContext) -> Kernel:
+    def fail(context: TurnContext) -> Kernel:
         raise kind("a bug")
 
-    def late(situation: TurnContext) -> Kernel:
+    def late(context: TurnContext) -> Kernel:
         time.sleep(0.05)
         return kernel(5.0)
 
@@ -200,7 +200,7 @@ def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
 
 
 def test_a_lane_that_ends_the_run_lets_the_others_finish(tmp_path: Path) -> None:
-    def late(situation: TurnContext) -> Kernel:
+    def late(context: TurnContext) -> Kernel:
         time.sleep(0.05)
         return kernel(5.0)
 
@@ -250,15 +250,15 @@ def test_what_a_last_check_finds_counts_from_then_on() -> None:
     population = Population()
     one, two = candidate(10.0), candidate(5.0)
     population.add([one, two])
-    population.correct(two, evaluation(two.kernel, Config(), 9.95))
+    population.update(two, evaluation(two.kernel, Config(), 9.95))
     assert population.best is not None
     assert (population.best.kernel, population.best.latency_ms) == (two.kernel, 9.95)
-    population.correct(population.best, evaluation(two.kernel, Config(), 12.0))
+    population.update(population.best, evaluation(two.kernel, Config(), 12.0))
     assert population.best is one
-    population.correct(one, evaluation(one.kernel, Config(), "crashed"))
+    population.update(one, evaluation(one.kernel, Config(), "crashed"))
     assert population.best.kernel == two.kernel
     population.add([candidate(10.0)])
     assert population.knows(one.kernel)
     assert [member.kernel for member in population.beam(3)] == [two.kernel], "what failed does not come back"
-    population.correct(population.best, evaluation(two.kernel, Config(), "crashed"))
+    population.update(population.best, evaluation(two.kernel, Config(), "crashed"))
     assert population.best is None

@@ -78,7 +78,7 @@ def test_a_roofline_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> Non
 def test_a_failed_turn_feeds_its_error_to_the_next_and_ends_nothing(tmp_path: Path, failure: str) -> None:
     proposer = listed(kernel(failure), kernel(5.0))
     outcome = run(tmp_path, kernel(20.0), proposer)
-    assert [turn.error for turn in proposer.situations["2.0"].turns] == [f"{failure}: as told"]
+    assert [turn.error for turn in proposer.contexts["2.0"].turns] == [f"{failure}: as told"]
     assert not outcome.turns[0].improved
     assert outcome.best.latency_ms == 5.0
 
@@ -123,7 +123,7 @@ def test_a_kernel_that_failed_its_last_check_does_not_come_back(tmp_path: Path) 
     evaluator = Scripted(change=flaky)
     proposer = listed(kernel(2.0), kernel(2.0), kernel(12.0))
     outcome = run(tmp_path, kernel(20.0), proposer, evaluator, StoppingCriteria(target_speedup=4, max_iterations=10))
-    assert proposer.situations["2.0"].candidate.latency_ms == 20.0
+    assert proposer.contexts["2.0"].candidate.latency_ms == 20.0
     assert outcome.turns[1].error == "wrong_value: as told"
     assert outcome.best.latency_ms == 12.0
     assert len(evaluator.calls) == 5  # start, 2.0, its check, 12.0, its check
@@ -148,7 +148,7 @@ def test_a_target_reached_by_luck_does_not_stop_the_run(tmp_path: Path) -> None:
     proposals = listed(kernel(6.0), kernel(3.0))
     outcome = run(tmp_path, kernel(20.0), proposals, Scripted(change=lucky), StoppingCriteria(target_speedup=2))
     assert len(outcome.turns) == 2
-    assert proposals.situations["2.0"].candidate.latency_ms == 6.0
+    assert proposals.contexts["2.0"].candidate.latency_ms == 6.0
     assert outcome.best.latency_ms == 3.0
     assert outcome.reached(2)
 
@@ -211,9 +211,9 @@ def test_a_speedup_measured_beside_others_is_no_reason_to_stop(tmp_path: Path) -
 def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
     now = [0.0]
 
-    def slow(situation: TurnContext) -> Kernel:
+    def slow(context: TurnContext) -> Kernel:
         now[0] += 40
-        return kernel(20.0 / 2**situation.lane.number)
+        return kernel(20.0 / 2**context.lane.number)
 
     goal = StoppingCriteria(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
     outcome = run(tmp_path, kernel(20.0), listed(*[slow] * 9), goal=goal, clock=lambda: now[0])
@@ -226,10 +226,10 @@ def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
 def test_a_lane_knows_when_the_limits_are_reached(tmp_path: Path) -> None:
     late: list[str | None] = []
 
-    def step(situation: TurnContext) -> Kernel:
-        late.append(situation.lane.late())
-        situation.lane.evaluate(kernel(6.0), Config(), "evaluate")
-        late.append(situation.lane.late())
+    def step(context: TurnContext) -> Kernel:
+        late.append(context.lane.late())
+        context.lane.evaluate(kernel(6.0), Config(), "evaluate")
+        late.append(context.lane.late())
         return kernel(5.0)
 
     run(tmp_path, kernel(20.0), listed(step), goal=trials(2))

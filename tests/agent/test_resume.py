@@ -45,9 +45,9 @@ def test_resume_goes_on_without_measuring_anything_twice(tmp_path: Path, after: 
     assert len(turns_written(tmp_path / "cut")) == len(expected.turns)
 
 
-def tuning(situation: TurnContext) -> Kernel:
+def tuning(context: TurnContext) -> Kernel:
     """A model that has a space searched, and submits what was found."""
-    found = situation.lane.tune(TUNED, SPACE, "grid", 4)
+    found = context.lane.tune(TUNED, SPACE, "grid", 4)
     assert found.best is not None
     return TUNED.bind(found.best.config)
 
@@ -136,12 +136,12 @@ def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ended_goes_on_with_what_it_had_found(tmp_path: Path) -> None:
-    def ends(situation: TurnContext) -> Kernel:
-        situation.lane.evaluate(kernel(9.0), Config(), "evaluate")
+    def ends(context: TurnContext) -> Kernel:
+        context.lane.evaluate(kernel(9.0), Config(), "evaluate")
         raise RunEnded("budget of 10 tokens used up")
 
-    def goes_on(situation: TurnContext) -> Kernel:
-        situation.lane.evaluate(kernel(9.0), Config(), "evaluate")
+    def goes_on(context: TurnContext) -> Kernel:
+        context.lane.evaluate(kernel(9.0), Config(), "evaluate")
         return kernel(6.0)
 
     run(tmp_path, kernel(20.0), listed(ends), goal=ENDLESS)

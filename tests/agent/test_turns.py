@@ -55,8 +55,8 @@ def test_turns_without_any_kernel_count_as_rounds(tmp_path: Path) -> None:
 def by_a_tool(tried: Kernel, submitted: Kernel | Exception) -> Planned:
     """A model that has a tool evaluate one kernel, and submits another."""
 
-    def step(situation: TurnContext) -> Kernel:
-        situation.lane.evaluate(tried, Config(), "evaluate")
+    def step(context: TurnContext) -> Kernel:
+        context.lane.evaluate(tried, Config(), "evaluate")
         if isinstance(submitted, Exception):
             raise submitted
         return submitted
@@ -93,8 +93,8 @@ def test_of_two_kernels_the_one_counts_that_nobody_disturbed(tmp_path: Path) -> 
 def test_a_run_that_ends_after_a_tool_was_used_keeps_the_call(tmp_path: Path) -> None:
     call = ToolCall("search_examples", {"query": "softmax"}, "nothing fits", ok=True, seconds=0.1)
 
-    def step(situation: TurnContext) -> Kernel:
-        situation.lane.tool_calls.append(call)
+    def step(context: TurnContext) -> Kernel:
+        context.lane.tool_calls.append(call)
         raise RunEnded("the model failed")
 
     outcome = run(tmp_path, kernel(20.0), listed(step))
@@ -107,7 +107,7 @@ def test_a_category_whose_turn_did_not_help_counts_less_in_the_next(
 ) -> None:
     proposer = listed(kernel(first), kernel(0.8))
     run(tmp_path, kernel(0.6), proposer)
-    analyses = [proposer.situations[lane].analysis.category for lane in ("1.0", "2.0")]
+    analyses = [proposer.contexts[lane].analysis.category for lane in ("1.0", "2.0")]
     assert analyses == [Category.COMPUTE, then]
 
 

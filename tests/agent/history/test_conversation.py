@@ -81,7 +81,7 @@ def test_a_real_conversation_is_readable(tmp_path: Path) -> None:
     with OpenAIServer([use("profile"), Fail(500, "oops")]) as server:
         models = native(tmp_path, server)
         with pytest.raises(RunEnded, match="the server of openai/gpt-4o failed"):
-            ModelProposer(models, here.heard).propose(here.situation)
+            ModelProposer(models, here.heard).propose(here.context)
         text = conversation_text(read_journal(models.transcript.path))
     assert text.count("# Contract") == 1
     assert "profile({})" in text
@@ -91,7 +91,7 @@ def test_a_real_conversation_is_readable(tmp_path: Path) -> None:
 def test_a_conversation_in_text_is_readable(tmp_path: Path) -> None:
     here = stand(tmp_path)
     models = textual(tmp_path, [use("profile"), submit(source(5.0), "s", "r")])
-    ModelProposer(models, here.heard).propose(here.situation)
+    ModelProposer(models, here.heard).propose(here.context)
     text = conversation_text(read_journal(models.transcript.path))
     assert text.count("# Contract") == 1
     assert text.count("You make a tilelang kernel faster") == 1

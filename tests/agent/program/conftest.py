@@ -1,4 +1,4 @@
-"""A situation, and proposers whose model says what a test wants it to."""
+"""A context, and proposers whose model says what a test wants it to."""
 
 from __future__ import annotations
 

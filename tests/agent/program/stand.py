@@ -1,4 +1,4 @@
-"""A situation with a real workbench and lane, over an evaluator that reads the verdict off the kernel's constants."""
+"""A context with a real workbench and lane, over an evaluator that reads the verdict off the kernel's constants."""
 
 from __future__ import annotations
 
@@ -176,9 +176,9 @@ class OneExample:
 
 @dataclasses.dataclass
 class Stand:
-    """A situation and what can be observed of it."""
+    """A context and what can be observed of it."""
 
-    situation: TurnContext
+    context: TurnContext
     evaluator: Told
     heard: Heard
     late: list[str]
@@ -186,7 +186,7 @@ class Stand:
 
     @property
     def lane(self) -> Lane:
-        return self.situation.lane
+        return self.context.lane
 
 
 def stand(folder: Path, turns: Sequence[Turn] = (), variant: int = 0, index: int = 0, number: int = 1) -> Stand:

@@ -23,15 +23,15 @@ IDEA = ("threads", "the grid", "half of the cores idle", 1.8)
 
 
 def analysed(tmp_path: Path, here: Stand, text: str | None) -> Analysis:
-    return ModelProposer(textual(tmp_path, [Text(text)]), here.heard).analyse(here.situation)
+    return ModelProposer(textual(tmp_path, [Text(text)]), here.heard).analyse(here.context)
 
 
 def test_an_analysis_replaces_what_the_figures_said(run: Run, here: Stand) -> None:
-    found = run([analysis("memory", ["1 GB/s of 10"], IDEA)]).analyse(here.situation)
+    found = run([analysis("memory", ["1 GB/s of 10"], IDEA)]).analyse(here.context)
     assert found.category is Category.MEMORY
     assert found.evidence == ("1 GB/s of 10",)
     assert found.suggestions == ("threads: the grid; half of the cores idle (expected 1.8x)",)
-    assert found.floor_ms == here.situation.analysis.floor_ms
+    assert found.floor_ms == here.context.analysis.floor_ms
     assert here.heard.failures == []
 
 
@@ -62,7 +62,7 @@ def test_no_expected_gain_is_made_up(tmp_path: Path, here: Stand, written: str) 
 
 def test_what_an_analysis_leaves_empty_is_filled_from_the_figures(tmp_path: Path, here: Stand) -> None:
     found = analysed(tmp_path, here, analysis("memory", []).content)
-    metrics = here.situation.analysis
+    metrics = here.context.analysis
     assert (found.category, found.evidence, found.suggestions) == (
         Category.MEMORY,
         metrics.evidence,
@@ -83,13 +83,13 @@ def test_what_an_analysis_leaves_empty_is_filled_from_the_figures(tmp_path: Path
 def test_of_an_analysis_that_cannot_be_read_the_figures_serve(
     tmp_path: Path, here: Stand, text: str, reason: str
 ) -> None:
-    assert analysed(tmp_path, here, text) == here.situation.analysis
+    assert analysed(tmp_path, here, text) == here.context.analysis
     assert here.heard.failures == [f"the analysis cannot be read ({reason}); the figures serve instead"]
 
 
 def test_suggestions_that_cannot_be_read_are_told_in_a_line(tmp_path: Path, here: Stand) -> None:
     text = "[[ ## category ## ]]\nmemory\n\n[[ ## evidence ## ]]\n[]\n\n[[ ## suggestions ## ]]\nuse threads"
-    assert analysed(tmp_path, here, text) == here.situation.analysis
+    assert analysed(tmp_path, here, text) == here.context.analysis
     (told,) = here.heard.failures
     assert "\n" not in told
     assert told.startswith("the analysis cannot be read (")
@@ -101,7 +101,7 @@ def test_lanes_of_one_candidate_share_an_analysis_that_the_first_asks_for(tmp_pa
     proposer = ModelProposer(models, lanes[0].heard)
     found: dict[int, Analysis] = {}
     threads = [
-        threading.Thread(target=lambda n=n: found.update({n: proposer.analyse(lanes[n].situation)})) for n in (2, 1, 0)
+        threading.Thread(target=lambda n=n: found.update({n: proposer.analyse(lanes[n].context)})) for n in (2, 1, 0)
     ]
     for thread in threads:
         thread.start()
@@ -118,5 +118,5 @@ def test_lanes_of_one_candidate_end_together_when_the_model_fails(served: Served
     proposer, server = served(Fail(500, "oops"))
     for lane in (here, stand(tmp_path, variant=1, index=1)):
         with pytest.raises(RunEnded, match="the server of openai/gpt-4o failed"):
-            proposer.analyse(lane.situation)
+            proposer.analyse(lane.context)
     assert server.unused() == []

@@ -111,7 +111,7 @@ def proposed(kernel: Kernel, strategy: str, rationale: str) -> Proposal:
 
 
 def a_past(kernel: Kernel, start: Candidate, metrics: Analysis, ms: float) -> list[Turn]:
-    """Two turns: one that helped after a repair, one in which nothing was right."""
+    """Two turns: one that helped after a repair, one in which nothing was correct."""
     faster = Candidate(kernel, right(kernel, ms / 1.5, ms / 2, 1.0, BLOCK=16))
     failure = wrong(kernel, Status.WRONG_VALUE, WRONG)
     first = Turn(
@@ -134,7 +134,7 @@ def a_past(kernel: Kernel, start: Candidate, metrics: Analysis, ms: float) -> li
     return [first, second]
 
 
-def situation(folder: Path, case: str, past: bool) -> TurnContext:
+def context(folder: Path, case: str, past: bool) -> TurnContext:
     kernel, problem, profile, ms = CASES[case]
     measured = right(kernel, ms, ms / 2, None if profile.limits else 1.0)
     start = Candidate(kernel, measured.model_copy(update={"kernel_profile": RAN if profile.limits else None}))
@@ -178,7 +178,7 @@ def request(folder: Path, part: str, where: TurnContext) -> str:
 @pytest.mark.parametrize("part", ["analyse", "rewrite", "repair"])
 def test_the_request_is_the_golden_one(tmp_path: Path, part: str, case: str) -> None:
     # The analysis of the first turn has no past yet; a rewrite and a repair of the third have.
-    text = request(tmp_path, part, situation(tmp_path, case, past=part != "analyse"))
+    text = request(tmp_path, part, context(tmp_path, case, past=part != "analyse"))
     path = GOLDEN / f"{part}_{case}.md"
     if os.environ.get("GOLDEN") == "write":
         path.parent.mkdir(exist_ok=True)
@@ -195,7 +195,7 @@ def test_no_golden_file_is_left_over() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_prompt_gets_shorter_and_keeps_the_task(tmp_path: Path, case: str) -> None:
-    where = situation(tmp_path, case, past=True)
+    where = context(tmp_path, case, past=True)
     examples = lambda suggestion, tokens: "x" * tokens  # noqa: E731
     for inputs in (
         [rewrite_inputs(where, detail, examples) for detail in DETAILS],
@@ -220,11 +220,11 @@ def test_the_sizes_that_are_measured_are_told() -> None:
 def test_a_figure_that_others_disturbed_is_told_as_such() -> None:
     kernel = CASES["tilelang_cpu"][0]
     quiet = right(kernel, 2.0, 4.0)
-    assert briefing.measured_text(quiet) == "right: 2 ms against the reference's 4 ms: speedup 2.000x [2.000, 2.000]"
+    assert briefing.measured_text(quiet) == "correct: 2 ms against the reference's 4 ms: speedup 2.000x [2.000, 2.000]"
     told = briefing.measured_text(quiet.model_copy(update={"contention": 1.25}))
     assert told.endswith("(other processes used 1.2 cores meanwhile: not to be trusted)")
     untimed = quiet.model_copy(update={"measurement": None, "reference": None, "message": "checked, not timed"})
-    assert briefing.measured_text(untimed) == "right; checked, not timed"
+    assert briefing.measured_text(untimed) == "correct; checked, not timed"
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
@@ -249,13 +249,13 @@ def test_only_failures_of_an_attempt_are_told() -> None:
 
 
 def test_early_turns_are_told_in_a_line_each(tmp_path: Path) -> None:
-    turns = situation(tmp_path, "triton", past=True).turns
+    turns = context(tmp_path, "triton", past=True).turns
     assert briefing.history_text(()) == "nothing was tried so far"
     short, full = briefing.history_text(turns, 0).splitlines(), briefing.history_text(turns, 2).splitlines()
     assert short == [
         "turn 1: wider rows (compute): 0.008333 ms, "
         "1.500 times as fast as the kernel that it began with, the best so far",
-        "turn 2: mask (compute): nothing was right",
+        "turn 2: mask (compute): nothing was correct",
     ]
     assert [line for line in full if line.startswith("turn")] == short
     assert "  idea: Rows of 16 share each load." in full

@@ -50,8 +50,8 @@ def test_saved_instructions_are_read_and_used(tmp_path: Path) -> None:
         tmp_path, [analysis("memory", ["e"]), submit(source(5.0), "s", "r"), submit(source(4.0), "s", "r")]
     )
     proposer = ModelProposer(models, here.heard, state=state)
-    proposer.analyse(here.situation)
-    attempt = proposer.propose(here.situation)
+    proposer.analyse(here.context)
+    attempt = proposer.propose(here.context)
     assert attempt.strategy == "s"
     systems = [sent["system"] for sent in requests(models)]
     assert [system.splitlines()[-1] for system in systems] == [

@@ -21,7 +21,7 @@ def here(tmp_path: Path) -> Stand:
 
 def toolbox(here: Stand, retriever: OneExample | None = None) -> dict[str, Any]:
     """The tools by name, as DSPy calls them."""
-    box = Toolbox(here.situation, retriever, here.heard.calls.append)
+    box = Toolbox(here.context, retriever, here.heard.calls.append)
     return box.answering_all({tool.name: tool for tool in box.tools() if tool.name})
 
 
@@ -41,7 +41,7 @@ def answer(tools: dict[str, Any], name: str, /, **arguments: Any) -> dict[str, A
 
 def test_a_right_kernel_is_evaluated(here: Stand) -> None:
     found = answer(toolbox(here), "evaluate", kernel=f"```python\n{source(5.0)}```")
-    assert found["result"].startswith("right: 5 ms against the reference's 10 ms: speedup 2.000x")
+    assert found["result"].startswith("correct: 5 ms against the reference's 10 ms: speedup 2.000x")
     assert found["against_the_kernel_you_were_given"] == "4.000 times as fast"
     assert found["next"] == "submit it, or tune its parameters first"
     assert here.lane.tried[0].latency_ms == 5.0
@@ -55,7 +55,7 @@ def test_a_right_kernel_is_evaluated(here: Stand) -> None:
 
 def test_a_config_is_evaluated_and_a_slower_kernel_is_told_as_such(here: Stand) -> None:
     tools = toolbox(here)
-    assert answer(tools, "evaluate", kernel=source(5.0), config={"BLOCK": 16})["result"].startswith("right: 2.5 ms")
+    assert answer(tools, "evaluate", kernel=source(5.0), config={"BLOCK": 16})["result"].startswith("correct: 2.5 ms")
     assert here.lane.tried[0].kernel.config["BLOCK"] == 16
     assert answer(tools, "evaluate", kernel=source(40.0))["next"].startswith("it is no faster: ")
 
@@ -147,7 +147,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"kernel": source(5.0), "space": SPACE, "constraints": "BLOCK > 1"},
         "constraints: Input should be a valid li",
     ),
-    ("tune", {"kernel": source("wrong_value"), "space": SPACE, "tuner": "grid"}, "no config was right: 3 wrong_value"),
+    (
+        "tune",
+        {"kernel": source("wrong_value"), "space": SPACE, "tuner": "grid"},
+        "no config was correct: 3 wrong_value",
+    ),
     ("profile", {"kernel": source(5.0)}, "kernel: Unexpected keyword argument"),
     ("read_guide", {}, "section_title: Missing required argument"),
     (
@@ -198,8 +202,8 @@ def test_examples_are_found_for_the_situation(here: Stand) -> None:
     (query,) = examples.queries
     assert query.text == "loop-order: a cold cache"
     assert (query.language, query.target, query.device) == (START.language, START.target, "test")
-    assert (query.exclude, query.source) == (here.situation.problem.id, START.source)
-    assert query.category == here.situation.analysis.category
+    assert (query.exclude, query.source) == (here.context.problem.id, START.source)
+    assert query.category == here.context.analysis.category
 
 
 def test_without_examples_the_model_goes_on_without(here: Stand) -> None:
@@ -212,7 +216,7 @@ def test_the_profile_is_that_of_the_fastest_kernel_so_far(here: Stand) -> None:
     answer(tools, "evaluate", kernel=source(5.0))
     answer(tools, "evaluate", kernel=source(8.0))
     found = answer(tools, "profile")
-    assert "right: 5 ms against" in found["result"]
+    assert "correct: 5 ms against" in found["result"]
     assert "50.00 times the floor" in found["result"]
     assert found["device"].startswith("test: 2 cores")
 
@@ -252,7 +256,7 @@ def test_a_bug_is_no_answer(here: Stand, bug: Exception) -> None:
 
 
 def test_the_model_is_told_the_types_and_bounds_of_arguments(here: Stand) -> None:
-    told = {tool.name: tool for tool in Toolbox(here.situation, None, print).tools()}
+    told = {tool.name: tool for tool in Toolbox(here.context, None, print).tools()}
     parameters = told["tune"].format_as_litellm_function_call()["function"]["parameters"]
     assert parameters["required"] == ["kernel", "space"]
     assert parameters["properties"]["trials"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 30}

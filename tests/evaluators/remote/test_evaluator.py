@@ -160,7 +160,7 @@ def test_a_mistake_of_the_user_ends_it() -> None:
 
 def test_answers_to_other_configs_are_refused() -> None:
     workers = MadeUp(lambda payload: right(payload.model_copy(update={"configs": ({"A": 77},)})))
-    with pytest.raises(DeviceError, match="answered others"):
+    with pytest.raises(DeviceError, match="returned others"):
         list(RemoteEvaluator(workers, Settings()).evaluate(PROBLEM, KERNEL, configs(1)))
 
 

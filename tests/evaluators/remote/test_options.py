@@ -49,7 +49,7 @@ def test_evaluators_of_one_command_share_their_workers() -> None:
         adaptive = remote.search_evaluator(None, adaptive=True).settings.search
         assert adaptive is not None and (adaptive.compilers, adaptive.window) == (4, 4)
         few = remote.search_evaluator(3, adaptive=False, settings=Settings(checks=2)).settings
-        assert few.search is not None and (few.trials, few.search.window) == (2, 12)
+        assert few.search is not None and (few.checks, few.search.window) == (2, 12)
 
 
 def test_a_container_has_time_for_a_whole_window() -> None:

@@ -64,14 +64,14 @@ def test_a_payload_of_another_version_is_refused(scale_problem: Problem) -> None
         Payload.model_validate({**text, "version": 2})
 
 
-def test_the_station_answers_as_the_local_evaluator_does(
+def test_a_worker_host_answers_as_the_local_evaluator_does(
     host: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     configs = [Config({"BLOCK": block}) for block in (4, 0)]
     payload = there_and_back(Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, configs))
     right, wrong = read_evaluations(json.loads(json.dumps(host.run(payload))))
     assert right.ok and right.speedup is not None and right.correctness is not None
-    assert right.correctness.trials == FAST.trials
+    assert right.correctness.trials == FAST.checks
     assert right.kernel_digest == scale_kernel.digest and right.config == {"BLOCK": 4}
     assert right.environment["torch"]
     assert not wrong.ok and wrong.message
@@ -79,7 +79,7 @@ def test_the_station_answers_as_the_local_evaluator_does(
     assert [one.status for one in compared] == [right.status, wrong.status]
 
 
-def test_a_station_keeps_its_server_between_payloads_of_the_same_settings(
+def test_a_worker_host_keeps_its_server_between_payloads_of_the_same_settings(
     host: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     payload = Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, [Config({"BLOCK": 4})])
@@ -96,11 +96,11 @@ def test_a_profile_comes_from_the_other_machine(host: WorkerHost, scale_problem:
 
 
 def test_a_users_mistake_is_raised_here_as_what_it_is_there(
-    station: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
+    host: WorkerHost, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:
     broken = replace(scale_problem, source=SCALE_PROBLEM.replace("return x * self.weight", "raise ValueError('no')"))
     payload = Payload.asking(What.EVALUATE, broken, FAST, scale_kernel, [Config({"BLOCK": 4})])
-    responses = station.run(payload)
+    responses = host.run(payload)
     assert responses[-1]["error"] == "ProblemError"
     with pytest.raises(ProblemError, match="ValueError: no"):
         read_evaluations(json.loads(json.dumps(responses)))
