@@ -48,7 +48,7 @@ class RuleProposer:
         rules.sort(key=lambda rule: analysis.ranking.index(Category(rule.category)))
         suitable = [rule for rule in rules if rule.work in (analysis.work, "both")]
         others = [rule for rule in rules if rule not in suitable]
-        tuning = _tuning(kernel, analysis, turns, named_sizes(situation.problem, situation.profile))
+        tuning = _tuning(kernel, analysis, turns, named_sizes(context.problem, context.profile))
         ideas = chain(self._rewritings(suitable, kernel), [tuning] if tuning else [], self._rewritings(others, kernel))
         return next(islice(ideas, context.variant, None), None)
 

@@ -198,7 +198,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
     if evaluation.correctness:
         checked = evaluation.correctness
         text += (
-            f", largest error {checked.max_abs_error:.2g} in {checked.trials} trial{'s' if checked.trials != 1 else ''}"
+            f", largest error {checked.max_abs_error:.2g} in {checked.checks} check{'s' if checked.checks != 1 else ''}"
         )
         if checked.trivial_outputs:
             names = " and ".join(checked.trivial_outputs)

@@ -64,7 +64,8 @@ class Correctness(BaseModel):
     """Whether two calls on the same inputs returned the same bits; None where it was not tried."""
 
     @property
-    def trials(self) -> int:
+    def checks(self) -> int:
+        """The number of comparisons with the reference."""
         return len(self.seeds)
 
 
@@ -151,6 +152,7 @@ class Evaluation(BaseModel):
 
     @property
     def ok(self) -> bool:
+        """Whether the kernel is correct."""
         return self.status is Status.OK
 
     @property

@@ -117,6 +117,7 @@ class Journal:
         return (record for record in self.records if record.get("kind") == kind)
 
     def close(self) -> None:
+        """Close the file and release its lock."""
         self._file.close()
 
     def __enter__(self) -> Self:

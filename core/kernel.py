@@ -19,11 +19,15 @@ _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
 
 
 class Language(StrEnum):
+    """The kernel languages."""
+
     TRITON = "triton"
     TILELANG = "tilelang"
 
 
 class Target(StrEnum):
+    """The kinds of processor that a kernel is written for."""
+
     CUDA = "cuda"
     CPU = "cpu"
 

@@ -27,6 +27,7 @@ class Measurement(BaseModel):
 
     @property
     def median_ms(self) -> float:
+        """The median of the samples, in milliseconds."""
         return statistics.median(self._sorted)
 
     @property
@@ -60,6 +61,7 @@ class Speedup(BaseModel):
 
     @classmethod
     def between(cls, reference: Measurement, candidate: Measurement) -> Speedup:
+        """Return the speedup of a candidate over the reference, with its 95 % interval."""
         reference_low, reference_high = reference.interval_ms
         candidate_low, candidate_high = candidate.interval_ms
         return cls(

@@ -77,10 +77,12 @@ class Profile(BaseModel):
 
     @property
     def memory_floor_ms(self) -> float:
+        """The least milliseconds in which the bytes can move."""
         return self.min_bytes / self.ceilings.copy_gb_s / 1e6
 
     @property
     def compute_floor_ms(self) -> float:
+        """The least milliseconds for the matrix products."""
         return self.matrix_flops / self.matrix_gflop_s / 1e6
 
     @property

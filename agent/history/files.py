@@ -31,6 +31,7 @@ class RunFiles:
 
     @property
     def all(self) -> tuple[Path, ...]:
+        """All files of the run, the journal first."""
         return (self.journal, *([self.transcript] if self.transcript else []), *self.searches)
 
 

@@ -111,6 +111,7 @@ class Exchange:
 
     @property
     def tokens(self) -> int:
+        """Tokens of the request and the reply."""
         return self.input_tokens + self.output_tokens
 
 

@@ -78,6 +78,7 @@ class History:
 
     @property
     def dollars(self) -> float:
+        """Cost of all exchanges, those before the first turn too."""
         return sum(each.dollars for each in self.exchanges) or sum(turn.dollars for turn in self.turns)
 
     @property

@@ -33,6 +33,7 @@ class Split:
 
     @property
     def minibatch(self) -> int:
+        """The number of contexts in which a proposal is tried first."""
         return min(MINIBATCH, len(self.training))
 
     def evaluations(self, proposals: int) -> int:
@@ -78,6 +79,7 @@ class OptimizedProgram:
 
     @property
     def improved(self) -> bool:
+        """Whether a proposal scored better than the instructions at the start."""
         return bool(self.scores) and self.best > 0
 
     def program(self, kind: Kind) -> KernelProgram:

@@ -62,6 +62,7 @@ class RecordedTurn:
 
     @property
     def kind(self) -> Kind:
+        """The kernel's language and target."""
         return self.kernel.language, self.kernel.target
 
 

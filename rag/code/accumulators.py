@@ -72,6 +72,7 @@ def allocations(code: DeviceCode, *kinds: str) -> dict[str, Call]:
 
 
 def first_argument(call: Call) -> ast.expr | None:
+    """Return the first positional argument of a call, or None."""
     return call.node.args[0] if call.node.args else None
 
 

@@ -17,6 +17,7 @@ class Call:
     node: ast.Call
 
     def keyword(self, name: str) -> ast.expr | None:
+        """Return the value of a keyword argument, or None."""
         return next((k.value for k in self.node.keywords if k.arg == name), None)
 
 
@@ -66,6 +67,7 @@ class DeviceCode:
     dtypes: set[str] = field(default_factory=set)
 
     def ops(self) -> set[str]:
+        """Return the operations of all calls."""
         return {call.op for call in self.calls}
 
 

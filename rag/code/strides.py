@@ -31,9 +31,11 @@ class ThreadStride:
     """Elements, where known."""
 
     def plus(self, other: ThreadStride) -> ThreadStride:
+        """Return the stride of a sum."""
         return ThreadStride(max(self.stride, other.stride), self.extent or other.extent)
 
     def times(self, stride: Stride) -> ThreadStride:
+        """Return the stride multiplied by another."""
         return ThreadStride(max(self.stride, stride), self.extent)
 
 

@@ -73,7 +73,7 @@ def test_a_real_kernel_is_compiled_ahead_and_measured(
     found = list(searching.evaluate(scale_problem, scale_kernel, configs))
     assert [e.status for e in found] == [Status.OK] * 3
     assert all(e.compile_s is not None and e.compile_s > 0.05 for e in found)
-    assert all(e.correctness is not None and e.correctness.trials == 1 for e in found)
+    assert all(e.correctness is not None and e.correctness.checks == 1 for e in found)
     assert len({e.correctness.seeds for e in found if e.correctness}) == 3
     assert all(e.duplicate_of is None for e in found)
 
@@ -275,4 +275,4 @@ def test_several_trials_leave_the_weights_that_are_timed(scale_problem: Problem)
     with Unguarded(settings=replace(FAST, search=quick)) as twice:
         (found,) = twice.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})])
     assert found.ok, found.message
-    assert found.correctness is not None and found.correctness.trials == 2
+    assert found.correctness is not None and found.correctness.checks == 2

@@ -71,7 +71,7 @@ def test_a_worker_host_answers_as_the_local_evaluator_does(
     payload = there_and_back(Payload.asking(What.EVALUATE, scale_problem, FAST, scale_kernel, configs))
     right, wrong = read_evaluations(json.loads(json.dumps(host.run(payload))))
     assert right.ok and right.speedup is not None and right.correctness is not None
-    assert right.correctness.trials == FAST.checks
+    assert right.correctness.checks == FAST.checks
     assert right.kernel_digest == scale_kernel.digest and right.config == {"BLOCK": 4}
     assert right.environment["torch"]
     assert not wrong.ok and wrong.message
