@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from ..core import Evaluation, Kernel, Profile
 from ..core.bottleneck import Bottleneck, find_bottleneck
+from ..core.turn_record import AnalysisRecord
 
 
 class Category(StrEnum):
@@ -68,9 +70,14 @@ class Analysis:
     latency_ms: float
     floor_ms: float
 
-    def record(self) -> dict[str, Any]:
-        """Return the analysis as JSON."""
-        return asdict(self)
+    def record(self) -> AnalysisRecord:
+        """Return the analysis as a journal contains it."""
+        return AnalysisRecord(**asdict(self))
+
+    @classmethod
+    def from_record(cls, record: AnalysisRecord) -> Analysis:
+        """Return the analysis of a record. Raises pydantic's `ValidationError` for those of the first journals."""
+        return TypeAdapter(cls).validate_python(record.model_dump())
 
 
 def performance_category(speedup: float) -> str:

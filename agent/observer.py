@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..core import Evaluation, Profile, Proposal
+from ..core import Evaluation, Profile, Proposal, ToolCall
 from .analysis import Analysis
-from .turn import ToolCall, Turn
+from .turn import Turn
 
 
 class Observer(Protocol):

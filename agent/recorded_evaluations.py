@@ -7,10 +7,7 @@ from collections import defaultdict, deque
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pydantic import ValidationError
-
-from ..core import Config, Evaluation, Journal, JournalError, Kernel, Profile, Trial
-from ..core.trial import read_trials
+from ..core import Config, Evaluation, Journal, Kernel, KernelRecord, Profile, ProfileRecord, Trial
 
 
 class RecordedEvaluations:
@@ -25,10 +22,11 @@ class RecordedEvaluations:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._lock = threading.Lock()
-        self._sources = {record["digest"]: record["source"] for record in journal.of_kind("kernel")}
-        self._earlier = [trial.evaluation for trial in read_trials(journal.records, journal.path)]
+        self._sources = {record.digest: record.source for record in journal.of(KernelRecord)}
+        self._earlier = [trial.evaluation for trial in journal.of(Trial)]
         self._known: dict[str, deque[Evaluation]] = defaultdict(deque)
-        self.profile = _profile(journal)
+        profiles = [record.profile for record in journal.of(ProfileRecord)]
+        self.profile: Profile | None = profiles[-1] if profiles else None
 
     def take(self, bound: Kernel) -> Evaluation | None:
         """Return the next evaluation of a kernel, its parameters bound, by the earlier run, or None."""
@@ -46,13 +44,13 @@ class RecordedEvaluations:
         with self._lock:
             if kernel.digest not in self._sources:
                 self._sources[kernel.digest] = kernel.source
-                self._journal.append({"kind": "kernel", "digest": kernel.digest, "source": kernel.source})
-            self._journal.append(trial.record())
+                self._journal.append(KernelRecord(digest=kernel.digest, source=kernel.source))
+            self._journal.append(trial)
 
     def add_profile(self, profile: Profile) -> None:
         """Write the problem's profile."""
         with self._lock:
-            self._journal.append({"kind": "profile", "profile": profile.model_dump(mode="json")})
+            self._journal.append(ProfileRecord(profile=profile))
 
     def _bound_digest(self, evaluation: Evaluation, like: Kernel) -> str:
         """Return the digest of the measured text; all kernels of a run have the same language and target."""
@@ -60,17 +58,3 @@ class RecordedEvaluations:
         if source is None or not evaluation.config:
             return evaluation.kernel_digest
         return replace(like, source=source).bind(Config(evaluation.config)).digest
-
-
-def _profile(journal: Journal) -> Profile | None:
-    """Return the last profile that an earlier run wrote, or None."""
-    found = None
-    for line, record in enumerate(journal.records, start=1):
-        if record.get("kind") == "profile":
-            try:
-                found = Profile.model_validate(record.get("profile"))
-            except ValidationError:
-                raise JournalError(
-                    f"{journal.path}, line {line} is no valid profile; mend or remove that line"
-                ) from None
-    return found

@@ -60,7 +60,8 @@ class Results:
         """Write one JSON object per turn; only Triton's name stands in the file's, beside TileLang's history."""
         suffix = "_triton" if backend == "triton" else ""
         path = self.logs / f"optimization_history_{problem.name}{suffix}.json"
-        return self._write(path, json.dumps([turn.record() for turn in turns], indent=2) + "\n")
+        told = [turn.record().model_dump(mode="json", by_alias=True, exclude={"kind"}) for turn in turns]
+        return self._write(path, json.dumps(told, indent=2) + "\n")
 
     def save_conversation(self, problem: Problem, backend: str) -> Path | None:
         """Write all exchanges with models as text, if there were any."""

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from ..core import Config, Evaluation, Kernel, Proposal, source_lines
+from ..core import Config, Evaluation, Kernel, Proposal, Record, ToolCall, TurnRecord, source_lines
+from ..core.turn_record import AttemptRecord
 from .analysis import Analysis
 
 NO_KERNEL = "no-kernel"
 """The strategy of a turn in which no kernel was proposed."""
 SIGNIFICANT = 1.01
 """A smaller improvement is noise."""
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """One use of a tool by a model."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    result: str
-    """The tool's response to the model."""
-    ok: bool
-    seconds: float
-    trials: int = 0
-    """Number of evaluations that it made."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +29,15 @@ class Attempt:
     def correct(self) -> bool:
         """Whether the proposal was evaluated as correct."""
         return any(evaluation.ok for evaluation in self.evaluations)
+
+    def record(self) -> AttemptRecord:
+        """Return the attempt without the samples of its evaluations."""
+        return AttemptRecord(
+            strategy=self.proposal.strategy if self.proposal else NO_KERNEL,
+            kernel=self.proposal.kernel.source if self.proposal else None,
+            error=self.error,
+            statuses=tuple(evaluation.status for evaluation in self.evaluations),
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class Turn:
     gain: float = 1.0
     """Speedup over the best of the run before; 1.0 when it did not become the best."""
     tool_calls: tuple[ToolCall, ...] = ()
-    cost: Mapping[str, Any] = field(default_factory=dict)
+    cost: Mapping[str, float] = field(default_factory=dict)
     """Exchanges with models, their tokens, dollars and seconds; empty where rules propose."""
 
     @property
@@ -117,68 +112,29 @@ class Turn:
             return self.found.kernel
         return self.proposal.kernel if self.proposal else None
 
-    def record(self) -> dict[str, Any]:
-        """Return the turn as JSON for the history."""
+    def record(self) -> TurnRecord:
+        """Return the turn as the journal and the history file contain it."""
         proposal, kernel = self.proposal, self.kernel
-        return {
-            "iteration": self.number,
-            "lane": self.lane,
-            "bottleneck_analysis": self.analysis.record(),
-            "suggestions": list(self.analysis.suggestions),
-            "strategy": self.strategy,
-            "category": proposal.category if proposal else self.analysis.category,
-            "rationale": proposal.rationale if proposal else "",
-            "before": self.before.kernel.source,
-            "kernel": kernel.source if kernel else None,
-            "code_changes": diff(self.before.kernel.source, kernel.source) if kernel else "",
-            "improved": self.improved,
-            "improvement": self.gain - 1.0,
-            "error": self.error,
-            "attempts": [
-                {
-                    "strategy": attempt.proposal.strategy if attempt.proposal else NO_KERNEL,
-                    "kernel": attempt.proposal.kernel.source if attempt.proposal else None,
-                    "error": attempt.error,
-                    "statuses": [evaluation.status.value for evaluation in attempt.evaluations],
-                }
-                for attempt in self.attempts
-            ],
-            "evaluation_results": [summary(evaluation) for evaluation in self.evaluations],
-            "best": summary(self.found.evaluation) if self.found else None,
-            "tool_calls": [asdict(call) for call in self.tool_calls],
-            "cost": dict(self.cost),
-        }
-
-
-def summary(evaluation: Evaluation) -> dict[str, Any]:
-    """Return an evaluation's metrics without its samples; what was not checked is left out."""
-    speedup = evaluation.speedup
-    correctness = evaluation.correctness
-    second = evaluation.second_workload
-    looked_at = {
-        "rejection": evaluation.rejection.model_dump() if evaluation.rejection else None,
-        "error_fp64": correctness.error_fp64 if correctness else None,
-        "deterministic": correctness.deterministic if correctness else None,
-        "distributions": list(correctness.distributions) if correctness else None,
-        "trivial_outputs": list(correctness.trivial_outputs) if correctness else None,
-        "baselines_ms": {name: one.median_ms for name, one in evaluation.baselines.items()},
-        "second_workload": second.model_dump(mode="json") if second else None,
-        "telemetry": evaluation.telemetry,
-        "stages_s": evaluation.stages,
-    }
-    return {
-        **{name: value for name, value in looked_at.items() if value not in (None, {}, [])},
-        "status": evaluation.status.value,
-        "config": dict(evaluation.config),
-        "latency_ms": evaluation.latency_ms,
-        "reference_ms": evaluation.reference.median_ms if evaluation.reference else None,
-        "speedup": speedup.ratio if speedup else None,
-        "interval": [speedup.low, speedup.high] if speedup else None,
-        "max_abs_error": correctness.max_abs_error if correctness else None,
-        "compile_s": evaluation.compile_s,
-        "contention": evaluation.contention,
-        "message": evaluation.message,
-    }
+        return TurnRecord(
+            number=self.number,
+            lane=self.lane,
+            analysis=self.analysis.record(),
+            suggestions=self.analysis.suggestions,
+            strategy=self.strategy,
+            proposal_category=proposal.category if proposal else self.analysis.category,
+            rationale=proposal.rationale if proposal else "",
+            before=self.before.kernel.source,
+            kernel=kernel.source if kernel else None,
+            diff=diff(self.before.kernel.source, kernel.source) if kernel else "",
+            improved=self.improved,
+            improvement=self.gain - 1.0,
+            error=self.error,
+            attempts=tuple(attempt.record() for attempt in self.attempts),
+            evaluations=tuple(evaluation.summary() for evaluation in self.evaluations),
+            metrics=self.found.evaluation.summary() if self.found else None,
+            tool_calls=self.tool_calls,
+            cost=dict(self.cost),
+        )
 
 
 def diff(before: str, after: str) -> str:
@@ -195,7 +151,7 @@ def fastest(kernel: Kernel, evaluations: tuple[Evaluation, ...]) -> Candidate | 
     return None if best is None else Candidate(kernel.bind(Config(best.config)), best)
 
 
-def turn_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the turns in a journal, by iteration and lane; one that was cut off and repeated counts once."""
-    latest = {(one["iteration"], one.get("lane", 0)): one for one in records if one.get("kind") == "turn"}
+def latest_turns(records: Iterable[Record]) -> list[TurnRecord]:
+    """Return the turns in a journal, by number and lane; one that was cut off and repeated counts once."""
+    latest = {(one.number, one.lane): one for one in records if isinstance(one, TurnRecord)}
     return [latest[place] for place in sorted(latest)]

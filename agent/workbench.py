@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
-from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, SearchSpace
+from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, SearchSpace, ToolCall
 from ..tuners import HillClimb, catalogue
 from ..tuners.search import Found, Progress, Search
 from .observer import Observer
 from .recorded_evaluations import RecordedEvaluations
-from .turn import Candidate, ToolCall, fastest
+from .turn import Candidate, fastest
 
 TUNING = "_tune_"
 """Separator between the name of a run's journal and that of one of its searches."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..agent.observer import Observer
 from ..agent.workbench import Workbench
-from ..core import Journal, ResultsError, set_aside
+from ..core import Journal, ProfileRecord, ResultsError, set_aside
 from .evaluators import Evaluators
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class CompileFolder:
                 if key not in made:
                     journal = Journal(self.path / f"journal_{key}.jsonl")
                     journals.callback(journal.close)
-                    if not any(journal.of_kind("profile")):
-                        journal.append({"kind": "profile", "profile": one.profile.model_dump(mode="json")})
+                    if not any(journal.of(ProfileRecord)):
+                        journal.append(ProfileRecord(profile=one.profile))
                     made[key] = Workbench(one.problem, evaluators.pool, evaluators.searcher, journal, observer)
                 return made[key]
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from ..agent.analysis import performance_category
-from ..core import Config, Evaluation, Journal, KernelwrightError
+from ..core import Config, Evaluation, KernelwrightError
 from ..core.files import memory_folder
+from ..core.json_lines import JsonLines
 from ..corpus import list_kernels, list_problems
 from ..evaluators.local import LocalEvaluator
 from .devices import choose_device, device_label
 from .evaluators import local_evaluator
 from .jobs import Job, choose_backend, find_job
 from .observers import Observer
-from .optimize import metrics
 from .options.optimize import ListSlowOptions
 
 
@@ -97,19 +98,25 @@ def _jobs(options: ListSlowOptions, device: str) -> tuple[list[Job], list[str]]:
     return jobs, skipped
 
 
-class Records(Journal):
+class Records(JsonLines):
     """Speedups measured before, by device, versions, problem, sizes, kernel source and how strictly it was checked."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._known = self.replay()
 
     def find(self, key: dict[str, str]) -> dict[str, Any] | None:
         """The newest record with this key, one that nothing disturbed before one that something did."""
-        found = [record for record in self.records if record.get("key") == key]
+        found = [record for record in self._known if record.get("key") == key]
         quiet = [record for record in found if record.get("contention") is None]
         return next(reversed(quiet or found), None)
 
     def add(self, key: dict[str, str], evaluation: Evaluation) -> dict[str, Any]:
         """Remember a measurement."""
-        self.append({"key": key, **metrics(evaluation), "environment": evaluation.environment})
-        return self.records[-1]
+        record = {"key": key, **evaluation.metrics().to_json(), "environment": evaluation.environment}
+        self.append(record)
+        self._known.append(record)
+        return record
 
 
 def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | str:

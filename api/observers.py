@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..agent.analysis import Analysis
     from ..agent.stopping import StoppingCriteria
-    from ..agent.turn import ToolCall, Turn
-    from ..core import Budget, Config, Evaluation, Profile, Proposal, SearchSpace
+    from ..agent.turn import Turn
+    from ..core import Budget, Config, Evaluation, Profile, Proposal, SearchSpace, ToolCall
     from ..tuners.discovery import FoundSpace
     from ..tuners.search import Progress
     from .jobs import Job

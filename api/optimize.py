@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,17 @@ from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
 from ..agent.workbench import Workbench
-from ..core import Budget, Evaluation, Journal, JournalError, OptionError, read_journal
+from ..core import (
+    Budget,
+    FinishedRecord,
+    Journal,
+    JournalError,
+    OptionError,
+    RunRecord,
+    TurnRecord,
+    read_journal,
+)
+from ..core.journal import of
 from ..core.space_inference import declared_space
 from ..evaluators.remote.machines import Remote
 from .devices import choose_device
@@ -51,42 +60,33 @@ class OptimizeResult:
         """Of the best kernel against the reference; None when it was not timed."""
         return self.outcome.best.speedup.ratio if self.outcome.best.speedup else None
 
+    def record(self) -> FinishedRecord:
+        """How the run ended, as its journal holds it."""
+        outcome = self.outcome
+        return FinishedRecord(
+            problem=self.job.problem.id,
+            device=outcome.best.environment.get("device", self.job.device),
+            backend=self.job.backend,
+            workload=self.job.problem.workload,
+            target_speedup=self.target,
+            target_reached=outcome.reached(self.target),
+            verified=outcome.verified,
+            start=outcome.start.metrics(),
+            best=outcome.best.metrics(),
+            model=self.model,
+            iterations=max((turn.number for turn in outcome.turns), default=0),
+            turns=len(outcome.turns),
+            tokens=self.spent.tokens or 0,
+            dollars=round(self.spent.dollars or 0.0, 6),
+            stopped=outcome.stopped,
+            cut_short=outcome.cut_short,
+            kernel=str(self.kernel) if self.kernel else None,
+            history=str(self.history),
+        )
+
     def summary(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it; times in milliseconds."""
-        outcome = self.outcome
-        return {
-            "problem": self.job.problem.id,
-            "device": outcome.best.environment.get("device", self.job.device),
-            "backend": self.job.backend,
-            "workload": self.job.problem.workload,
-            "target_speedup": self.target,
-            "target_reached": outcome.reached(self.target),
-            "verified": outcome.verified,
-            "start": metrics(outcome.start),
-            "best": metrics(outcome.best),
-            "model": self.model,
-            "iterations": max((turn.number for turn in outcome.turns), default=0),
-            "turns": len(outcome.turns),
-            "tokens": self.spent.tokens,
-            "dollars": round(self.spent.dollars or 0.0, 6),
-            "stopped": outcome.stopped,
-            "cut_short": outcome.cut_short,
-            "kernel": str(self.kernel) if self.kernel else None,
-            "history": str(self.history),
-        }
-
-
-def metrics(evaluation: Evaluation) -> dict[str, Any]:
-    """Latency and speedup of an evaluation, None where it was not timed."""
-    speedup = evaluation.speedup
-    return {
-        "status": evaluation.status.value,
-        "latency_ms": evaluation.latency_ms,
-        "reference_ms": evaluation.reference.median_ms if evaluation.reference else None,
-        "speedup": speedup.ratio if speedup else None,
-        "interval": [speedup.low, speedup.high] if speedup else None,
-        "contention": evaluation.contention,
-    }
+        return self.record().summary()
 
 
 def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeResult:
@@ -143,7 +143,7 @@ class Session:
             result = OptimizeResult(
                 job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent()
             )
-            journal.append({"kind": "finished", **result.summary()})
+            journal.append(result.record())
             return result
 
     def _criteria(self) -> StoppingCriteria:
@@ -186,32 +186,34 @@ class Session:
 
 def keep(journal: Journal, turn: Turn) -> None:
     """Write a turn down, unless the resumed run did; a turn that was cut off and is now whole is written again."""
-    record = json.loads(json.dumps({"kind": "turn", **turn.record()}))
-    what = ("iteration", "lane", "attempts", "kernel", "improved")  # a resumed run spends other seconds on the same
-    if all(any(known.get(name) != record[name] for name in what) for known in journal.of_kind("turn")):
+    record = turn.record()
+    what = ("number", "lane", "attempts", "kernel", "improved")  # a resumed run spends other seconds on the same
+    if all(any(getattr(known, name) != getattr(record, name) for name in what) for known in journal.of(TurnRecord)):
         journal.append(record)
 
 
-def identity(job: Job) -> dict[str, str]:
-    """What must be the same for a run to go on from another's journal."""
-    return {
-        "problem": job.problem.id,
-        "reference": job.problem.digest,
-        "sizes": job.problem.sizes_key,
-        "kernel": job.kernel.digest,
-        "device": job.label,
+def run_record(job: Job, model: str) -> RunRecord:
+    """What a run is."""
+    return RunRecord(
+        problem=job.problem.id,
+        reference=job.problem.digest,
+        sizes=job.problem.sizes_key,
+        kernel=job.kernel.digest,
+        device=job.label,
         # What passed under other rules, or was timed otherwise, is no verdict for this run.
-        "allow_torch": job.trust.allow_torch.value,
-        "graph": str(job.graph),
-    }
+        allow_torch=job.trust.allow_torch.value,
+        graph=str(job.graph),
+        backend=job.backend,
+        model=model,
+    )
 
 
 def same_run(journal: Journal, job: Job, model: str) -> None:
     """Write what this run is, or refuse a journal that is of another."""
-    known = next(journal.of_kind("run"), None)
+    this, known = run_record(job, model), next(journal.of(RunRecord), None)
     if known is None:
-        journal.append({"kind": "run", **identity(job), "backend": job.backend, "model": model})
-    elif different := [name for name, value in identity(job).items() if known.get(name) != value]:
+        journal.append(this)
+    elif different := known.changed(this):
         raise JournalError(
             f"{journal.path} is of another run: {', '.join(different)} changed", "leave `resume` out to start again"
         )
@@ -220,11 +222,8 @@ def same_run(journal: Journal, job: Job, model: str) -> None:
 def earlier_summary(path: Path, job: Job, target: float) -> dict[str, Any] | None:
     """The summary of the same run, if it has finished with a verified kernel and nothing cut it short; else None."""
     records = read_journal(path) if path.exists() else []
-    known = next((record for record in records if record.get("kind") == "run"), {})
-    finished = [record for record in records if record.get("kind") == "finished"]
-    same = all(known.get(name) == value for name, value in identity(job).items())
-    if not (finished and same and finished[-1]["verified"] and finished[-1]["target_speedup"] == target):
+    known, last = next(of(records, RunRecord), None), next(of(reversed(records), FinishedRecord), None)
+    if known is None or last is None or known.changed(run_record(job, known.model)):
         return None
-    if finished[-1].get("cut_short"):
-        return None
-    return {k: v for k, v in finished[-1].items() if k != "kind"}
+    done = last.verified and last.target_speedup == target and not last.cut_short
+    return last.summary() if done else None

@@ -14,7 +14,6 @@ from ..tuners.discovery import FoundSpace
 from ..tuners.formats import write_csv, write_t4
 from ..tuners.search import Found
 from .jobs import Job
-from .optimize import metrics
 
 
 @dataclass(frozen=True)
@@ -116,11 +115,11 @@ class TuneResult:
             "statuses": {status.value: count for status, count in progress.statuses.items()},
             "seconds": round(progress.seconds, 3),
             "stopped": self.found.stopped,
-            "start": metrics(start) if start else None,
-            "best": {"config": best.config, **metrics(best)} if best else None,
+            "start": start.metrics().to_json() if start else None,
+            "best": {"config": best.config, **best.metrics().to_json()} if best else None,
             "best_so_far": {"config": leader.config, "latency_ms": leader.latency_ms} if leader else None,
             "times_as_fast": self.gain,
-            "finalists": [{"config": final.config, **metrics(final)} for final in self.found.finals],
+            "finalists": [{"config": final.config, **final.metrics().to_json()} for final in self.found.finals],
             "kernel": str(self.kernel_path) if self.kernel_path else None,
             "journal": str(self.folder / "journal.jsonl"),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent.turn import summary
 from ..core import Evaluation, Status
 from ..evaluators.kernelbench.result import KernelBenchResult
 
@@ -58,7 +57,7 @@ class ProtocolVerdicts:
         """For --json."""
         found: dict[str, Any] = {"problem": self.problem, "workload": self.workload}
         if self.evaluation is not None:
-            found |= {"environment": self.evaluation.environment, **summary(self.evaluation)}
+            found |= {"environment": self.evaluation.environment, **self.evaluation.summary().to_json()}
         if self.refusal:
             found["error"] = self.refusal
         if self.result is not None:

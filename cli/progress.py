@@ -12,9 +12,9 @@ from rich.table import Table
 
 from ..agent.analysis import Analysis
 from ..agent.stopping import StoppingCriteria
-from ..agent.turn import ToolCall, Turn, diff
+from ..agent.turn import Turn, diff
 from ..api.observers import RunObserver
-from ..core import Evaluation, Profile, Proposal
+from ..core import Evaluation, Profile, Proposal, ToolCall
 from ..core.text import first_line
 from .render import Screen, describe_config
 

@@ -14,7 +14,17 @@ from .errors import (
     SpaceError,
     Waiting,
 )
-from .evaluation import CHECKED_NOT_TIMED, Correctness, Evaluation, Origin, Rejection, SecondWorkload, Status
+from .evaluation import (
+    CHECKED_NOT_TIMED,
+    Correctness,
+    Evaluation,
+    EvaluationSummary,
+    Metrics,
+    Origin,
+    Rejection,
+    SecondWorkload,
+    Status,
+)
 from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, Language, PythonKernel, Target
 from .kernel_profile import DeviceKernel, KernelProfile
@@ -24,10 +34,19 @@ from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
 from .protocols import Evaluator, Retriever, Tuner
+from .records import (
+    ExchangeRecord,
+    FinishedRecord,
+    KernelRecord,
+    ProfileRecord,
+    Record,
+    RunRecord,
+    Trial,
+)
 from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample, check_count
 from .space import Config, Parameter, SearchSpace, Value
 from .torch_problem import TorchProblem
-from .trial import Trial
+from .turn_record import ToolCall, TurnRecord
 
 __all__ = [
     "BOTTLENECKS",
@@ -42,8 +61,11 @@ __all__ = [
     "DeviceKernel",
     "DeviceLimits",
     "Evaluation",
+    "EvaluationSummary",
     "Evaluator",
     "ExampleError",
+    "ExchangeRecord",
+    "FinishedRecord",
     "Gain",
     "Hit",
     "Journal",
@@ -51,10 +73,12 @@ __all__ = [
     "Kernel",
     "KernelError",
     "KernelProfile",
+    "KernelRecord",
     "KernelwrightError",
     "Language",
     "MatrixProduct",
     "Measurement",
+    "Metrics",
     "ModelError",
     "OptionError",
     "Origin",
@@ -62,12 +86,15 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Profile",
+    "ProfileRecord",
     "Proposal",
     "PythonKernel",
     "Query",
+    "Record",
     "Rejection",
     "ResultsError",
     "Retriever",
+    "RunRecord",
     "SearchSpace",
     "SecondWorkload",
     "SpaceError",
@@ -75,9 +102,11 @@ __all__ = [
     "Status",
     "Target",
     "Tolerance",
+    "ToolCall",
     "TorchProblem",
     "Trial",
     "Tuner",
+    "TurnRecord",
     "Value",
     "Waiting",
     "WorkedExample",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from .kernel_profile import KernelProfile
 from .measurement import Measurement, Speedup
@@ -95,6 +103,60 @@ class SecondWorkload(BaseModel):
     message: str = ""
 
 
+class Metrics(BaseModel):
+    """What was measured of a kernel, without the samples; None for what was not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Status
+    latency_ms: float | None = None
+    """Median time of one call."""
+    reference_ms: float | None = None
+    speedup: float | None = None
+    interval: tuple[float, float] | None = None
+    """In which the speedup lies, as the 95 % intervals of both medians allow."""
+    contention: float | None = None
+    """Cores that other processes kept busy, where that was too much to trust the figures."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it was timed, and nothing disturbed that."""
+        return self.latency_ms is not None and self.contention is None
+
+    def to_json(self) -> dict[str, Any]:
+        """As --json and the history show it."""
+        return self.model_dump(mode="json")
+
+
+_LOOKED_AT = (
+    "rejection", "error_fp64", "deterministic", "distributions", "trivial_outputs", "baselines_ms", "second_workload",
+    "telemetry", "stages_s",
+)  # fmt: skip
+
+
+class EvaluationSummary(Metrics):
+    """All of an evaluation but its samples, its log and its environment; what was not looked at is not written."""
+
+    config: dict[str, Value] = Field(default_factory=dict)
+    max_abs_error: float | None = None
+    compile_s: float | None = None
+    message: str = ""
+    rejection: Rejection | None = None
+    error_fp64: float | None = None
+    deterministic: bool | None = None
+    distributions: tuple[str, ...] = ()
+    trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
+    baselines_ms: dict[str, float] = Field(default_factory=dict)
+    second_workload: SecondWorkload | None = None
+    telemetry: dict[str, float] = Field(default_factory=dict)
+    stages_s: dict[str, float] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _without_what_was_not_looked_at(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {n: value for n, value in found.items() if n not in _LOOKED_AT or value not in (None, {}, [], ())}
+
+
 class Evaluation(BaseModel):
     """What an evaluator found out. A speedup exists only where the results were right."""
 
@@ -171,6 +233,38 @@ class Evaluation(BaseModel):
         if self.measurement is None or self.reference is None:
             return None
         return Speedup.between(self.reference, self.measurement)
+
+    def metrics(self) -> Metrics:
+        """Status, times and speedup."""
+        speedup = self.speedup
+        return Metrics(
+            status=self.status,
+            latency_ms=self.latency_ms,
+            reference_ms=self.reference.median_ms if self.reference else None,
+            speedup=speedup.ratio if speedup else None,
+            interval=(speedup.low, speedup.high) if speedup else None,
+            contention=self.contention,
+        )
+
+    def summary(self) -> EvaluationSummary:
+        """What the history shows of it."""
+        correctness = self.correctness
+        return EvaluationSummary(
+            **dict(self.metrics()),
+            config=self.config,
+            max_abs_error=correctness.max_abs_error if correctness else None,
+            compile_s=self.compile_s,
+            message=self.message,
+            rejection=self.rejection,
+            error_fp64=correctness.error_fp64 if correctness else None,
+            deterministic=correctness.deterministic if correctness else None,
+            distributions=correctness.distributions if correctness else (),
+            trivial_outputs=correctness.trivial_outputs if correctness else (),
+            baselines_ms={name: one.median_ms for name, one in self.baselines.items()},
+            second_workload=self.second_workload,
+            telemetry=self.telemetry,
+            stages_s=self.stages,
+        )
 
 
 CHECKED_NOT_TIMED = "checked, not timed"

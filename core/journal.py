@@ -1,58 +1,37 @@
-"""The journal: what a run did, one JSON object a line, on disk before the run goes on."""
+"""The journal: what a run did, one record a line, on disk before the run goes on."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import json
-import os
-from collections.abc import Iterator
-from io import FileIO
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Self, TypeVar
 
-from .errors import JournalError, ResultsError
+from .errors import JournalError
+from .json_lines import JsonLines, lock, split_lines
+from .line import JsonObject, Line
+from .records import Record, parse_record
 
-Record = dict[str, Any]
+T = TypeVar("T", bound=Line)
 
 
 def read_journal(path: Path) -> list[Record]:
-    """The whole records of a journal. A torn last line is left out; any other damage is an error."""
-    return split_records(path.read_bytes(), path)[0]
+    """The records of a journal, without those of kinds that this version does not know.
 
-
-def split_records(data: bytes, path: Path) -> tuple[list[Record], int]:
-    """The records in what a journal holds, one a line, and how many bytes they take.
-
-    What lies behind them is a write that was cut off. `JournalError` names `path` and the line that is corrupt.
+    A torn last line is left out; any other damage is a `JournalError` that names the line and what is wrong with it.
     """
-    records: list[Record] = []
-    end = 0
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
-        whole = line.endswith(b"\n")
-        try:
-            record = json.loads(line)
-            if not isinstance(record, dict):
-                raise ValueError("no object")
-        except (ValueError, RecursionError):
-            if not whole:
-                break
-            raise JournalError(f"{path}, line {number} is corrupt; mend or remove that line, or start anew") from None
-        if not whole:
-            # Complete but for its line end, which the next append would glue to.
-            break
-        records.append(record)
-        end += len(line)
-    return records, end
+    return parse_journal(path.read_bytes(), path)
 
 
-def _lock(file: BinaryIO | FileIO, path: Path) -> None:
-    """Of the journal itself, not of a file beside it: its name may change, and there is nothing to clean up."""
-    from filelock import lock_descriptor
+def parse_journal(data: bytes, path: Path) -> list[Record]:
+    """The records in the bytes of a journal; see `read_journal`."""
+    return _records(split_lines(data, path)[0], path)
 
-    if not lock_descriptor(file.fileno(), blocking=False):
-        raise JournalError(f"{path} is in use by another run; wait for it, or choose another `results`")
+
+def of(records: Iterable[Record], kind: type[T]) -> Iterator[T]:
+    """The records of one type, in order."""
+    return (record for record in records if isinstance(record, kind))
 
 
 def set_aside(*paths: Path) -> None:
@@ -63,7 +42,7 @@ def set_aside(*paths: Path) -> None:
     present = [path for path in paths if path.exists()]
     with contextlib.ExitStack() as stack:
         for path in present:
-            _lock(stack.enter_context(path.open("rb")), path)
+            lock(stack.enter_context(path.open("rb")), path)
         number = 1
         while any(path.with_suffix(f".{number}.jsonl").exists() for path in paths):
             number += 1
@@ -72,56 +51,42 @@ def set_aside(*paths: Path) -> None:
 
 
 class Journal:
-    """An append-only file that one process at a time writes.
+    """An append-only file of records that one process at a time writes.
 
     Opening it replays what is there (`records`) and cuts off a torn last line. Each append is on
-    disk when it returns, so a killed run loses at most the record that it was writing.
+    disk when it returns, so a killed run loses at most the record that it was writing. Lines of
+    kinds that this version does not know stay in the file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lines = JsonLines(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: what a full disk refuses must not come back at the next write.
-            self._file = path.open("ab+", buffering=0)
-        except OSError as error:
-            raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with `results`") from None
-        try:
-            _lock(self._file, path)
+            self.records = _records(self._lines.replay(), path)
         except JournalError:
-            self._file.close()
+            self.close()
             raise
-        self._file.seek(0)
-        self.records, end = split_records(self._file.read(), path)
-        self._file.truncate(end)
 
     def append(self, record: Record) -> None:
         """Write one record and wait until the disk has it."""
-        line = (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode()
-        end = self._file.seek(0, os.SEEK_END)
-        try:
-            written = self._file.write(line)
-            if written != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            self._file.truncate(end)
-            raise ResultsError(
-                f"cannot write {self.path}: {error.strerror}; make room or choose another folder with `results`, "
-                "then go on with `resume`"
-            ) from None
+        self._lines.append(record.to_json())
         self.records.append(record)
 
-    def of_kind(self, kind: str) -> Iterator[Record]:
-        """The records whose field 'kind' is this."""
-        return (record for record in self.records if record.get("kind") == kind)
+    def of(self, kind: type[T]) -> Iterator[T]:
+        """The records of one type, in order."""
+        return of(self.records, kind)
 
     def close(self) -> None:
         """Close the file and release its lock."""
-        self._file.close()
+        self._lines.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
         self.close()
+
+
+def _records(lines: Iterable[JsonObject], path: Path) -> list[Record]:
+    found = (parse_record(line, path, number) for number, line in enumerate(lines, start=1))
+    return [record for record in found if record is not None]

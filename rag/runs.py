@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..core import (
     BOTTLENECKS,
     Evaluation,
+    FinishedRecord,
     Gain,
     JournalError,
     KernelError,
+    KernelRecord,
     PythonKernel,
+    RunRecord,
     Speedup,
+    Trial,
+    TurnRecord,
     WorkedExample,
     read_journal,
 )
-from ..core.trial import read_trials
+from ..core.journal import of
 from .code.features import features
 from .code.syntax import parse
 from .code.techniques import added
@@ -48,27 +52,27 @@ def run_examples(results: Path, note: Callable[[str], None] = lambda line: None)
 
 def _example(path: Path) -> WorkedExample | None:
     records = read_journal(path)
-    run = next((record for record in records if record.get("kind") == "run"), None)
-    finished = next((record for record in reversed(records) if record.get("kind") == "finished"), None)
-    if run is None or finished is None or not finished["verified"]:
+    run = next(of(records, RunRecord), None)
+    finished = next(of(reversed(records), FinishedRecord), None)
+    if run is None or finished is None or not finished.verified:
         return None
-    trials = list(read_trials(records, path))
+    trials = list(of(records, Trial))
     start = next((trial.evaluation for trial in trials if trial.origin == "start"), None)
     # Several kernels may have had their final check; the reported one is recognized by its speedup.
     finals = [trial.evaluation for trial in trials if trial.origin == "final"]
-    final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished["best"]["latency_ms"]), None)
-    gain = _gain(start, final, str(finished["device"]))
+    final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished.best.latency_ms), None)
+    gain = _gain(start, final, finished.device)
     if gain is None or gain.speedup < LEAST_GAIN or start is None or final is None:
         return None
-    sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
+    sources = {record.digest: record.source for record in of(records, KernelRecord)}
     before = PythonKernel.parse(sources[start.kernel_digest], str(path))
     after = PythonKernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
-    turns = [record for record in records if record.get("kind") == "turn" and record.get("improved")]
+    turns = [turn for turn in of(records, TurnRecord) if turn.improved]
     operation, found = _labels(before.source, after.source)
-    strategies = ", ".join(dict.fromkeys(str(turn["strategy"]) for turn in turns))
+    strategies = ", ".join(dict.fromkeys(turn.strategy for turn in turns))
     return WorkedExample(
         slug=f"run/{path.stem.removeprefix('journal_')}",
-        title=f"{run['problem']}: {strategies or 'other parameters'}",
+        title=f"{run.problem}: {strategies or 'other parameters'}",
         language=before.language,
         target=before.target,
         operation=operation,
@@ -76,8 +80,8 @@ def _example(path: Path) -> WorkedExample | None:
         techniques=found,
         before=before.source,
         after=after.source,
-        story=" ".join(dict.fromkeys(str(turn["rationale"]) for turn in turns if turn["rationale"])),
-        problem=str(run["problem"]),
+        story=" ".join(dict.fromkeys(turn.rationale for turn in turns if turn.rationale)),
+        problem=run.problem,
         origin="run",
         gain=gain,
     )
@@ -109,8 +113,8 @@ def _gain(start: Evaluation | None, final: Evaluation | None, device: str) -> Ga
     )
 
 
-def _category(turns: list[dict[str, Any]]) -> str:
+def _category(turns: list[TurnRecord]) -> str:
     """Return the bottleneck of the turn that gained most."""
-    best = max(turns, key=lambda turn: float(turn["improvement"]), default=None)
-    category = str(best["category"]) if best else ""
+    best = max(turns, key=lambda turn: turn.improvement, default=None)
+    category = best.proposal_category if best else ""
     return category if category in BOTTLENECKS else BOTTLENECKS[0]

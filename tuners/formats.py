@@ -6,9 +6,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from ..core import Config, JournalError, OptionError
-from ..core.journal import Record, split_records
-from ..core.trial import read_trials
+from ..core import Config, JournalError, OptionError, Record, Trial
+from ..core.journal import parse_journal
 from .files import read_bytes
 from .kernel_tuner import load_json, parse_cache, parse_t4, write_t4
 from .recording import Recording, Result, Results
@@ -33,7 +32,7 @@ def read_recording(path: Path, kernel: str | None = None) -> Recording:
     except UnicodeDecodeError as error:
         raise OptionError(f"{path} is no text (byte {error.start}); give a CSV, a journal or a JSON file") from None
     if _is_journal(text):
-        recording = _journal(split_records(data, path)[0], path, kernel)
+        recording = _journal(parse_journal(data, path), path, kernel)
     elif kernel is not None:
         raise OptionError(f"{path} is no journal, so it holds one kernel only; leave out the digest")
     else:
@@ -75,7 +74,9 @@ def _journal(records: list[Record], path: Path, kernel: str | None) -> Recording
     """Return the timed or failed trials of one kernel's search. Of two trials of a config the later one counts."""
     found: Counter[str] = Counter()
     results: dict[Config, Result] = {}
-    for trial in read_trials(records, path):
+    for trial in records:
+        if not isinstance(trial, Trial):
+            continue
         # Finalists are timed interleaved: their times do not compare with those of single trials.
         if trial.origin == FINAL:
             continue

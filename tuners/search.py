@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, SearchSpace, Status, Trial, Tuner
-from ..core.trial import read_trials
 
 FINALISTS = 5
 """Maximum number of configs that are measured again."""
@@ -160,7 +159,7 @@ class Search:
     def _recall(self) -> list[Evaluation]:
         """Report an earlier run's results to the tuner; return its finals, if it got that far."""
         finals: dict[Config, Evaluation] = {}
-        for trial in read_trials(self.journal.records, self.journal.path):
+        for trial in self.journal.of(Trial):
             evaluation = trial.evaluation
             if evaluation.kernel_digest != self.kernel.digest:
                 continue
@@ -202,7 +201,7 @@ class Search:
 
     def _note(self, origin: str, evaluation: Evaluation, seconds: float) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        self.journal.append(Trial(origin=origin, evaluation=evaluation, seconds=max(0.0, seconds), at=at).record())
+        self.journal.append(Trial(origin=origin, evaluation=evaluation, seconds=max(0.0, seconds), at=at))
 
     def _finalists(self) -> list[Config]:
         """Return the fastest configs, one of each code."""

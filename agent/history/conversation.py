@@ -6,15 +6,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from .records import Conversations, Exchange, Message
+from ...core import ExchangeRecord, Record
+from ...core.exchange_record import Message, Reply
+from ...core.journal import of
+from .records import Conversations, Exchange
 
 _RULE = "=" * 100
 
 
-def conversation_text(records: Iterable[dict[str, Any]]) -> str:
+def conversation_text(records: Iterable[Record]) -> str:
     """All exchanges of a transcript, in order: what was sent that the exchange before had not, and what came back."""
     conversations = Conversations()
-    exchanges = [conversations.read(record) for record in records if record.get("kind") == "exchange"]
+    exchanges = [conversations.read(record) for record in of(records, ExchangeRecord)]
     return "\n\n".join(part for exchange in exchanges for part in _parts(exchange)) + "\n"
 
 
@@ -28,7 +31,7 @@ def _parts(exchange: Exchange) -> list[str]:
     return [f"{_RULE}\n{head}\n{_RULE}", *(_message(message.role, message) for message in exchange.sent), end]
 
 
-def _message(title: str, message: Message) -> str:
+def _message(title: str, message: Message | Reply) -> str:
     lines = [f"--- {title}"]
     if message.text:
         lines.append(message.text)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from ...core import JournalError, read_journal
-from ...core.journal import Record
+from ...core import JournalError, Record, read_journal
 from ..workbench import TUNING
 
 _SET_ASIDE = re.compile(r"\.\d+$")
 """At the end of a file's stem: an earlier run, which a later one made room for."""
 _PREFIX = "journal_"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,14 +57,6 @@ def records_of(path: Path) -> list[Record]:
         return read_journal(path)
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}; give the journal of a run") from None
-
-
-def parsed(path: Path, line: int, record: Record, what: str, parse: Callable[[Record], T]) -> T:
-    """What a record says; `JournalError` names the line when it does not say it."""
-    try:
-        return parse(record)
-    except (AttributeError, KeyError, TypeError, ValueError):  # pydantic's errors are ValueErrors
-        raise JournalError(f"{path}, line {line} is no valid {what}; mend or remove that line") from None
 
 
 def runs_in(path: Path) -> tuple[Path, ...]:

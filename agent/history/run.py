@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core import Evaluation, JournalError, KernelwrightError, Profile
-from ...core.journal import Record
-from ...core.trial import read_trials
-from ..turn import summary
-from .files import RunFiles, parsed, records_of, run_files
-from .records import Conversations, Exchange, Metrics, TrialRecord, TurnRecord, metrics_of, trial_of, turn_of
+from ...core import (
+    Evaluation,
+    ExchangeRecord,
+    FinishedRecord,
+    JournalError,
+    KernelwrightError,
+    Metrics,
+    Profile,
+    ProfileRecord,
+    Record,
+    RunRecord,
+    Trial,
+    TurnRecord,
+)
+from ...core.journal import of
+from ..turn import latest_turns
+from .files import RunFiles, records_of, run_files
+from .records import Conversations, Exchange, RecordedTrial
 from .table import COLUMNS, rows
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Finished:
-    """How a run ended."""
-
-    target: float
-    """The speedup that was wanted."""
-    target_reached: bool
-    verified: bool
-    """Whether the best kernel was found right and timed again in a fresh process."""
-    stopped: str
-    """Why the loop ended, in words."""
-    workload: str
-    kernel: str | None
-    """The file of the best kernel, as the run named it."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +52,10 @@ class History:
     start: Metrics | None
     best: Metrics | None
     """At the final check; in a run that did not finish, the fastest right kernel so far."""
-    finished: Finished | None
+    finished: FinishedRecord | None
     """None while the run goes on, and when it was cut off."""
     turns: tuple[TurnRecord, ...]
-    trials: tuple[TrialRecord, ...]
+    trials: tuple[RecordedTrial, ...]
     """In the order in which they ended, those of searches included."""
     exchanges: tuple[Exchange, ...]
 
@@ -93,10 +89,14 @@ class History:
             return None
         return self.start.latency_ms / self.best.latency_ms
 
-    def trials_of(self, turn: TurnRecord) -> tuple[TrialRecord, ...]:
+    def trials_of(self, turn: TurnRecord) -> tuple[RecordedTrial, ...]:
         """What a turn measured, without the trials of searches, whose journals name no turn."""
         lane = f".{turn.lane}" if turn.lane else ""
         return tuple(trial for trial in self.trials if trial.origin.startswith(f"turn {turn.number}{lane}: "))
+
+    def exchanges_of(self, turn: TurnRecord) -> tuple[Exchange, ...]:
+        """What a turn asked models."""
+        return tuple(exchange for exchange in self.exchanges if exchange.lane == turn.name)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per turn and lane. `KernelwrightError` when pandas is not installed."""
@@ -104,7 +104,7 @@ class History:
             import pandas as pd
         except ImportError:
             raise KernelwrightError("a DataFrame needs pandas: pip install 'kernelwright[notebooks]'") from None
-        return pd.DataFrame(rows(self.turns, self.start), columns=COLUMNS)
+        return pd.DataFrame(rows(self), columns=COLUMNS)
 
 
 def load_history(path: Path | str) -> History:
@@ -115,69 +115,43 @@ def load_history(path: Path | str) -> History:
     """
     files = run_files(Path(path))
     records = records_of(files.journal)
-    run = next((record for record in records if record.get("kind") == "run"), None)
+    run = next(of(records, RunRecord), None)
     if run is None:
         raise JournalError(f"{files.journal} is no journal of 'optimize'; give the one that a run left")
-    exchanges = _exchanges(files.transcript) if files.transcript else ()
-    # A turn that was cut off is written again when it is whole, and lanes are written as they end.
-    turns: dict[tuple[int, int], TurnRecord] = {}
-    profile, finished, ended = None, None, None
-    for line, record in enumerate(records, start=1):
-        kind = record.get("kind")
-        if kind == "turn":
-            turn = parsed(files.journal, line, record, "turn", lambda one: turn_of(one, exchanges))
-            turns[turn.number, turn.lane] = turn
-        elif kind == "profile":
-            profile = parsed(files.journal, line, record, "profile", lambda one: Profile.model_validate(one["profile"]))
-        elif kind == "finished":
-            finished = parsed(files.journal, line, record, "end of a run", _finished)
-            ended = record
-        if kind in ("turn", "trial"):
-            # A run that was resumed after its end, and has not come to its end again.
-            finished = ended = None
-    evaluations = [trial.evaluation for trial in read_trials(records, files.journal)]
+    evaluations = [trial.evaluation for trial in of(records, Trial)]
     first = evaluations[0] if evaluations else None
     start, best = _so_far(evaluations)
-    if ended is not None:
-        start, best = metrics_of(ended["start"]), metrics_of(ended["best"])
+    finished = _end(records)
+    if finished is not None:
+        start, best = finished.start, finished.best
     return History(
         files=files,
-        problem=str(run.get("problem", "")),
-        backend=str(run.get("backend", "")),
-        device=first.environment.get("device", "") if first else str(run.get("device", "")),
-        model=str((ended or run).get("model", run.get("model", "rules"))),
-        sizes=_sizes(run.get("sizes")),
+        problem=run.problem,
+        backend=run.backend,
+        device=first.environment.get("device", "") if first else run.device,
+        model=(finished.model if finished else "") or run.model,
+        sizes=_sizes(run.sizes),
         environment=first.environment if first else {},
-        profile=profile,
+        profile=next((record.profile for record in of(reversed(records), ProfileRecord)), None),
         start=start,
         best=best,
         finished=finished,
-        turns=tuple(turns[place] for place in sorted(turns)),
+        # A turn that was cut off is written again when it is whole, and lanes are written as they end.
+        turns=tuple(latest_turns(records)),
         trials=_trials(records, files),
-        exchanges=exchanges,
+        exchanges=_exchanges(files.transcript) if files.transcript else (),
     )
+
+
+def _end(records: Sequence[Record]) -> FinishedRecord | None:
+    """How the run ended; None for one that was resumed after its end, and has not come to its end again."""
+    last = next((one for one in reversed(records) if isinstance(one, FinishedRecord | TurnRecord | Trial)), None)
+    return last if isinstance(last, FinishedRecord) else None
 
 
 def _exchanges(path: Path) -> tuple[Exchange, ...]:
     conversations = Conversations()
-    return tuple(
-        parsed(path, line, record, "exchange", conversations.read)
-        for line, record in enumerate(records_of(path), start=1)
-        if record.get("kind") == "exchange"
-    )
-
-
-def _finished(record: Record) -> Finished:
-    for side in ("start", "best"):
-        metrics_of(record[side])
-    return Finished(
-        target=float(record["target_speedup"]),
-        target_reached=bool(record["target_reached"]),
-        verified=bool(record["verified"]),
-        stopped=str(record["stopped"]),
-        workload=str(record.get("workload", "")),
-        kernel=record.get("kernel"),
-    )
+    return tuple(conversations.read(record) for record in of(records_of(path), ExchangeRecord))
 
 
 def _sizes(text: object) -> dict[str, Any]:
@@ -188,19 +162,19 @@ def _sizes(text: object) -> dict[str, Any]:
         return {}
 
 
-def _so_far(evaluations: list[Evaluation]) -> tuple[Metrics | None, Metrics | None]:
+def _so_far(evaluations: Sequence[Evaluation]) -> tuple[Metrics | None, Metrics | None]:
     """The start and the fastest, undisturbed if there is such, as far as a run came."""
-    every = [metrics_of(summary(evaluation)) for evaluation in evaluations]
-    timed = [metrics for metrics in every if metrics is not None and metrics.latency_ms is not None]
+    every = [evaluation.summary() for evaluation in evaluations]
+    timed = [metrics for metrics in every if metrics.latency_ms is not None]
     chosen = [metrics for metrics in timed if metrics.trusted] or timed
     best = min(chosen, key=lambda metrics: metrics.latency_ms or 0.0, default=None)
     return (every[0] if every else None), best
 
 
-def _trials(records: Iterable[Record], files: RunFiles) -> tuple[TrialRecord, ...]:
-    found = [trial_of(trial, search=False) for trial in read_trials(records, files.journal)]
+def _trials(records: Iterable[Record], files: RunFiles) -> tuple[RecordedTrial, ...]:
+    found = [RecordedTrial.of(trial, search=False) for trial in of(records, Trial)]
     for path in files.searches:
-        found += [trial_of(trial, search=True) for trial in read_trials(records_of(path), path)]
+        found += [RecordedTrial.of(trial, search=True) for trial in of(records_of(path), Trial)]
     ends = [_time(trial.at) for trial in found]
     timed = [(end, place) for place, end in enumerate(ends) if end is not None]
     if not found or len(timed) < len(found):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .records import Metrics, TurnRecord
+from ...core import TurnRecord
+
+if TYPE_CHECKING:
+    from .run import History
 
 COLUMNS = (
     "turn", "lane", "category", "strategy", "improved", "gain", "status", "latency_ms", "best_latency_ms", "speedup",
@@ -14,14 +16,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(turns: Sequence[TurnRecord], start: Metrics | None) -> list[dict[str, Any]]:
+def rows(history: History) -> list[dict[str, Any]]:
     """One row per turn and lane, keyed by `COLUMNS`; None where nothing was measured.
 
     `best_latency_ms` is the run's fastest after that turn, beginning with the start's.
     """
-    fastest = start.latency_ms if start else None
+    fastest = history.start.latency_ms if history.start else None
     found = []
-    for turn in turns:
+    for turn in history.turns:
         metrics = turn.metrics
         latency = metrics.latency_ms if metrics else None
         if turn.improved and latency is not None:
@@ -31,7 +33,7 @@ def rows(turns: Sequence[TurnRecord], start: Metrics | None) -> list[dict[str, A
             turn.number, turn.lane, turn.category, turn.strategy, turn.improved, turn.gain, _status(turn), latency,
             fastest, metrics.speedup if metrics else None, low, high, metrics.contention if metrics else None,
             len(turn.attempts), len(turn.tool_calls), sum(call.seconds for call in turn.tool_calls),
-            len(turn.exchanges), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
+            len(history.exchanges_of(turn)), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
         )  # fmt: skip
         found.append(dict(zip(COLUMNS, values, strict=True)))
     return found

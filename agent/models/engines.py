@@ -22,7 +22,7 @@ class NoReply(dspy.LMError):
 
 
 class NothingRecorded(dspy.LMError):
-    """The recorded replies are used up, or one is damaged."""
+    """The recorded replies are used up."""
 
 
 class BudgetSpent(dspy.LMError):
@@ -69,7 +69,7 @@ class Engine:
         sent = self._redact.record(request_record(request))
         if (known := self._transcript.recall(self._lane, sent)) is not None:
             self._source.recalled()
-            return response_of(known["reply"], request.model)
+            return response_of(known, request.model)
         if (spent := self._check_budget()) is not None:
             raise BudgetSpent(spent)
         start = time.monotonic()

@@ -8,6 +8,8 @@ from typing import Any
 
 from dspy import lm15
 
+from ...core.exchange_record import Reply
+
 Record = dict[str, Any]
 
 
@@ -43,22 +45,17 @@ def reply_record(response: lm15.Response) -> Record:
     }
 
 
-def response_of(record: Record, model: str) -> lm15.Response:
-    """Return the response of a `reply_record`. Raises KeyError, TypeError or ValueError for invalid data."""
-    calls = [
-        lm15.ToolCallPart(id=str(call["id"]), name=str(call["name"]), input=dict(call["arguments"]))
-        for call in record.get("tool_calls", ())
-    ]
-    text = record.get("text") or ""
+def response_of(reply: Reply, model: str) -> lm15.Response:
+    """Return the response of a reply."""
+    calls = [lm15.ToolCallPart(id=call.id, name=call.name, input=dict(call.arguments)) for call in reply.tool_calls]
+    text = reply.text or ""
     parts = ([lm15.TextPart(text)] if text or not calls else []) + calls
     return lm15.Response(
         id=None,
         model=model,
         message=lm15.Message.assistant(parts),
-        finish_reason=record.get("finish_reason") or ("tool_call" if calls else "stop"),
-        usage=lm15.Usage(
-            input_tokens=int(record.get("input_tokens") or 0), output_tokens=int(record.get("output_tokens") or 0)
-        ),
+        finish_reason=reply.finish_reason or ("tool_call" if calls else "stop"),
+        usage=lm15.Usage(input_tokens=reply.input_tokens or 0, output_tokens=reply.output_tokens or 0),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dspy import lm15
 
+from ...core.exchange_record import Reply
 from .engines import BudgetSpent, NoReply, Source
 from .exchange import request_record, response_of
 from .prompt_file import prompt_path, reply_name
@@ -55,7 +56,7 @@ class Files(Source):
                 raise BudgetSpent(late)
             time.sleep(POLL_S)
             text = _written(reply)
-        return response_of({"text": text}, request.model), 0.0
+        return response_of(Reply(text=text), request.model), 0.0
 
 
 def _written(path: Path) -> str:

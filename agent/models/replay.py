@@ -8,8 +8,8 @@ from pathlib import Path
 from dspy import lm15
 
 from .engines import NothingRecorded, Source
-from .exchange import Record, response_of
-from .transcript import read_replies
+from .exchange import response_of
+from .transcript import RecordedReply, read_replies
 
 
 class Recording:
@@ -20,13 +20,13 @@ class Recording:
         self._left = read_replies(path)
         self._lock = threading.Lock()
         # Whether the recorded model was called with tools shows in its replies.
-        self.calls_tools = any(record["reply"].get("tool_calls") for record in self._left)
+        self.calls_tools = any(record.reply.tool_calls for record in self._left)
 
-    def take(self, lane: str, purpose: str) -> Record | None:
+    def take(self, lane: str, purpose: str) -> RecordedReply | None:
         """Return the next exchange of this lane and purpose; one without either, as a person may write it, fits any."""
         with self._lock:
             for index, record in enumerate(self._left):
-                if record.get("lane", lane) == lane and record.get("purpose", purpose) == purpose:
+                if record.lane in (None, lane) and record.purpose in (None, purpose):
                     return self._left.pop(index)
         return None
 
@@ -46,11 +46,7 @@ class Replay(Source):
         record = self._recording.take(self._lane, self._purpose)
         if record is None:
             raise NothingRecorded(f"{path} contains no further reply for conversation {self._lane} ({self._purpose})")
-        try:
-            return response_of(record["reply"], request.model), float(record.get("dollars") or 0.0)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            number = record.get("number", "without a number")
-            raise NothingRecorded(f"{path}: exchange {number} has no valid reply; fix or remove it") from None
+        return response_of(record.reply, request.model), record.dollars or 0.0
 
     def recalled(self) -> None:
         """Skip the reply that the resumed run has used already."""

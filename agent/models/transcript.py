@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from ...core import Budget, Journal, JournalError, ModelError, read_journal
-from .exchange import Record, digest
+from pydantic import TypeAdapter, ValidationError
 
-KIND = "exchange"
+from ...core import Budget, ExchangeRecord, Journal, JournalError, ModelError
+from ...core.exchange_record import Reply
+from ...core.json_lines import split_lines
+from .exchange import digest
+
 PROBE = "probe"
 """The purpose of an exchange that checks whether a model works."""
 
@@ -27,17 +32,13 @@ class Transcript:
     def __init__(self, path: Path) -> None:
         self._journal = Journal(path)
         self._lock = threading.Lock()
-        self._known: dict[str, list[Record]] = defaultdict(list)
+        self._known: dict[str, list[ExchangeRecord]] = defaultdict(list)
         self.tokens = 0
         self.dollars = 0.0
-        for line, record in enumerate(self._journal.records, start=1):
-            if record.get("kind") == KIND:
-                try:
-                    self._count(record)
-                    if record.get("purpose") != PROBE:
-                        self._known[str(record["lane"])].append(record)
-                except (KeyError, TypeError, ValueError):
-                    raise JournalError(f"{path}, line {line} is no valid exchange; fix or remove that line") from None
+        for record in self._journal.of(ExchangeRecord):
+            self._count(record)
+            if record.purpose != PROBE:
+                self._known[record.lane].append(record)
 
     @property
     def path(self) -> Path:
@@ -50,79 +51,105 @@ class Transcript:
         with self._lock:
             return Budget(tokens=self.tokens, dollars=self.dollars)
 
-    def recall(self, lane: str, request: Record) -> Record | None:
-        """Return the resumed run's outcome of the lane's next exchange if the request is equal; None for a failure."""
+    def recall(self, lane: str, request: dict[str, Any]) -> Reply | None:
+        """Return the resumed run's reply to the lane's next request if the request is equal; None for a failure."""
         sent = digest(request)
         with self._lock:
             known = self._known[lane]
-            if not known or known[0]["digest"] != sent:
+            if not known or known[0].digest != sent:
                 # From the first difference on, the lane makes its own requests.
                 known.clear()
-            while known and known[0]["digest"] == sent:
+            while known and known[0].digest == sent:
                 record = known.pop(0)
-                if "reply" in record:
-                    return record
+                if record.reply is not None:
+                    return record.reply
             return None
 
-    def add(self, lane: str, purpose: str, model: str, request: Record, outcome: Record, seconds: float) -> None:
-        """Write a request and its outcome: a `reply`, or an `error`."""
+    def add(
+        self, lane: str, purpose: str, model: str, request: dict[str, Any], outcome: dict[str, Any], seconds: float
+    ) -> None:
+        """Write a request and its outcome: a `reply` and its `dollars`, or an `error`."""
         with self._lock:
-            record = {
-                "kind": KIND,
-                "number": 1 + sum(1 for _ in self._journal.of_kind(KIND)),
-                "lane": lane,
-                "purpose": purpose,
-                "model": model,
-                "digest": digest(request),
-                "request": request,
-                **outcome,
-                "seconds": round(seconds, 3),
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
+            record = ExchangeRecord.model_validate(
+                {
+                    "number": 1 + sum(1 for _ in self._journal.of(ExchangeRecord)),
+                    "lane": lane,
+                    "purpose": purpose,
+                    "model": model,
+                    "digest": digest(request),
+                    "request": request,
+                    **outcome,
+                    "seconds": round(seconds, 3),
+                    "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                }
+            )
             self._journal.append(record)
             self._count(record)
 
-    def cost(self, lanes: Iterable[str]) -> Record:
+    def cost(self, lanes: Iterable[str]) -> dict[str, float]:
         """Return exchanges, tokens, dollars and seconds of these lanes."""
         wanted = set(lanes)
         with self._lock:
-            found = [r for r in self._journal.of_kind(KIND) if r["lane"] in wanted]
+            found = [record for record in self._journal.of(ExchangeRecord) if record.lane in wanted]
         return {
             "exchanges": len(found),
-            "tokens": sum(_tokens(record) for record in found),
-            "dollars": sum(record.get("dollars") or 0.0 for record in found),
-            "seconds": sum(record.get("seconds") or 0.0 for record in found),
+            "tokens": sum(record.tokens for record in found),
+            "dollars": sum(record.dollars or 0.0 for record in found),
+            "seconds": sum(record.seconds or 0.0 for record in found),
         }
 
     def priced(self, lane: str) -> bool:
         """Return whether the cost of the lane's last exchange is known."""
         with self._lock:
-            last = [record for record in self._journal.of_kind(KIND) if record["lane"] == lane][-1]
-        return last.get("dollars") is not None
+            last = [record for record in self._journal.of(ExchangeRecord) if record.lane == lane][-1]
+        return last.dollars is not None
 
     def close(self) -> None:
         """Close the file."""
         self._journal.close()
 
-    def _count(self, record: Record) -> None:
-        self.tokens += _tokens(record)
-        self.dollars += float(record.get("dollars") or 0.0)
+    def _count(self, record: ExchangeRecord) -> None:
+        self.tokens += record.tokens
+        self.dollars += record.dollars or 0.0
 
 
-def _tokens(record: Record) -> int:
-    reply = record.get("reply") or {}
-    return int(reply.get("input_tokens") or 0) + int(reply.get("output_tokens") or 0)
+@dataclass(frozen=True)
+class RecordedReply:
+    """A reply to serve again. A person may have written it, with no more than a text."""
+
+    reply: Reply
+    lane: str | None = None
+    """None: it fits any lane."""
+    purpose: str | None = None
+    dollars: float | None = None
 
 
-def read_replies(path: Path) -> list[Record]:
-    """Return the exchanges of a transcript that ended with a reply, in order. Raises `ModelError` without any."""
+_recorded = TypeAdapter(RecordedReply)
+
+
+def read_replies(path: Path) -> list[RecordedReply]:
+    """Return the replies of a transcript, in order.
+
+    Raises `ModelError` without any, and for a damaged one.
+    """
     try:
-        records = read_journal(path)
+        lines, _ = split_lines(path.read_bytes(), path)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}; give the transcript.jsonl of a run") from None
     except JournalError as error:
         raise ModelError(f"recorded replies: {error}") from None
-    replies = [record for record in records if isinstance(record.get("reply"), dict)]
+    replies = [
+        _reply(said, path, line) for line, said in enumerate(lines, start=1) if isinstance(said.get("reply"), dict)
+    ]
     if not replies:
         raise ModelError(f"{path} contains no recorded replies; give the transcript.jsonl of a run with a model")
     return replies
+
+
+def _reply(said: dict[str, Any], path: Path, line: int) -> RecordedReply:
+    try:
+        return _recorded.validate_python(said, extra="ignore")
+    except ValidationError as error:
+        first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    raise ModelError(f"{path}, line {line} is no valid exchange: {where}: {first['msg']}; fix or remove that line")

@@ -11,12 +11,11 @@ from typing import Annotated, Any, Literal, get_type_hints
 import dspy
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, validate_call
 
-from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceError, Status
+from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceError, Status, ToolCall
 from ...core.space_inference import named_sizes
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
 from ..proposer import NoKernel, TurnContext
-from ..turn import ToolCall
 from ..workbench import Lane
 from . import briefing
 from .answers import response_text

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...core import ToolCall
 from ..analysis import Analysis
 from ..program import briefing
 from ..proposer import TurnContext
-from ..turn import Attempt, Candidate, ToolCall, diff
+from ..turn import Attempt, Candidate, diff
 
 ANALYSE, REWRITE, REPAIR = "analyse", "rewrite.react", "repair.react"
 """The predictors of `KernelProgram`."""

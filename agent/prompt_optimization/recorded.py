@@ -7,30 +7,32 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter
 
 from ...core import (
     Evaluation,
     JournalError,
     Kernel,
+    KernelRecord,
     KernelwrightError,
     Language,
     Profile,
+    ProfileRecord,
     Proposal,
     PythonKernel,
+    RunRecord,
     Target,
     TorchProblem,
+    Trial,
+    TurnRecord,
     read_journal,
 )
-from ...core.trial import read_trials
+from ...core.journal import of
+from ...core.turn_record import AttemptRecord
 from ..analysis import Analysis
 from ..history.files import run_files
-from ..turn import Attempt, Candidate, Turn, turn_records
+from ..turn import Attempt, Candidate, Turn, latest_turns
 from ..workbench import TUNING
 
-Record = dict[str, Any]
 Kind = tuple[Language, Target]
 """What instructions differ by."""
 
@@ -111,75 +113,76 @@ def read_turn_contexts(
 
 def _situations(path: Path, problems: Callable[[str], Iterable[TorchProblem]], device: str) -> list[RecordedTurn]:
     records = read_journal(path)
-    run = next((record for record in records if record.get("kind") == "run"), None)
+    run = next(of(records, RunRecord), None)
     if run is None:
         raise JournalError(f"{path} is no journal of an optimization")
-    if run["device"] != device:
-        raise JournalError(f"{path} was recorded on {run['device']}, and this is {device}")
-    profile = next((Profile.model_validate(r["profile"]) for r in records if r.get("kind") == "profile"), None)
-    trials = [trial.evaluation for trial in read_trials(records, path)]
+    if run.device != device:
+        raise JournalError(f"{path} was recorded on {run.device}, and this is {device}")
+    profile = next((record.profile for record in of(records, ProfileRecord)), None)
+    trials = [trial.evaluation for trial in of(records, Trial)]
     if profile is None or not trials or trials[0].speedup is None:
         raise JournalError(f"{path}: the start kernel was not right, or not timed")
     problem = _problem(run, path, problems)
-    sources = {record["digest"]: record["source"] for record in records if record.get("kind") == "kernel"}
+    sources = {record.digest: record.source for record in of(records, KernelRecord)}
     start = PythonKernel.parse(sources[trials[0].kernel_digest], problem.name)
     situations = [RecordedTurn(problem, profile, start, ())]
     searched = [*trials, *_searched(path)]
     # What a turn begins with is the start, or what an earlier turn found.
     measured = {start.source: trials[0]}
     turns: list[Turn] = []
-    for record in turn_records(records):
-        kernel = PythonKernel.parse(record["before"], problem.name)
+    for record in latest_turns(records):
+        if record.before is None:
+            raise JournalError(f"{path}: turn {record.number} does not say what it began with")
+        kernel = PythonKernel.parse(record.before, problem.name)
         if kernel.source not in measured:
-            raise JournalError(f"{path}: what turn {record['iteration']} began with was measured nowhere")
-        past = tuple(turn for turn in turns if turn.number < record["iteration"])
+            raise JournalError(f"{path}: what turn {record.number} began with was measured nowhere")
+        past = tuple(turn for turn in turns if turn.number < record.number)
         situations.append(RecordedTurn(problem, profile, kernel, past))
-        turn = _turn(dict(record), Candidate(kernel, measured[kernel.source]), searched)
+        turn = _turn(record, Candidate(kernel, measured[kernel.source]), searched)
         turns.append(turn)
         if turn.found is not None:
             measured[turn.found.kernel.source] = turn.found.evaluation
     return situations
 
 
-def _problem(run: Record, path: Path, problems: Callable[[str], Iterable[TorchProblem]]) -> TorchProblem:
+def _problem(run: RunRecord, path: Path, problems: Callable[[str], Iterable[TorchProblem]]) -> TorchProblem:
     """The problem at the recorded sizes."""
-    for problem in problems(run["problem"]):
-        if problem.digest == run["reference"]:
-            sizes = dict(ast.literal_eval(run["sizes"]))
+    for problem in problems(run.problem):
+        if problem.digest == run.reference:
+            sizes = dict(ast.literal_eval(run.sizes))
             known = (name for name, declared in problem.workloads.items() if dict(declared) == sizes)
             return problem.resized(next(known, ",".join(f"{name}={value}" for name, value in sizes.items())), sizes)
-    raise JournalError(f"{path}: no problem {run['problem']} with the recorded reference; name its file with `problem`")
+    raise JournalError(f"{path}: no problem {run.problem} with the recorded reference; name its file with `problem`")
 
 
 def _searched(path: Path) -> list[Evaluation]:
     """What the searches of a run measured."""
     searches = run_files(path).searches
-    return [trial.evaluation for search in searches for trial in read_trials(read_journal(search), search)]
+    return [trial.evaluation for search in searches for trial in of(read_journal(search), Trial)]
 
 
-def _turn(record: Record, before: Candidate, evaluations: Sequence[Evaluation]) -> Turn:
-    """A past turn as far as a model is told of it; its evaluation is the one with the recorded figure."""
-    best = record["best"] or {"latency_ms": None}
-    timed = (one for one in evaluations if one.latency_ms is not None and one.latency_ms == best["latency_ms"])
-    measured = next(timed, None)
-    arrived = PythonKernel(before.kernel.language, before.kernel.target, record["kernel"] or "", before.kernel.name)
+def _turn(record: TurnRecord, before: Candidate, evaluations: Sequence[Evaluation]) -> Turn:
+    """A past turn as far as a model is shown it; its evaluation is the one with the recorded time."""
+    latency = record.metrics.latency_ms if record.metrics else None
+    measured = next((one for one in evaluations if latency is not None and one.latency_ms == latency), None)
+    arrived = PythonKernel(before.kernel.language, before.kernel.target, record.kernel or "", before.kernel.name)
     return Turn(
-        number=record["iteration"],
-        lane=record["lane"],
-        analysis=TypeAdapter(Analysis).validate_python(record["bottleneck_analysis"]),
+        number=record.number,
+        lane=record.lane,
+        analysis=Analysis.from_record(record.analysis),
         before=before,
-        attempts=tuple(_attempt(one, record, before.kernel) for one in record["attempts"]),
+        attempts=tuple(_attempt(one, record, before.kernel) for one in record.attempts),
         found=Candidate(arrived, measured) if measured else None,
-        improved=record["improved"],
-        gain=1.0 + record["improvement"],
+        improved=record.improved,
+        gain=record.gain,
     )
 
 
-def _attempt(record: Record, turn: Record, before: Kernel) -> Attempt:
-    if record["kernel"] is None:
-        return Attempt(None, (), record["error"])
-    kernel = PythonKernel(before.language, before.target, record["kernel"], before.name)
-    return Attempt(Proposal(kernel, record["strategy"], turn["category"], turn["rationale"]), (), record["error"])
+def _attempt(record: AttemptRecord, turn: TurnRecord, before: Kernel) -> Attempt:
+    if record.kernel is None:
+        return Attempt(None, (), record.error)
+    kernel = PythonKernel(before.language, before.target, record.kernel, before.name)
+    return Attempt(Proposal(kernel, record.strategy, turn.proposal_category, turn.rationale), (), record.error)
 
 
 def _digest(*texts: str) -> str:

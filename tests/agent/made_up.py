@@ -15,7 +15,7 @@ from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
 from kernelwright.agent.workbench import Lane, Workbench
 from kernelwright.cli.optimize import keep
-from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, Profile, Proposal
+from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, Profile, Proposal, Trial
 
 from ..fakes import PROBLEM, PROFILE, evaluation
 
@@ -165,4 +165,4 @@ class Bench:
         return Lane(self.bench, number, index, lambda: None)
 
     def origins(self) -> list[str]:
-        return [record["origin"] for record in self.journal.of_kind("trial")]
+        return [trial.origin for trial in self.journal.of(Trial)]

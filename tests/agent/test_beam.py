@@ -14,7 +14,7 @@ from kernelwright.agent.population import Population
 from kernelwright.agent.proposer import RunEnded, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Candidate
-from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, Waiting
+from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, TurnRecord, Waiting
 
 from ..fakes import evaluation, kernel
 from .made_up import Planned, Scripted, Silence, run
@@ -195,7 +195,7 @@ def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
     with pytest.raises(kind, match="a bug"):
         run(tmp_path, START, Planned(plan), goal=wide(3), observer=observer)
     with Journal(tmp_path / "journal.jsonl") as journal:
-        assert [(one["lane"], one["improved"]) for one in journal.of_kind("turn")] == [(2, True)]
+        assert [(one.lane, one.improved) for one in journal.of(TurnRecord)] == [(2, True)]
     assert observer.of("close")
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.recorded_evaluations import RecordedEvaluations
-from kernelwright.core import Config, Journal, JournalError, read_journal
+from kernelwright.core import Config, Journal, JournalError, KernelRecord, Trial, read_journal
+from kernelwright.core.journal import of
 
 from ..fakes import PROFILE, evaluation, kernel
 
@@ -31,16 +32,16 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_kernel_is_written_once_before_its_trials(path: Path) -> None:
     records = read_journal(path)
-    assert [record["kind"] for record in records] == ["profile", "kernel", "trial", "kernel", "trial", "trial"]
-    assert [record["source"] for record in records if record["kind"] == "kernel"] == [kernel(5.0).source, TUNED.source]
-    assert [record["origin"] for record in records if record["kind"] == "trial"] == ["start", "turn 1: tune", "final"]
-    assert records[2]["seconds"] == 1.5
+    assert [record.kind for record in records] == ["profile", "kernel", "trial", "kernel", "trial", "trial"]
+    assert [record.source for record in of(records, KernelRecord)] == [kernel(5.0).source, TUNED.source]
+    assert [record.origin for record in of(records, Trial)] == ["start", "turn 1: tune", "final"]
+    assert [record.seconds for record in of(records, Trial)] == [1.5, 1.0, 1.0]
 
 
 def test_a_resumed_run_writes_no_source_twice(path: Path) -> None:
     with Journal(path) as journal:
         RecordedEvaluations(journal).add(TUNED, evaluation(TUNED, Config(), 20.0), "turn 2: step", 1.0)
-    assert [record["kind"] for record in read_journal(path)][-2:] == ["trial", "trial"]
+    assert [record.kind for record in read_journal(path)][-2:] == ["trial", "trial"]
 
 
 def test_evaluations_are_handed_out_once_in_the_order_in_which_they_were_made(path: Path) -> None:
@@ -79,8 +80,8 @@ def test_the_latest_profile_counts(path: Path) -> None:
 def test_damage_is_told_with_its_line(path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"kind": "profile", "profile": {"flops": "many"}}) + "\n")
-    with Journal(path) as journal, pytest.raises(JournalError, match="line 7 is no valid profile"):
-        RecordedEvaluations(journal)
+    with pytest.raises(JournalError, match=r"line 7 is no valid profile record: profile\.flops: "):
+        Journal(path)
 
 
 def test_threads_write_whole_records_and_take_each_once(path: Path) -> None:

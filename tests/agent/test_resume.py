@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kernelwright.agent.loop import Outcome
 from kernelwright.agent.proposer import RunEnded, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, Waiting
+from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, TurnRecord, Waiting
 
 from ..fakes import kernel
 from .made_up import ENDLESS, Planned, Scripted, listed, run
@@ -20,13 +19,13 @@ SEARCHING = Proposal(TUNED, "tune", "compute", "because", SPACE)
 WIDE = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3)
 
 
-def records(outcome: Outcome) -> list[dict[str, Any]]:
+def records(outcome: Outcome) -> list[TurnRecord]:
     return [turn.record() for turn in outcome.turns]
 
 
 def turns_written(folder: Path) -> list[tuple[int, int]]:
     with Journal(folder / "journal.jsonl") as journal:
-        return [(record["iteration"], record["lane"]) for record in journal.of_kind("turn")]
+        return [(record.number, record.lane) for record in journal.of(TurnRecord)]
 
 
 @pytest.mark.parametrize("after", range(1, 7))

@@ -8,8 +8,8 @@ import pytest
 from kernelwright.agent.analysis import Category
 from kernelwright.agent.proposer import NoKernel, RunEnded, TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.agent.turn import ToolCall, diff
-from kernelwright.core import Config, Journal, Kernel
+from kernelwright.agent.turn import diff
+from kernelwright.core import Config, Journal, Kernel, ToolCall, TurnRecord
 
 from ..fakes import kernel
 from .made_up import Planned, Scripted, Silence, listed, run
@@ -23,10 +23,10 @@ def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
     assert [attempt.error for attempt in turn.attempts] == ["compile_error: as told", "a reply without code", ""]
     assert proposer.failed["1.0"] == ["compile_error: as told", "a reply without code"]
     assert (turn.improved, turn.error, turn.strategy) == (True, "", "step-1.0")
-    record = turn.record()["attempts"]
-    assert [one["strategy"] for one in record] == ["step-1.0", "no-kernel", "step-1.0"]
-    assert [one["statuses"] for one in record] == [["compile_error"], [], ["ok"]]
-    assert [one["kernel"] is None for one in record] == [False, True, False]
+    record = turn.record().attempts
+    assert [one.strategy for one in record] == ["step-1.0", "no-kernel", "step-1.0"]
+    assert [one.statuses for one in record] == [("compile_error",), (), ("ok",)]
+    assert [one.kernel is None for one in record] == [False, True, False]
     assert observer.of("failed") == [("1.0", "compile_error: as told"), ("1.0", "a reply without code")]
     assert outcome.best.latency_ms == 5.0
 
@@ -49,7 +49,7 @@ def test_turns_without_any_kernel_count_as_rounds(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), Planned(steps))
     assert "3 turns in a row" in outcome.stopped
     assert [turn.strategy for turn in outcome.turns] == ["no-kernel"] * 3
-    assert outcome.turns[0].record()["kernel"] is None
+    assert outcome.turns[0].record().kernel is None
 
 
 def by_a_tool(tried: Kernel, submitted: Kernel | Exception) -> Planned:
@@ -91,7 +91,7 @@ def test_of_two_kernels_the_one_counts_that_nobody_disturbed(tmp_path: Path) -> 
 
 
 def test_a_run_that_ends_after_a_tool_was_used_keeps_the_call(tmp_path: Path) -> None:
-    call = ToolCall("search_examples", {"query": "softmax"}, "nothing fits", ok=True, seconds=0.1)
+    call = ToolCall(name="search_examples", arguments={"query": "softmax"}, result="nothing fits", ok=True, seconds=0.1)
 
     def step(context: TurnContext) -> Kernel:
         context.lane.tool_calls.append(call)
@@ -127,7 +127,7 @@ def test_what_was_found_before_the_run_ended_is_kept_and_verified(tmp_path: Path
     assert outcome.verified
     assert evaluator.calls.count(kernel(4.0).source) == 2
     with Journal(tmp_path / "journal.jsonl") as journal:
-        assert [record["best"]["latency_ms"] for record in journal.of_kind("turn")] == [4.0]
+        assert [one.metrics and one.metrics.latency_ms for one in journal.of(TurnRecord)] == [4.0]
 
 
 def test_a_run_that_ends_before_anything_was_tried_leaves_no_turn(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Kernel, KernelError, SearchSpace
+from kernelwright.core import Config, Kernel, KernelError, SearchSpace, Trial
 
 from ..fakes import PROFILE, kernel
 from .made_up import Bench, Scripted
@@ -29,8 +29,8 @@ def test_what_was_measured_is_not_measured_again(made: Bench) -> None:
     assert first == second
     assert (made.bench.trials, len(made.evaluator.calls)) == (1, 1)
     assert len(made.observer.of("trial")) == 1
-    (trial,) = made.journal.of_kind("trial")
-    assert trial["seconds"] == 1.0, "by the clock of the workbench"
+    (trial,) = made.journal.of(Trial)
+    assert trial.seconds == 1.0, "by the clock of the workbench"
 
 
 def test_again_measures_again_and_counts_from_then_on(tmp_path: Path) -> None:

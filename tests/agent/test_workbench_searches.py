@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.workbench import TUNING
-from kernelwright.core import Kernel, SearchSpace, read_journal
+from kernelwright.core import Kernel, SearchSpace, Trial, read_journal
+from kernelwright.core.journal import of
 
 from ..fakes import kernel
 from .made_up import Bench, Scripted
@@ -38,7 +39,7 @@ def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
     assert made.origins() == []
     assert made.evaluator.calls == []
     (path,) = made.journal.path.parent.glob(f"journal{TUNING}*.jsonl")
-    assert [record["origin"] for record in read_journal(path)] == ["search"] * 3 + ["final"] * 2
+    assert [trial.origin for trial in of(read_journal(path), Trial)] == ["search"] * 3 + ["final"] * 2
     assert {origin for origin, _ in made.observer.of("trial")} == {"turn 1: tune with grid"}
 
 

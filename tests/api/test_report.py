@@ -164,7 +164,7 @@ def test_no_text_of_a_kernel_or_a_turn_becomes_markup(tmp_path: Path) -> None:
         for record in records:
             if record["kind"] == "turn":
                 record |= {name: spoil(record[name]) for name in texts}
-                record["attempts"] = [spoil(one) for one in record["attempts"]]
+                record["attempts"] = [spoil(one) | {"statuses": one["statuses"]} for one in record["attempts"]]
                 record["best"]["config"] = {EVIL: EVIL}
             if record["kind"] == "trial":
                 record["origin"] += EVIL

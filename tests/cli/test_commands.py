@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.cli.list_slow import render
-from kernelwright.core import read_journal
+from kernelwright.core import Trial, read_journal
+from kernelwright.core.journal import of
 from kernelwright.corpus import list_problems
 
 from ..beside import FOLDER as WARM_SERVER
@@ -86,14 +87,12 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
     assert process.returncode == 130, errors
     assert "turn 1/2: bottleneck" in told and "\x1b" not in told  # plain lines without a terminal
     assert "--resume goes on" in errors
-    before = [record for record in read_journal(journal) if record["kind"] == "trial"]
+    before = list(of(read_journal(journal), Trial))
     run = kernelwright(*arguments, "--resume", "--json", cwd=folder)
     assert run.returncode == 0, run.stderr
-    after = [record for record in read_journal(journal) if record["kind"] == "trial"]
+    after = list(of(read_journal(journal), Trial))
     assert after[: len(before)] == before
-    measured = [
-        (t["evaluation"]["kernel_digest"], str(t["evaluation"]["config"])) for t in after if t["origin"] != "final"
-    ]
+    measured = [(t.evaluation.kernel_digest, str(t.evaluation.config)) for t in after if t.origin != "final"]
     assert len(measured) == len(set(measured))
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, DeviceError, read_journal
+from kernelwright.core import Config, DeviceError, RunRecord, read_journal
 
 from .commands import refused_here
 from .made_up import ENVIRONMENT, Answer, MadeUp, faster_when_larger, install, summary_in, summary_of, tuned_here
@@ -77,7 +77,7 @@ def test_two_workloads_of_a_kernel_lie_beside_each_other(folder: Path, monkeypat
     assert len({found["journal"] for found in left.values()}) == len(workloads)
     assert len(list((folder / "results").rglob("summary.json"))) == len(workloads)
     for name, found in left.items():
-        assert read_journal(Path(found["journal"]))[0]["kind"] == "run"
+        assert isinstance(read_journal(Path(found["journal"]))[0], RunRecord)
         again = summary_of(tuned_here(*GRID, "--json", "--resume", "--workload", name))
         assert (again["journal"], again["recalled"]) == (found["journal"], 3)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -9,23 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelwright.core import Journal, JournalError, ResultsError, read_journal, set_aside
+from kernelwright.core import Journal, JournalError, Record, ResultsError, RunRecord, read_journal, set_aside
 
-records = st.lists(
-    st.dictionaries(
-        st.text(max_size=5),
-        st.one_of(st.integers(), st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False)),
-    ),
-    min_size=1,
-    max_size=6,
-)
+from .record_strategies import records
 
 
-@given(records, st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_replays_after_truncation_at_any_byte(
-    tmp_path: Path, written: list[dict[str, object]], data: st.DataObject
-) -> None:
+@given(st.lists(records(), min_size=1, max_size=6), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+def test_replays_after_truncation_at_any_byte(tmp_path: Path, written: list[Record], data: st.DataObject) -> None:
     path = tmp_path / "journal.jsonl"
     path.unlink(missing_ok=True)
     with Journal(path) as journal:
@@ -35,12 +25,11 @@ def test_replays_after_truncation_at_any_byte(
     cut = data.draw(st.integers(0, len(whole)))
     path.write_bytes(whole[:cut])
     complete = whole[:cut].count(b"\n")
-    assert read_journal(path) == json.loads(json.dumps(written))[:complete]
+    assert read_journal(path) == written[:complete]
     with Journal(path) as journal:
         assert len(journal.records) == complete
-        journal.append({"after": "the cut"})
-    assert read_journal(path)[-1] == {"after": "the cut"}
-    assert len(read_journal(path)) == complete + 1
+        journal.append(RunRecord(problem="after the cut"))
+    assert read_journal(path) == [*written[:complete], RunRecord(problem="after the cut")]
 
 
 @pytest.mark.parametrize("damage", [b"garbage\n", b"[1, 2]\n", b'{"a": \n', b"\xff\xfe\n"])
@@ -85,13 +74,13 @@ def test_a_full_disk_loses_nothing_that_was_written(tmp_path: Path) -> None:
     program = f"""
 import resource, signal
 from pathlib import Path
-from kernelwright.core import Journal, ResultsError
+from kernelwright.core import Journal, ResultsError, RunRecord
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal(Path({str(path)!r}))
-journal.append({{"n": 1}})
-resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
+journal.append(RunRecord(problem="p"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
 try:
-    journal.append({{"n": "x" * 100}})
+    journal.append(RunRecord(problem="x" * 1000))
 except ResultsError as error:
     print(error)
 journal.close()
@@ -100,4 +89,4 @@ journal.close()
         [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ), check=True
     )
     assert "make room" in run.stdout
-    assert read_journal(path) == [{"n": 1}]
+    assert read_journal(path) == [RunRecord(problem="p")]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.recorded_evaluations import RecordedEvaluations
-from kernelwright.core import Config, Journal, JournalError, Trial, read_journal
-from kernelwright.core.trial import read_trials
+from kernelwright.core import Config, Journal, JournalError, ProfileRecord, RunRecord, Trial, read_journal
+from kernelwright.core.journal import of
 from kernelwright.tuners.formats import read_recording
 
 from ..fakes import PROFILE, evaluation
@@ -27,10 +27,10 @@ TRIALS = [
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
-        journal.append({"kind": "run"})
+        journal.append(RunRecord())
         for trial in TRIALS:
-            journal.append(trial.record())
-        journal.append({"kind": "profile", "profile": PROFILE.model_dump(mode="json")})
+            journal.append(trial)
+        journal.append(ProfileRecord(profile=PROFILE))
     return path
 
 
@@ -48,7 +48,7 @@ def damage(path: Path, line: int, change: Callable[[dict[str, object]], object])
 
 
 READERS: list[Reader] = [
-    lambda path: list(read_trials(read_journal(path), path)),
+    read_journal,
     lambda path: search(path, Table()),
     read_recording,
     recall,
@@ -56,7 +56,7 @@ READERS: list[Reader] = [
 
 
 def test_trials_are_read_back_the_same(path: Path) -> None:
-    assert list(read_trials(read_journal(path), path)) == TRIALS
+    assert list(of(read_journal(path), Trial)) == TRIALS
 
 
 @pytest.mark.parametrize("reader", READERS, ids=["trials", "search", "recording", "recall"])
@@ -75,12 +75,12 @@ def test_a_damaged_trial_is_named(
     with pytest.raises(JournalError) as caught:
         reader(path)
     message = str(caught.value)
-    assert message.startswith(f"{path}, line 3 is no valid trial: {says}")
-    assert message.endswith("; mend or remove that line") and "\n" not in message
+    assert message.startswith(f"{path}, line 3 is no valid trial record: {says}")
+    assert message.endswith("; fix or remove that line") and "\n" not in message
 
 
 @pytest.mark.parametrize("change", [lambda record: record.pop("profile"), lambda record: record.update(profile=1)])
 def test_a_damaged_profile_is_named(path: Path, change: Callable[[dict[str, object]], object]) -> None:
     damage(path, 4, change)
-    with pytest.raises(JournalError, match="line 4 is no valid profile; mend or remove that line"):
+    with pytest.raises(JournalError, match="line 4 is no valid profile record: profile: "):
         recall(path)

@@ -27,9 +27,10 @@ from kernelwright.core import (
     ResultsError,
     SearchSpace,
     Status,
+    Trial,
     read_journal,
 )
-from kernelwright.core.trial import read_trials
+from kernelwright.core.journal import of
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Limits
 from kernelwright.tuners.grid import Grid
@@ -153,7 +154,7 @@ def search(
 
 def searched(path: Path) -> dict[str, Evaluation]:
     """The journal's trials by fault: exactly one of each."""
-    trials = [trial for trial in read_trials(read_journal(path), path) if trial.origin == "search"]
+    trials = [trial for trial in of(read_journal(path), Trial) if trial.origin == "search"]
     counted = Counter(str(trial.evaluation.config["FAULT"]) for trial in trials)
     assert set(counted.values()) <= {1}, counted
     return {str(trial.evaluation.config["FAULT"]): trial.evaluation for trial in trials}

@@ -14,11 +14,18 @@ from kernelwright.rag import ExampleRetriever, run_examples, runs
 from ..fakes import evaluation
 from .technique_cases import REGISTERS, TEXTBOOK
 
+END = {
+    "kind": "finished",
+    "target_speedup": 2.0,
+    "target_reached": True,
+    "stopped": "nothing left to try",
+    "start": {"status": "ok"},
+}
 START, FOUND = PythonKernel.parse(TEXTBOOK), PythonKernel.parse(REGISTERS)
 
 
 def _trial(kernel: Kernel, origin: str, ms: float | str, contention: float | None = None) -> dict[str, Any]:
-    return Trial(origin=origin, evaluation=evaluation(kernel, Config(), ms, contention), seconds=1).record()
+    return Trial(origin=origin, evaluation=evaluation(kernel, Config(), ms, contention), seconds=1).to_json()
 
 
 def _records(final_ms: float = 1.0, verified: bool = True, contention: float | None = None) -> list[dict[str, Any]]:
@@ -32,7 +39,7 @@ def _records(final_ms: float = 1.0, verified: bool = True, contention: float | N
         {"kind": "turn", "iteration": 1, **turn, "improved": True, "improvement": 3.4},
         {"kind": "turn", "iteration": 2, **turn, "rationale": "Useless.", "improved": False, "improvement": 0.0},
         _trial(FOUND, "final", final_ms, contention),
-        {"kind": "finished", "verified": verified, "device": "a CPU", "best": {"latency_ms": final_ms}},
+        {**END, "verified": verified, "device": "a CPU", "best": {"status": "ok", "latency_ms": final_ms}},
     ]
 
 

@@ -56,7 +56,7 @@ def evaluation(config: dict[str, Any], result: float | Status, digest: str = "aa
 
 def journal(*evaluations: Evaluation) -> str:
     records = [{"kind": "run", "problem": "p"}]
-    records += [Trial(origin="list", evaluation=evaluation, seconds=1.0).record() for evaluation in evaluations]
+    records += [Trial(origin="list", evaluation=evaluation, seconds=1.0).to_json() for evaluation in evaluations]
     return "".join(json.dumps(record) + "\n" for record in records)
 
 

@@ -19,6 +19,7 @@ from kernelwright.core import (
     Tuner,
     read_journal,
 )
+from kernelwright.core.journal import of
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.search import Found, Progress, Search
 
@@ -149,5 +150,5 @@ def search(
 
 
 def trials_in(path: Path, origin: str | None = None) -> list[Trial]:
-    trials = [Trial.from_record(record) for record in read_journal(path) if record["kind"] == "trial"]
+    trials = of(read_journal(path), Trial)
     return [trial for trial in trials if origin in (None, trial.origin)]

@@ -78,7 +78,7 @@ def test_a_packed_journal_is_unpacked_in_memory(tmp_path: Path, monkeypatch: pyt
         ("[1, 2]", OptionError, "its JSON is neither"),
         ('{"cache": {}}', OptionError, "its JSON is neither"),
         ('{"kind":"run"}\nrubbish\n{"kind":"run"}\n', JournalError, "line 2 is corrupt"),
-        ('{"kind":"run"}\n{"kind":"trial","origin":"x"}\n', JournalError, "line 2 is no valid trial: evaluation"),
+        ('{"kind":"run"}\n{"kind":"trial","origin":"x"}\n', JournalError, "is no valid trial record: evaluation"),
         ('{"kind":"run"}\n', JournalError, "contains no measured config"),
         ('{"kind":"ru', JournalError, "contains no measured config"),
         (journal(evaluation({"A": 1}, Status.TIMEOUT)), SpaceError, "every config of"),

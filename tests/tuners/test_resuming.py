@@ -123,7 +123,7 @@ def test_trials_of_another_kernel_and_of_other_parameters_are_ignored(path: Path
     search(path, Table(), kernel=ANOTHER, budget=Budget(trials=3))
     with Journal(path) as journal:
         for config in (Config({"A": 99}), Config({"B": 1})):
-            journal.append(Trial(origin="search", evaluation=evaluation(KERNEL, config, 0.1), seconds=0).record())
+            journal.append(Trial(origin="search", evaluation=evaluation(KERNEL, config, 0.1), seconds=0))
     table = Table()
     found = search(path, table)
     assert table.measured == list(SPACE)
@@ -143,7 +143,8 @@ def test_a_torn_last_line_is_measured_again(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [lambda r: r.pop("evaluation"), lambda r: r.update(seconds=-1), lambda r: r["evaluation"].update(x=1)]
+    "change",
+    [lambda r: r.pop("evaluation"), lambda r: r.update(seconds=-1), lambda r: r["evaluation"].update(status="x")],
 )
 def test_a_line_that_is_no_trial_is_named(path: Path, change: Callable[[dict[str, object]], object]) -> None:
     search(path, Table(), budget=Budget(trials=4))

@@ -8,17 +8,16 @@ import pytest
 from kernelwright.agent.history.conversation import conversation_text
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import RunEnded
-from kernelwright.core import read_journal
+from kernelwright.core import ExchangeRecord, RunRecord, read_journal
 
 from ...openai_server import Fail, OpenAIServer
 from ..conversations.telling import submit, use
 from ..program.stand import native, source, stand, textual
 
 
-def exchange(number: int, *messages: dict[str, object], lane: str = "1.0", **outcome: object) -> dict[str, object]:
+def exchange(number: int, *messages: dict[str, object], lane: str = "1.0", **outcome: object) -> ExchangeRecord:
     reply = {"text": f"reply {number}", "input_tokens": 10, "output_tokens": 2}
-    return {
-        "kind": "exchange",
+    said = {
         "number": number,
         "lane": lane,
         "purpose": "rewrite",
@@ -28,11 +27,15 @@ def exchange(number: int, *messages: dict[str, object], lane: str = "1.0", **out
         "seconds": 1.25,
         **(outcome or {"reply": reply, "dollars": 0.5}),
     }
+    return ExchangeRecord.model_validate(said)
 
 
 USER = {"role": "user", "text": "Make it fast."}
-CALL = {"role": "assistant", "tool_calls": [{"name": "tune", "arguments": {"trials": 4, "kernel": "a = 1\nb = 2"}}]}
-RESULT = {"role": "tool", "tool_results": [{"name": "tune", "text": '{"config": {}}'}]}
+CALL = {
+    "role": "assistant",
+    "tool_calls": [{"id": "1", "name": "tune", "arguments": {"trials": 4, "kernel": "a = 1\nb = 2"}}],
+}
+RESULT = {"role": "tool", "tool_results": [{"id": "1", "name": "tune", "text": '{"config": {}}'}]}
 
 
 def test_an_exchange_is_shown_with_its_cost() -> None:
@@ -45,7 +48,7 @@ def test_an_exchange_is_shown_with_its_cost() -> None:
 
 
 def test_what_was_sent_before_is_not_shown_again() -> None:
-    first = exchange(1, USER, reply={**CALL, "input_tokens": 10, "output_tokens": 2})
+    first = exchange(1, USER, reply={"tool_calls": CALL["tool_calls"], "input_tokens": 10, "output_tokens": 2})
     text = conversation_text([first, exchange(2, USER, CALL, RESULT)])
     assert text.count("Be quick.") == text.count("Make it fast.") == 1
     assert text.count('--- reply\ntune({"trials": 4})\n  kernel:\na = 1\nb = 2\n') == text.count("tune(") == 1
@@ -73,7 +76,7 @@ def test_an_error_is_shown_in_place_of_the_reply() -> None:
 
 
 def test_other_records_are_passed_over() -> None:
-    assert conversation_text([{"kind": "run"}]) == "\n"
+    assert conversation_text([RunRecord()]) == "\n"
 
 
 def test_a_real_conversation_is_readable(tmp_path: Path) -> None:

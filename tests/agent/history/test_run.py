@@ -24,8 +24,9 @@ def test_the_run_and_its_end(history: History) -> None:
     assert history.sizes == {"batch_size": 16, "dim1": 64, "dim2": 64}
     assert history.environment["tilelang"] == "0.1.15"
     assert history.finished is not None
-    assert (history.finished.target, history.finished.target_reached, history.finished.verified) == (3.0, False, True)
-    assert history.finished.stopped == "2 iterations done"
+    end = history.finished
+    assert (end.target_speedup, end.target_reached, end.verified) == (3.0, False, True)
+    assert end.stopped == "2 iterations done"
     assert history.start is not None and history.best is not None and history.profile is not None
     assert history.start.latency_ms == pytest.approx(10.674, abs=1e-3)
     assert history.best.speedup == pytest.approx(1.238, abs=1e-3)
@@ -54,7 +55,7 @@ def test_a_turn_tells_what_was_tried_and_what_came_of_it(history: History) -> No
 
 def test_exchanges_belong_to_the_turn_of_their_lane_and_show_each_message_once(history: History) -> None:
     assert [exchange.lane for exchange in history.exchanges] == ["check.0", *["1.0"] * 4, *["2.0"] * 3]
-    _, ask, told, repair = history.turns[0].exchanges
+    _, ask, told, repair = history.exchanges_of(history.turns[0])
     assert [message.role for message in ask.sent] == ["system", "user"]
     assert ask.reply is not None and [call.name for call in ask.reply.tool_calls] == ["search_examples"]
     assert [message.role for message in told.sent] == ["tool", "user"]
@@ -62,7 +63,8 @@ def test_exchanges_belong_to_the_turn_of_their_lane_and_show_each_message_once(h
     assert told.reply is not None and told.reply.tool_calls[0].arguments["strategy"] == "hoist the root"
     assert [message.role for message in repair.sent] == ["system", "user"]  # a new conversation
     assert "evaluate" in ask.tools
-    assert history.turns[0].tokens == sum(exchange.tokens for exchange in history.turns[0].exchanges) == 19170
+    exchanges = history.exchanges_of(history.turns[0])
+    assert history.turns[0].tokens == sum(exchange.tokens for exchange in exchanges) == 19170
     assert history.tokens == 34421
     assert history.dollars == pytest.approx(0.10175)
 
@@ -89,9 +91,10 @@ def test_lanes_of_a_beam_are_told_apart(tmp_path: Path) -> None:
                 record["origin"] = "turn 1.1: split the samples over threads"
         return records
 
-    first, second = (found := load_history(copied(tmp_path, change=second_lane))).turns
+    found = load_history(copied(tmp_path, change=second_lane))
+    first, second = found.turns
     assert second.name == "1.1"
-    assert second.exchanges == ()
+    assert found.exchanges_of(second) == ()
     assert [trial.origin for trial in found.trials_of(second)] == ["turn 1.1: split the samples over threads"]
     assert len(found.trials_of(first)) == 2
 
@@ -208,7 +211,7 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
     "a turn without its number": ("turn", lambda turn: turn.pop("iteration"), "line 9 is no valid turn"),
     "a gain in words": ("turn", lambda turn: turn.update(improvement="much"), "line 9 is no valid turn"),
     "an analysis that is none": ("turn", lambda turn: turn.update(bottleneck_analysis=7), "line 9 is no valid turn"),
-    "no figures at the end": ("finished", lambda end: end.pop("best"), "line 14 is no valid end of a run"),
+    "no metrics at the end": ("finished", lambda end: end.pop("best"), "line 14 is no valid finished record"),
     "a profile without work": ("profile", lambda one: one["profile"].pop("flops"), "line 4 is no valid profile"),
     "a trial of unknown status": ("trial", lambda one: one["evaluation"].update(status="fine"), "no valid trial"),
 }
@@ -231,7 +234,7 @@ def test_a_corrupt_line_is_named(tmp_path: Path) -> None:
 
 def test_a_broken_exchange_is_named(tmp_path: Path) -> None:
     journal = copied(tmp_path, TRANSCRIPT, each(lambda exchange: exchange.pop("request"), "exchange"))
-    with pytest.raises(JournalError, match=f"{TRANSCRIPT}, line 1 is no valid exchange"):
+    with pytest.raises(JournalError, match=f"{TRANSCRIPT}, line 1 is no valid exchange record: request"):
         load_history(journal)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import REWRITE, Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
-from kernelwright.core import read_journal
 
 from ...openai_server import KEY, OpenAIServer
 
@@ -53,7 +53,7 @@ class Asked:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        return read_journal(self.path)
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
 
 
 def ask(models: Models, text: str = "hello", lane: str = "1.0", purpose: str = REWRITE) -> str:

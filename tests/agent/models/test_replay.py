@@ -107,13 +107,10 @@ def test_what_is_used_up_is_told(tmp_path: Path) -> None:
         {"text": 5},
     ],
 )
-def test_a_damaged_reply_is_named(tmp_path: Path, reply: dict[str, Any]) -> None:
-    models = Asked(tmp_path, write(tmp_path, {"number": 7, "reply": reply})).models()
-    with pytest.raises(NothingRecorded) as caught:
-        ask(models)
-    assert models.explain(caught.value) == (
-        f"{tmp_path}/recorded.jsonl: exchange 7 has no valid reply; mend or remove it"
-    )
+def test_a_damaged_reply_is_named_at_once(tmp_path: Path, reply: dict[str, Any]) -> None:
+    asked = Asked(tmp_path, write(tmp_path, said("first"), {"number": 7, "reply": reply}))
+    with pytest.raises(ModelError, match=r"recorded.jsonl, line 2 is no valid exchange: reply\..*; fix or remove that"):
+        asked.models()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +119,7 @@ def test_a_damaged_reply_is_named(tmp_path: Path, reply: dict[str, Any]) -> None
         ("", "holds no recorded replies; give the transcript.jsonl of a run with a model"),
         ('{"kind":"exchange","error":"LMAuthError: no"}\n', "holds no recorded replies"),
         ('{"reply":"a text"}\n', "holds no recorded replies"),
-        ("no json\n{}\n", "line 1 is corrupt; mend or remove that line"),
+        ("no json\n{}\n", "line 1 is corrupt; fix or remove that line"),
     ],
 )
 def test_a_file_that_is_no_recording_is_refused_at_once(tmp_path: Path, content: str, told: str) -> None:

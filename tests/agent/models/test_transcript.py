@@ -65,7 +65,7 @@ def test_a_corrupt_line_is_named(tmp_path: Path, damage: str) -> None:
     asked = recorded(tmp_path, "first", "second")
     first, second = asked.path.read_text().splitlines()
     asked.path.write_text(f"{first}\n{damage}\n{second}\n")
-    with pytest.raises(JournalError, match=r"transcript.jsonl, line 2 .*mend or remove that line"):
+    with pytest.raises(JournalError, match=r"transcript.jsonl, line 2 .*fix or remove that line"):
         Transcript(asked.path)
 
 

@@ -10,7 +10,8 @@ import pytest
 from kernelwright.agent.analysis import Analysis, Category
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import RunEnded
-from kernelwright.core import read_journal
+from kernelwright.core import ExchangeRecord, read_journal
+from kernelwright.core.journal import of
 
 from ...openai_server import Fail, OpenAIServer, Step, Text
 from ..conversations.telling import analysis
@@ -110,7 +111,7 @@ def test_lanes_of_one_candidate_share_an_analysis_that_the_first_asks_for(tmp_pa
     assert {one.category for one in found.values()} == {Category.MEMORY}
     assert len(found) == 3
     # Which thread came first is luck; a resumed run must find the exchange all the same.
-    asked = [record["lane"] for record in read_journal(models.transcript.path) if record["kind"] == "exchange"]
+    asked = [record.lane for record in of(read_journal(models.transcript.path), ExchangeRecord)]
     assert asked == ["1.0"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kernelwright.agent.prompt_optimization.recorded import journals_in, read_turn_contexts
-from kernelwright.agent.turn import turn_records
+from kernelwright.agent.turn import latest_turns
 from kernelwright.core import JournalError, Problem, read_journal
 from kernelwright.corpus import find_problem
 
@@ -43,18 +43,19 @@ def test_a_recorded_run_gives_its_start_and_what_it_went_on_from(tmp_path: Path)
 
 def test_the_gain_of_a_turn_is_over_what_it_began_with(tmp_path: Path) -> None:
     def third(records: list[Any]) -> list[Any]:
-        last = turn_records(records)[-1]
+        last = next(record for record in reversed(records) if record["kind"] == "turn")
         return [*records, {**last, "iteration": 3, "before": last["kernel"]}]
 
     path = copied(tmp_path, change=third)
-    first, second, _ = turn_records(read_journal(path))
+    first, second, _ = latest_turns(read_journal(path))
     notes: list[str] = []
     *_, last = read_turn_contexts([path], problems, device(), notes.append)
     assert notes == []
-    assert first["before"] != second["before"] == first["kernel"]
+    assert first.metrics is not None and first.metrics.latency_ms is not None
+    assert first.before != second.before == first.kernel
     start = last.turns[0].before.latency_ms
-    assert [turn.before.latency_ms for turn in last.turns] == [start, first["best"]["latency_ms"]]
-    assert start / first["best"]["latency_ms"] > 1.1
+    assert [turn.before.latency_ms for turn in last.turns] == [start, first.metrics.latency_ms]
+    assert start / first.metrics.latency_ms > 1.1
 
 
 def test_a_turn_that_began_with_what_was_measured_nowhere_is_told(tmp_path: Path) -> None:
@@ -93,9 +94,9 @@ def _forget(records: list[Any]) -> list[Any]:
         (each(lambda record: record.update(device="another"), "run"), "was recorded on another"),
         (each(lambda record: record.update(reference="0" * 16), "run"), "--problem"),
         (each(lambda record: record.update(sizes="os.abort()"), "run"), "is not what a run writes (ValueError"),
-        (each(lambda record: record.update(before=None), "turn"), "is not what a run writes"),
-        (each(lambda record: record.pop("attempts"), "turn"), "is not what a run writes (KeyError"),
-        (each(lambda record: record.update(evaluation={}), "trial"), "is no valid trial"),
+        (each(lambda record: record.update(before=None), "turn"), "turn 1 does not say what it began with"),
+        (each(lambda record: record.update(attempts=7), "turn"), "is no valid turn record: attempts: "),
+        (each(lambda record: record.update(evaluation={}), "trial"), "is no valid trial record: evaluation.status: "),
         (_forget, "not right, or not timed"),
     ],
 )

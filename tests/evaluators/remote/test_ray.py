@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Budget, Config, DeviceError, Evaluation, Journal, Kernel, ProblemError, TorchProblem
-from kernelwright.core.trial import read_trials
+from kernelwright.core import (
+    Budget,
+    Config,
+    DeviceError,
+    Evaluation,
+    Journal,
+    Kernel,
+    ProblemError,
+    TorchProblem,
+    Trial,
+)
 from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
@@ -87,7 +96,7 @@ def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     with Journal(tmp_path / "journal.jsonl") as journal:
         tuner = catalogue.create("grid", space)
         found = Search(scale_problem, scale_kernel, space, tuner, evaluator, journal, Budget(), killer).run()
-        trials = list(read_trials(journal.records, journal.path))
+        trials = list(journal.of(Trial))
     assert killer.killed and f"the worker on node {killer.killed[0][:8]} was lost" in caplog.text
     searched = [one.evaluation for one in trials if one.origin == SEARCHED]
     assert [one.config["BLOCK"] for one in searched] == [2, 4, 8, 16, 32]

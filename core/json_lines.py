@@ -1,0 +1,104 @@
+"""An append-only file with one JSON object a line, each on disk before its writer goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from .errors import JournalError, ResultsError
+from .line import JsonObject
+
+
+class JsonLines:
+    """A file that one process at a time writes; `JournalError` while another does.
+
+    A killed process loses at most the line that it was writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what a full disk refuses must not come back at the next write.
+            self._file = path.open("ab+", buffering=0)
+        except OSError as error:
+            raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with `results`") from None
+        try:
+            lock(self._file, path)
+        except JournalError:
+            self._file.close()
+            raise
+
+    def replay(self) -> list[JsonObject]:
+        """What the file holds. Cuts off a torn last line; `JournalError` names any other line that is corrupt."""
+        self._file.seek(0)
+        objects, end = split_lines(self._file.read(), self.path)
+        self._file.truncate(end)
+        return objects
+
+    def append(self, said: JsonObject) -> None:
+        """Write one object and wait until the disk has it."""
+        line = (json.dumps(said, separators=(",", ":"), allow_nan=False) + "\n").encode()
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            written = self._file.write(line)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(end)
+            raise ResultsError(
+                f"cannot write {self.path}: {error.strerror}; make room or choose another folder with `results`, "
+                "then go on with `resume`"
+            ) from None
+
+    def close(self) -> None:
+        """Close the file and release its lock."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        self.close()
+
+
+def split_lines(data: bytes, path: Path) -> tuple[list[JsonObject], int]:
+    """The objects in what such a file holds, and how many bytes they take.
+
+    What lies behind them is a write that was cut off. `JournalError` names `path` and the line that is corrupt.
+    """
+    objects: list[JsonObject] = []
+    end = 0
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        whole = line.endswith(b"\n")
+        try:
+            found = json.loads(line)
+            if not isinstance(found, dict):
+                raise ValueError("no object")
+        except (ValueError, RecursionError):
+            if not whole:
+                break
+            raise JournalError(f"{path}, line {number} is corrupt; fix or remove that line, or start again") from None
+        if not whole:
+            # Complete but for its line end, which the next append would glue to.
+            break
+        objects.append(found)
+        end += len(line)
+    return objects, end
+
+
+def lock(file: BinaryIO | FileIO, path: Path) -> None:
+    """Hold the file until it is closed; `JournalError` while another process holds it.
+
+    The lock is on the file itself, not on one beside it: its name may change, and there is nothing to clean up.
+    """
+    from filelock import lock_descriptor
+
+    if not lock_descriptor(file.fileno(), blocking=False):
+        raise JournalError(f"{path} is in use by another run; wait for it, or choose another `results`")

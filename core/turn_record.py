@@ -1,0 +1,129 @@
+"""One turn of the optimization loop as the journal and the history file hold it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .evaluation import EvaluationSummary, Status
+from .line import Line
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Part):
+    """One use of a tool by a model."""
+
+    name: str
+    arguments: dict[str, Any]
+    result: str
+    """What the model was answered."""
+    ok: bool
+    seconds: float
+    trials: int = 0
+    """Evaluations that it took."""
+
+
+class AttemptRecord(_Part):
+    """One proposal of a turn, or why there was none."""
+
+    strategy: str
+    kernel: str | None = None
+    """Its source."""
+    error: str = ""
+    statuses: tuple[Status, ...] = ()
+
+
+class AnalysisRecord(_Part):
+    """The bottleneck of the kernel that a turn began with."""
+
+    category: str = ""
+    ranking: tuple[str, ...] = ()
+    """All categories, the most promising first."""
+    evidence: tuple[str, ...] = ()
+    tier: str = ""
+    performance: str = ""
+    suggestions: tuple[str, ...] = ()
+    work: str = ""
+    latency_ms: float | None = None
+    floor_ms: float | None = None
+
+
+class TurnRecord(Line):
+    """A finished turn: one kernel was analysed, changed and measured.
+
+    What has a default is missing in journals of before there were models and lanes.
+    """
+
+    kind: Literal["turn"] = "turn"
+    number: int = Field(validation_alias="iteration", serialization_alias="iteration")
+    lane: int = 0
+    """Which of the expansions that ran side by side."""
+    analysis: AnalysisRecord = Field(
+        default=AnalysisRecord(), validation_alias="bottleneck_analysis", serialization_alias="bottleneck_analysis"
+    )
+    suggestions: tuple[str, ...] = ()
+    strategy: str
+    proposal_category: str = Field(default="", validation_alias="category", serialization_alias="category")
+    """The bottleneck that the proposal is aimed at."""
+    rationale: str = ""
+    before: str | None = None
+    """Source of the kernel that was to be made faster."""
+    kernel: str | None = None
+    """Source of what the turn arrived at."""
+    diff: str = Field(default="", validation_alias="code_changes", serialization_alias="code_changes")
+    """From `before` to `kernel`, as a unified diff."""
+    improved: bool
+    """Whether it became the best of the run."""
+    improvement: float = 0.0
+    """`gain` - 1."""
+    error: str = ""
+    """The first failure of the last attempt."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    """The proposal, then its repairs."""
+    evaluations: tuple[EvaluationSummary, ...] = Field(
+        default=(), validation_alias="evaluation_results", serialization_alias="evaluation_results"
+    )
+    metrics: EvaluationSummary | None = Field(default=None, validation_alias="best", serialization_alias="best")
+    """Of the fastest correct kernel of the turn; None when nothing was correct."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    cost: dict[str, int | float] = Field(default_factory=dict)
+    """Exchanges with models, their tokens, dollars and seconds; empty where rules proposed."""
+
+    @property
+    def name(self) -> str:
+        """'3.0': the third turn, its first expansion."""
+        return f"{self.number}.{self.lane}"
+
+    @property
+    def category(self) -> str:
+        """The bottleneck that was found."""
+        return self.analysis.category or self.proposal_category
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Why that is the bottleneck, one line each."""
+        return self.analysis.evidence
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than the best of the run before; 1.0 when nothing improved."""
+        return 1.0 + self.improvement
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the turn's exchanges with models."""
+        return int(self.cost.get("tokens", 0))
+
+    @property
+    def dollars(self) -> float:
+        """Cost of the turn's exchanges with models."""
+        return float(self.cost.get("dollars", 0.0))
+
+    @property
+    def model_seconds(self) -> float:
+        """Spent waiting for models."""
+        return float(self.cost.get("seconds", 0.0))
