@@ -90,7 +90,7 @@ def test_what_is_used_up_is_told(tmp_path: Path) -> None:
     with pytest.raises(NothingRecorded) as caught:
         ask(models)
     assert models.explain(caught.value) == (
-        f"{tmp_path}/recorded.jsonl holds no further reply for conversation 1.0 (rewrite)"
+        f"{tmp_path}/recorded.jsonl contains no further reply for conversation 1.0 (rewrite)"
     )
     with pytest.raises(NothingRecorded, match=r"for conversation 1\.1"):
         ask(models, lane="1.1")
@@ -116,9 +116,9 @@ def test_a_damaged_reply_is_named_at_once(tmp_path: Path, reply: dict[str, Any])
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "holds no recorded replies; give the transcript.jsonl of a run with a model"),
-        ('{"kind":"exchange","error":"LMAuthError: no"}\n', "holds no recorded replies"),
-        ('{"reply":"a text"}\n', "holds no recorded replies"),
+        ("", "contains no recorded replies; give the transcript.jsonl of a run with a model"),
+        ('{"kind":"exchange","error":"LMAuthError: no"}\n', "contains no recorded replies"),
+        ('{"reply":"a text"}\n', "contains no recorded replies"),
         ("no json\n{}\n", "line 1 is corrupt; fix or remove that line"),
     ],
 )

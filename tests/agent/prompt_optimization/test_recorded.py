@@ -92,7 +92,7 @@ def _forget(records: list[Any]) -> list[Any]:
     ("change", "told"),
     [
         (each(lambda record: record.update(device="another"), "run"), "was recorded on another"),
-        (each(lambda record: record.update(reference="0" * 16), "run"), "--problem"),
+        (each(lambda record: record.update(reference="0" * 16), "run"), "`problem`"),
         (each(lambda record: record.update(sizes="os.abort()"), "run"), "is not what a run writes (ValueError"),
         (each(lambda record: record.update(before=None), "turn"), "turn 1 does not say what it began with"),
         (each(lambda record: record.update(attempts=7), "turn"), "is no valid turn record: attempts: "),
