@@ -72,9 +72,10 @@ def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
             row = _row(job, evaluator, records)
             if isinstance(row, str):
                 failed.append(f"{job.problem.id}: {row}")
+                advance(f"{job.problem.id} failed")
             else:
                 rows.append(row)
-            advance(job.problem.id)
+                advance(f"{job.problem.id} {row.speedup:.3f}x")
     slow = sorted((row for row in rows if row.speedup < options.threshold), key=lambda row: row.speedup)
     disturbed = tuple(row for row in rows if row.contention is not None)
     return Listing(tuple(slow), len(rows), tuple(failed), tuple(skipped), disturbed)
