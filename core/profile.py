@@ -1,4 +1,4 @@
-"""What a problem asks of a device, and the floor under its time (the roofline model).
+"""The work of a problem on a device, and the lower bound of its time (the roofline model).
 
 Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
 """
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Ceilings(BaseModel):
-    """The best that a device was measured to do."""
+    """The measured peak rates of a device."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class Ceilings(BaseModel):
 
 
 class DeviceLimits(BaseModel):
-    """What a block of threads may use of a GPU, and how many multiprocessors share the blocks."""
+    """A GPU's limits for a block of threads, and its multiprocessors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,11 +66,11 @@ class Profile(BaseModel):
 
     flops: float = Field(ge=0)
     matrix_flops: float = Field(ge=0)
-    """The share of `flops` in matrix products and convolutions."""
+    """The part of `flops` in matrix products and convolutions."""
     min_bytes: float = Field(gt=0)
-    """Inputs and weights read once, outputs written once."""
+    """Bytes to read inputs and weights once, and to write outputs once."""
     eager_bytes: float = Field(gt=0)
-    """What the reference's operators read and write one by one."""
+    """Bytes that the reference's operators read and write one by one."""
     operators: tuple[str, ...] = ()
     """The reference's operators in the order they ran."""
     product: MatrixProduct | None = None
@@ -104,7 +104,7 @@ class Profile(BaseModel):
 
     @property
     def floor_ms(self) -> float:
-        """No implementation runs much faster than this."""
+        """Milliseconds; no implementation runs much faster than this."""
         return max(self.memory_floor_ms, self.compute_floor_ms)
 
     @property

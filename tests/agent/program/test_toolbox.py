@@ -97,7 +97,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("evaluate", {"kernel": RIGHT, "config": "BLOCK=16"}, "config: Input should be a valid dictionary"),
     ("evaluate", {"kernel": RIGHT, "config": {"BLOCK": [16]}}, "config.BLOCK"),
     ("evaluate", {"kernel": RIGHT, "config": {"TILE": 16}}, "no constant TILE at module level; it has RESULT, B"),
-    ("evaluate", {"kernel": "faster"}, "the reply holds no kernel"),
+    ("evaluate", {"kernel": "faster"}, "the reply contains no kernel"),
     ("evaluate", {"kernel": source(5.0).replace("(self, x)", "(self, x, y)")}, "its signature was changed; keep it"),
     ("evaluate", {"kernel": source(5.0) + "x = (\n"}, "line 18: '(' was never closed (x = ()"),
     ("search_examples", {}, "query: Missing required argument"),
