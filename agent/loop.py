@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,9 @@ from .proposer import NoKernel, Proposer, RunEnded, TurnContext
 from .stopping import ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Lane, Workbench
+
+CHECKS = 3
+"""How often a kernel's final check is made at most while other processes disturb it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Optimization:
         self._cut_short = False
         # The result of a kernel's last check, by its digest.
         self._finals: dict[str, Evaluation] = {}
+        self._checks: Counter[str] = Counter()
 
     def run(self) -> Outcome:
         """Run to the end; a start kernel that fails ends the run at once."""
@@ -185,6 +190,7 @@ class Optimization:
     def _stop(self, profile: Profile) -> str | None:
         """Return why there is nothing more to do, or None."""
         target = self.goal.target_speedup
+        self._repeat_disturbed()
         if self._stands(lambda one: one.speedup is not None and one.speedup.ratio >= target):
             return f"target of {target:g}x reached"
         if self._stands(partial(at_floor, profile)):
@@ -218,24 +224,41 @@ class Optimization:
         The best of many noisy trials looks faster than it is, so the new measurement replaces the old one.
         """
         while (best := self._population.best) is not None and reached(best.evaluation):
+            if self._disturbed(self._check(best)):
+                return False  # the earlier metrics count until the next opportunity
             if self._is_final(best):
                 return best.evaluation.contention is None
         return False
 
-    def _is_final(self, best: Candidate) -> bool:
-        """Return whether these metrics are those of the kernel's last check; if not, replace them by a new check."""
+    def _check(self, best: Candidate) -> Evaluation:
+        """Return the kernel's last check, and make it when there is none."""
         digest = best.kernel.digest
         if digest not in self._finals:
             self._finals[digest] = self.workbench.evaluate(best.kernel, Config(), "final", again=True)
-        if best.evaluation is self._finals[digest]:
+            self._checks[digest] += 1
+        return self._finals[digest]
+
+    def _disturbed(self, final: Evaluation) -> bool:
+        """Return whether other processes disturbed a check, and it may be repeated."""
+        return final.contention is not None and self._checks[final.kernel_digest] < CHECKS
+
+    def _repeat_disturbed(self) -> None:
+        """Let the disturbed checks be made again."""
+        self._finals = {digest: final for digest, final in self._finals.items() if not self._disturbed(final)}
+
+    def _is_final(self, best: Candidate) -> bool:
+        """Return whether these metrics are those of the kernel's last check; if not, replace them by the check's."""
+        final = self._check(best)
+        if best.evaluation is final:
             return True
-        self._population.update(best, self._finals[digest])
+        self._population.update(best, final)
         return False
 
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
         """Measure the winner again with new seeds in a fresh process; fall back to the next when it fails."""
         while (best := self._population.best) is not None:
-            if self._is_final(best):
+            self._repeat_disturbed()
+            if not self._disturbed(self._check(best)) and self._is_final(best):
                 turns = tuple(self.turns)
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
         return Outcome(start, self.kernel, start, tuple(self.turns), "no kernel passed the final check", verified=False)

@@ -16,7 +16,9 @@ from .workbench import TUNING
 
 
 class Results:
-    """A results folder: `level2/2_10_optimized_1.234x.py`, and histories and journals in multiturn_logs/.
+    """A results folder: `level2/2_10_optimized_1.234x_triton.py`, and histories and journals in multiturn_logs/.
+
+    TileLang on CUDA is the backend that is meant where kernels and histories name none.
 
     Raises `ResultsError` when the folder cannot be written.
     """
@@ -47,19 +49,18 @@ class Results:
         searches = [path for path in self.logs.glob(f"{journal.stem}{TUNING}*.jsonl") if "." not in path.stem]
         set_aside(journal, self.transcript_path(problem, backend), *searches)
 
-    def save_kernel(self, problem: Problem, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:
-        """Write the kernel with the evidence in its header; the file's name tells the speedup."""
+    def save_kernel(self, problem: Problem, backend: str, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:
+        """Write the kernel with the evidence in its header; the file's name has the speedup and the backend."""
         assert best.speedup is not None
         level, short = problem.id.rsplit("/", 1) if "/" in problem.id else ("", problem.id)
         # A speedup that other processes disturbed is nothing to put a name on.
         figure = f"{best.speedup.ratio:.3f}x" if best.contention is None else "disturbed"
-        path = self.root / level / f"{short}_optimized_{figure}.py"
+        path = self.root / level / f"{short}_optimized_{figure}{_suffix(backend)}.py"
         return self._write(path, with_evidence(kernel.source, problem, best, start))
 
     def save_history(self, problem: Problem, backend: str, turns: Sequence[Turn]) -> Path:
-        """Write one JSON object per turn; only Triton's name stands in the file's, beside TileLang's history."""
-        suffix = "_triton" if backend == "triton" else ""
-        path = self.logs / f"optimization_history_{problem.name}{suffix}.json"
+        """Write one JSON object per turn."""
+        path = self.logs / f"optimization_history_{problem.name}{_suffix(backend)}.json"
         told = [turn.record().model_dump(mode="json", by_alias=True, exclude={"kind"}) for turn in turns]
         return self._write(path, json.dumps(told, indent=2) + "\n")
 
@@ -71,3 +72,8 @@ class Results:
 
     def _write(self, path: Path, text: str) -> Path:
         return write_whole(path, text, "choose another folder with `results` and `resume`")
+
+
+def _suffix(backend: str) -> str:
+    """Return the end of the name of a kernel's or a history's file, so that backends do not overwrite each other's."""
+    return "" if backend == "tilelang" else f"_{backend}"

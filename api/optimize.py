@@ -138,7 +138,7 @@ class Session:
             outcome = run.run()
             kernel = None
             if options.save and outcome.verified and outcome.best.speedup is not None:
-                kernel = self.results.save_kernel(job.problem, outcome.kernel, outcome.best, outcome.start)
+                kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
             history = self.results.save_history(job.problem, job.backend, outcome.turns)
             result = OptimizeResult(
                 job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -126,8 +125,7 @@ def results_folder(root: Path, job: Job) -> Path:
     problem = job.problem
     device = CPU if (job.device, job.where) == (CPU, "") else _slug(job.label)
     # A dataset may have other sizes under the same workload's name.
-    sizes = hashlib.sha256(repr(sorted(problem.sizes.items())).encode()).hexdigest()[:6]
-    workload = f"{_slug(problem.workload)[:24]}-{sizes}"
+    workload = f"{_slug(problem.workload)[:24]}-{problem.sizes_digest[:6]}"
     return root / "tuning" / f"{problem.id}_{job.backend}_{job.kernel.digest[:6]}_{device}_{workload}"
 
 

@@ -1,4 +1,4 @@
-"""The words that every part speaks: typed, frozen, without torch."""
+"""The types that all parts share: typed, frozen, without torch."""
 
 from .budget import Budget
 from .errors import (

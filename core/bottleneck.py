@@ -1,4 +1,4 @@
-"""What a kernel loses its time to, judged from figures alone: each cause with how much it could explain."""
+"""Derives a kernel's bottleneck from its metrics: each cause with the speedup that removing it could bring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .kernel_profile import DeviceKernel, KernelProfile
 from .profile import Profile
 from .retrieval import BOTTLENECKS
 
-# Below these, a cause is not worth a line.
+# Causes below these are not reported.
 _GAP = 0.8
 """Share of a call's time in which kernels run."""
 _FULL = 0.85
@@ -19,7 +19,7 @@ _OCCUPIED = 0.25
 """Share of a multiprocessor's warps, from which on more of them seldom help (Volkov: Better Performance at Lower
 Occupancy, 2010)."""
 _WEIGHT = 0.1
-"""Share of the kernels' time: what takes less is not looked at."""
+"""Share of the kernels' time; kernels below it are ignored."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,22 @@ class Cause:
     name: str
     """'memory bandwidth', 'small grid', 'register spills', ..."""
     factor: float
-    """How many times faster the kernel could be if only that were mended; 1 for what is only told."""
+    """Possible speedup if only this were fixed; 1 for a remark."""
     evidence: str
-    """With the figures; empty where another cause's says it."""
+    """One line with the metrics; empty where another cause's line covers it."""
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The largest cause, and all that speaks for it and beside it."""
+    """The largest cause, with all evidence."""
 
     name: str
     """One of `BOTTLENECKS`."""
     cause: str
-    """Of its category the largest: 'memory bandwidth', 'small grid', 'register spills', ..."""
+    """The largest of its category: 'memory bandwidth', 'small grid', 'register spills', ..."""
     evidence: tuple[str, ...]
     factors: dict[str, float]
-    """By category: how many times faster the kernel could be if all of its causes were mended."""
+    """Possible speedup by category, if all of its causes were fixed."""
 
 
 def find_bottleneck(
@@ -56,11 +56,10 @@ def find_bottleneck(
     cores_used: float | None = None,
     defined: int = 1,
 ) -> Bottleneck:
-    """The bottleneck of a kernel whose call takes `latency_ms`.
+    """Return the bottleneck of a kernel whose call takes `latency_ms`.
 
-    `ran` is what the profiler saw of one call, `cores_used` the processor cores that it kept busy, `defined` the
-    number of kernels that its source defines, which counts where the profiler saw none. The factors of causes in one
-    category are multiplied.
+    `ran` is the profile of one call, `cores_used` the processor cores that it kept busy, `defined` the number of
+    kernels that its source defines, used where the profiler saw none. Factors of causes in one category are multiplied.
     """
     on_gpu = profile.limits is not None
     idle = [] if on_gpu else list(_idle_cores(profile, cores_used))
@@ -86,7 +85,7 @@ def _idle_cores(profile: Profile, used: float | None) -> Iterator[Cause]:
 
 
 def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Cause]:
-    """Bandwidth, rate, and the distance from the floor; what `lost` explains is left out of the latter."""
+    """Yield bandwidth, rate, and the distance from the floor, without the part that `lost` explains."""
     ceilings = profile.ceilings
     yield Cause(
         "memory", "traffic", 1.0,
@@ -98,7 +97,7 @@ def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Caus
         yield Cause("compute", "rate", 1.0, f"computes {rate:.1f} of {profile.matrix_gflop_s:.1f} GFLOP/s")
     gap = latency_ms / profile.floor_ms
     rest = max(1.0, gap / lost)
-    yield Cause("memory", "traffic", 1.0, f"{gap:.1f} times its roofline floor of {_figure(profile.floor_ms)} ms")
+    yield Cause("memory", "traffic", 1.0, f"{gap:.1f} times its roofline floor of {_digits(profile.floor_ms)} ms")
     if profile.memory_floor_ms < profile.compute_floor_ms:
         yield Cause("compute", "matrix rate", rest, "the floor is that of its matrix products")
         yield Cause("memory", "data reuse", rest**0.5, "")
@@ -116,13 +115,13 @@ def _launching(latency_ms: float, ran: KernelProfile) -> Iterator[Cause]:
         launches = sum(kernel.launches for kernel in ran.kernels)
         yield Cause(
             "algorithm", "launches", latency_ms / ran.time_ms,
-            f"kernels run for {_figure(ran.time_ms)} of {_figure(latency_ms)} ms: the rest is launching and waiting, "
+            f"kernels run for {_digits(ran.time_ms)} of {_digits(latency_ms)} ms: the rest is launching and waiting, "
             f"with {_plural(launches, 'launch', 'launches')}",
         )  # fmt: skip
 
 
 def _filling(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
-    """Multiprocessors without a block: a small grid, or a last wave that is not full."""
+    """Yield launches that leave multiprocessors without a block: a small grid, or a last wave that is not full."""
     assert profile.limits is not None
     multiprocessors = profile.limits.multiprocessors
     for kernel, share in _heavy(ran):
@@ -141,7 +140,7 @@ def _filling(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
 
 
 def _registers(ran: KernelProfile) -> Iterator[Cause]:
-    """Spills, and few warps: no figure says what they cost, so that they weigh little."""
+    """Yield spills and low occupancy; their cost is unknown, so they weigh little."""
     for kernel, share in _heavy(ran):
         if kernel.spills:
             factor = _partly(share, 1 + min(1.0, kernel.spills / 256))
@@ -172,7 +171,7 @@ def _library(ran: KernelProfile) -> Iterator[Cause]:
 
 
 def _counted(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
-    """What Nsight Compute counted."""
+    """Yield what Nsight Compute counted."""
     counters = ran.counters
     moved = counters.get("dram_mb")
     if moved is not None and moved * 1e6 > 1.3 * profile.min_bytes:
@@ -181,9 +180,9 @@ def _counted(profile: Profile, ran: KernelProfile) -> Iterator[Cause]:
         yield Cause("memory", "extra traffic", factor**0.5, text)
     busy = [("device memory", "dram_throughput_pct"), ("multiprocessors", "sm_throughput_pct")]
     busy += [("tensor cores", "tensor_pipe_pct")] if profile.matrix_flops else []
-    told = ", ".join(f"{name} {counters[key]:.0f} %" for name, key in busy if key in counters)
-    if told:
-        yield Cause("compute", "throughput", 1.0, f"busy by Nsight Compute: {told}")
+    busy_text = ", ".join(f"{name} {counters[key]:.0f} %" for name, key in busy if key in counters)
+    if busy_text:
+        yield Cause("compute", "throughput", 1.0, f"busy by Nsight Compute: {busy_text}")
     stalls = {name: value for name, value in counters.items() if name.startswith("stall_")}
     if stalls:
         worst = max(stalls, key=lambda name: stalls[name])
@@ -203,7 +202,7 @@ def _intermediates(profile: Profile, ran: KernelProfile | None, defined: int) ->
 
 
 def _heavy(ran: KernelProfile) -> Iterator[tuple[DeviceKernel, float]]:
-    """The candidate's own kernels that take a share of the time worth looking at, with that share."""
+    """Yield the candidate's own kernels with a relevant share of the time, and that share."""
     for kernel in ran.kernels:
         share = kernel.time_ms / ran.time_ms if ran.time_ms else 0.0
         if kernel.own and share > _WEIGHT:
@@ -211,11 +210,11 @@ def _heavy(ran: KernelProfile) -> Iterator[tuple[DeviceKernel, float]]:
 
 
 def _partly(share: float, factor: float) -> float:
-    """Amdahl's law: what a factor on a share of the time does to all of it."""
+    """Return the whole speedup for a factor on a share of the time, by Amdahl's law."""
     return 1 / (1 - share + share / factor)
 
 
-def _figure(value: float) -> str:
+def _digits(value: float) -> str:
     return f"{value:.3f}" if value >= 0.1 else f"{value:.4f}"
 
 

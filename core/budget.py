@@ -1,4 +1,4 @@
-"""Limits on what a run may use."""
+"""Limits on a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Budget(BaseModel):
-    """Limits; None means no limit. The same type counts what was spent."""
+    """Limits; None means no limit. The same type holds what was spent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -16,7 +16,7 @@ class Budget(BaseModel):
     dollars: float | None = Field(default=None, ge=0)
 
     def exhausted(self, spent: Budget) -> str | None:
-        """Which limit the spending has reached, in words, or None."""
+        """Return which limit the spending has reached, in words, or None."""
         for name in type(self).model_fields:
             limit, used = getattr(self, name), getattr(spent, name)
             if limit is not None and used is not None and used >= limit:

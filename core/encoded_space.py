@@ -1,7 +1,6 @@
 """A search space as integer coordinates: each config a row of positions in its parameters' values.
 
-Searches that look at thousands of configs per step work on such rows with numpy; `SearchSpace.lattice` is the
-way in.
+Searches that look at thousands of configs per step work on such rows with numpy; get one from `SearchSpace.encoded`.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ Rows = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.uint64]
 
 ENUMERATED = 2_000_000
-"""Rows that an enumeration may hold at any time; beyond it a space is sampled."""
+"""Maximum number of rows of an enumeration; a larger space is sampled."""
 DRAWN = 8_000_000
-"""Rows that are drawn at most for one sample, unless a first draw takes more."""
+"""Maximum number of rows that are drawn for one sample, unless the first draw takes more."""
 
 
 class EncodedSpace:
-    """The rows of a space: which there are, which are next to each other, which configs they stand for."""
+    """The rows of a space: membership, neighbours, and conversion from and to configs."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
@@ -41,29 +40,29 @@ class EncodedSpace:
         self._columns = [_column(parameter.values) for parameter in space.parameters]
 
     def rows(self, configs: Iterable[Mapping[str, Value]]) -> Rows:
-        """The rows of configs whose values are all values of their parameters."""
+        """Return the rows of configs whose values are all values of their parameters."""
         names = self._space.names
         found = [[at[config[n]] for n, at in zip(names, self._positions, strict=True)] for config in configs]
         return np.array(found, dtype=np.int32).reshape(-1, len(names))
 
     def config(self, row: npt.NDArray[np.int32]) -> Config:
-        """The config that a row stands for."""
+        """Return the config of a row."""
         from .space import Config
 
         values = ((p.name, p.values[i]) for p, i in zip(self._space.parameters, row.tolist(), strict=True))
         return Config(values)
 
     def keys(self, rows: Rows) -> Keys:
-        """One number per row, different for different configs."""
+        """Return one number per row, different for different configs."""
         return np.asarray((rows.astype(np.uint64) * self._strides).sum(axis=1, dtype=np.uint64))
 
     def columns(self, rows: Rows) -> dict[str, npt.NDArray[np.generic]]:
-        """The values of each parameter, one per row."""
+        """Return the values of each parameter, one per row."""
         names = self._space.names
         return {name: column[rows[:, i]] for i, (name, column) in enumerate(zip(names, self._columns, strict=True))}
 
     def allowed(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Which rows are members of the space."""
+        """Return which rows are members of the space."""
         listed = self._listed
         if listed is not None:
             return np.isin(self.keys(rows), listed)
@@ -88,7 +87,7 @@ class EncodedSpace:
 
     @cached_property
     def members(self) -> Rows | None:
-        """All members, in the order of iteration; None when there are too many to list."""
+        """Return all members, in the order of iteration; None when there are too many to list."""
         if self._space.listed is not None:
             return self.rows(self._space.listed)
         rows = np.zeros((1, 0), dtype=np.int32)
@@ -100,7 +99,7 @@ class EncodedSpace:
         return rows
 
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
-        """Up to `count` different members, drawn uniformly; all of them when there are no more.
+        """Return up to `count` different members, drawn uniformly; all of them when there are no more.
 
         Where chance meets no member, a search finds up to a hundred, and not uniformly. Raises `SpaceError` where it
         finds none in bounded time.
@@ -120,12 +119,12 @@ class EncodedSpace:
         return found[:count]
 
     def unique(self, rows: Rows) -> Rows:
-        """The rows without repetitions, in the order of their first occurrence."""
+        """Return the rows without repetitions, in the order of their first occurrence."""
         _, first = np.unique(self.keys(rows), return_index=True)
         return rows[np.sort(first)]
 
     def neighbours(self, row: npt.NDArray[np.int32]) -> Rows:
-        """The members that differ from a row in the value of exactly one parameter."""
+        """Return the members that differ from a row in the value of exactly one parameter."""
         found = []
         for i, size in enumerate(self._sizes.tolist()):
             variants = np.repeat(row[None, :], size, axis=0)
@@ -136,11 +135,11 @@ class EncodedSpace:
 
     @cached_property
     def encoded(self) -> list[npt.NDArray[np.float64]]:
-        """Per parameter, the number by which a cost model knows each value."""
+        """Per parameter, the encoding of each value for a cost model."""
         return [np.array([p.encode(value) for value in p.values]) for p in self._space.parameters]
 
     def encode(self, rows: Rows) -> npt.NDArray[np.float64]:
-        """Shape (rows, parameters): `Parameter.encode` of every value."""
+        """Return the encodings of all values, shape (rows, parameters); see `Parameter.encode`."""
         return np.column_stack([table[rows[:, i]] for i, table in enumerate(self.encoded)])
 
 

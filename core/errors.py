@@ -10,15 +10,15 @@
     ├── DeviceError     a device or an evaluator that is not there
     ├── OptionError     an option whose value or combination is impossible
     ├── ModelError      a language model that cannot be used: its name, its key, its server, its recorded replies
-    └── Waiting         a reply that a person has not written yet; exit code 75, as sysexits.h says of such
+    └── Waiting         a reply that a person has not written yet; exit code 75, EX_TEMPFAIL of sysexits.h
 
-Expected failures of a kernel (it does not compile, it is wrong, it hangs) are no
-exceptions: they are an `Evaluation`. Any other exception is a bug of ours.
+Expected failures of a kernel (it does not compile, it is wrong, it hangs) are not exceptions: they are an `Evaluation`.
+Any other exception is a bug in kernelwright.
 """
 
 
 class KernelwrightError(Exception):
-    """A mistake that the user can fix: what is wrong, and a hint what to do, together one line.
+    """A mistake that the user can fix: what is wrong, and a hint what to do, on one line.
 
     Options are named as Python names them, in backticks: `max_cost`. A command line shows its flags instead.
     """

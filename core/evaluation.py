@@ -1,4 +1,4 @@
-"""The verdict on one kernel and config. Combinations that make no sense cannot be built."""
+"""The result of evaluating one kernel and config. Invalid combinations cannot be built."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Origin(StrEnum):
     MEASURED = "measured"
     """The kernel ran."""
     RECORDED = "recorded"
-    """Taken from what was measured earlier, here or by another tool."""
+    """Measured earlier, here or by another tool."""
     SIMULATED = "simulated"
     """Computed from a model: no kernel ran."""
 
 
 class Correctness(BaseModel):
-    """What the comparison with the reference saw, over all trials."""
+    """The results of the comparisons with the reference."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seeds: tuple[int, ...] = Field(min_length=1)
-    """One per trial that was compared, drawn for this run and written down after it."""
+    """One per comparison, drawn for this run and recorded after it."""
     max_abs_error: float = Field(ge=0)
     max_rel_error: float = Field(ge=0)
     """Largest absolute error over the largest magnitude of the reference."""
@@ -60,16 +60,16 @@ class Correctness(BaseModel):
     absolute_tolerance: float | None = Field(default=None, ge=0)
     passed: bool
     distributions: tuple[str, ...] = ()
-    """Beside the problem's own inputs: 'signs', 'small', 'large', 'heavy tails', 'structure', as far as it allows."""
+    """Input distributions besides the problem's own: 'signs', 'small', 'large', 'heavy tails', 'structure'."""
     error_fp64: float | None = Field(default=None, ge=0)
-    """Root mean square error against the reference in fp64, over the root mean square of that."""
+    """Root mean square error against the reference in fp64, relative to that result's root mean square."""
     torch_error_fp64: float | None = Field(default=None, ge=0)
-    """The same of the reference in its own precision."""
+    """The same for the reference in its own precision."""
     trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
-    """Outputs that need no kernel and would have passed every trial: 'zeros', 'mean', 'input 0'. Then a pass says
+    """Trivial outputs that would have passed every comparison: 'zeros', 'mean', 'input 0'. Then passing proves
     little."""
     deterministic: bool | None = None
-    """Whether two calls on the same inputs returned the same bits; None where it was not tried."""
+    """Whether two calls on the same inputs returned the same bits; None where not tested."""
 
     @property
     def checks(self) -> int:
@@ -78,16 +78,16 @@ class Correctness(BaseModel):
 
 
 class Rejection(BaseModel):
-    """Why a kernel is not judged by its results: what it does that no honest kernel needs."""
+    """Why a kernel's results do not count: it does something that no correct kernel needs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     """The rule's name, such as 'torch-operator' or 'patched-function'; docs/guards.md lists them."""
     where: str
-    """'line 12: torch.mm(x, w)' in the source, or when it was seen: 'while it was timed'."""
+    """'line 12: torch.mm(x, w)' in the source, or the time of the violation: 'while it was timed'."""
     why: str
-    """One sentence: what the rule protects, and what to do instead."""
+    """One sentence: what the rule protects, and the alternative."""
 
     def __str__(self) -> str:
         return f"{self.rule} ({self.where}): {self.why}"
@@ -158,7 +158,7 @@ class EvaluationSummary(Metrics):
 
 
 class Evaluation(BaseModel):
-    """What an evaluator found out. A speedup exists only where the results were right."""
+    """The result of an evaluation. A speedup exists only where the outputs were correct."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -166,11 +166,11 @@ class Evaluation(BaseModel):
     kernel_digest: str
     config: dict[str, Value] = Field(default_factory=dict)
     origin: Origin = Origin.MEASURED
-    """Records that do not say it were measured."""
+    """Records without this field were measured."""
     message: str = ""
-    """One line: what went wrong, or a remark such as 'checked, not timed'."""
+    """One line: the failure, or a remark such as 'checked, not timed'."""
     log: str = ""
-    """The last lines that the kernel and its compiler printed."""
+    """The last lines of the kernel's and its compiler's output."""
     correctness: Correctness | None = None
     measurement: Measurement | None = None
     reference: Measurement | None = None
@@ -178,23 +178,23 @@ class Evaluation(BaseModel):
     cores_used: float | None = Field(default=None, ge=0)
     """Processor time over wall time while the kernel was timed; None off the CPU."""
     contention: float | None = Field(default=None, ge=0)
-    """Cores that other processes kept busy while it was timed, where that was too much to trust the figures."""
+    """Cores that other processes kept busy while it was timed, where that makes the metrics unreliable."""
     code_digest: str | None = None
-    """Stands for the code that the config lowers to, where that is known."""
+    """Identifies the code that the config compiles to, where known."""
     duplicate_of: dict[str, Value] | None = None
-    """The config that lowers to the same code and was measured in its place."""
+    """The config with the same code that was measured instead."""
     rejection: Rejection | None = None
     """With status 'rejected', unless another tool's record gave no reason."""
     baselines: dict[str, Measurement] = Field(default_factory=dict)
     """Other ways to run the reference, such as 'compile' and 'max-autotune', timed on the same device."""
     second_workload: SecondWorkload | None = None
-    """None where it was not tried: in a search, or where the problem has no other sizes."""
+    """None where not tested: in a search, or where the problem has no other sizes."""
     telemetry: dict[str, float] = Field(default_factory=dict)
     """State of the GPU while it was timed: sm_mhz, memory_mhz, temperature_c, power_w, each a median."""
     kernel_profile: KernelProfile | None = None
-    """What ran on the device, and what the compiled kernels take of it; None where it was not looked at."""
+    """What ran on the device, and the resources of the compiled kernels; None where not profiled."""
     stages: dict[str, float] = Field(default_factory=dict)
-    """Seconds that each part of the evaluation took."""
+    """Seconds of each stage of the evaluation."""
     environment: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -203,7 +203,7 @@ class Evaluation(BaseModel):
         if self.status is Status.OK and not passed:
             raise ValueError("status ok needs a comparison that passed")
         if self.status is not Status.OK and self.measurement is not None:
-            raise ValueError(f"status {self.status} carries no timing: only right results have a speed")
+            raise ValueError(f"status {self.status} carries no timing: only correct results have a speed")
         if self.status is not Status.OK and not self.message:
             raise ValueError(f"status {self.status} needs a message that says what went wrong")
         if self.rejection is not None and self.status is not Status.REJECTED:
@@ -219,17 +219,17 @@ class Evaluation(BaseModel):
 
     @property
     def shape_specialised(self) -> bool:
-        """Whether the kernel is right at the sizes it was timed at and at no others that were tried."""
+        """Whether the kernel is correct at the sizes it was timed at and at no others that were tested."""
         return self.ok and self.second_workload is not None and self.second_workload.status is not Status.OK
 
     @property
     def latency_ms(self) -> float | None:
-        """Median time of one call, or None when it was not timed."""
+        """Median milliseconds of one call, or None when it was not timed."""
         return self.measurement.median_ms if self.measurement else None
 
     @property
     def speedup(self) -> Speedup | None:
-        """Against the reference timed in turn with it, or None when either was not timed."""
+        """Speedup over the reference timed interleaved with it, or None when either was not timed."""
         if self.measurement is None or self.reference is None:
             return None
         return Speedup.between(self.reference, self.measurement)

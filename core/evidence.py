@@ -1,4 +1,4 @@
-"""What was measured of a kernel, as the header of its file."""
+"""The measurements of a kernel, as the header of its file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADER = ("Problem Name:", "Evaluation Result:")
 
 
 def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str, Any]:
-    """What the header of an optimized kernel says, with the words that KernelBench's users know."""
+    """Return the contents of an optimized kernel's header, under KernelBench's names."""
     assert best.speedup is not None and best.correctness is not None and best.reference is not None
     return {
         "compiled": True,
@@ -37,7 +37,7 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
 
 
 def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evaluation) -> str:
-    """The source with a docstring that opens with the problem's name and the evaluation's result."""
+    """Return the source with a docstring that starts with the problem's name and the evaluation's result."""
     tree = ast.parse(source)
     described = ast.get_docstring(tree) or ""
     kept = "\n".join(line for line in source_lines(described) if not line.startswith(HEADER)).strip()

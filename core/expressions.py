@@ -1,4 +1,4 @@
-"""Constraints over parameters: Python expressions, of which only the harmless part is allowed."""
+"""Constraints over parameters: a safe subset of Python expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS = {"min": min, "max": max, "abs": abs}
 
-# `**` and `<<` are left out: 9**9**9 is a constraint that never answers.
+# `**` and `<<` are left out: 9**9**9 would never finish.
 _ALLOWED = (
     ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod,
@@ -27,7 +27,7 @@ _ALLOWED = (
 
 
 class Expression:
-    """A checked and compiled expression over parameter names, and over `sizes`, whose values are put in.
+    """A checked and compiled expression over parameter names, with the values of `sizes` inserted.
 
     Raises `SpaceError` when the text is no expression or uses anything but arithmetic,
     comparisons, `and`/`or`/`not`, `min`, `max` and `abs`.
@@ -48,7 +48,7 @@ class Expression:
         self._tree = tree.body
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """The value for these parameters; a division by zero counts as False."""
+        """Return the value for these parameters; a division by zero counts as False."""
         try:
             return eval(self._code, {"__builtins__": {}, **FUNCTIONS}, dict(values))
         except ZeroDivisionError:
@@ -59,7 +59,7 @@ class Expression:
             raise SpaceError(f"constraint {self.text!r} does not fit its parameters: {error}") from None
 
     def over(self, columns: Mapping[str, npt.NDArray[Any]], length: int) -> npt.NDArray[np.bool_]:
-        """Which rows of `columns` (each of `length` values) satisfy the expression."""
+        """Return which rows of `columns` (each of `length` values) satisfy the expression."""
         import numpy as np
 
         try:
@@ -108,7 +108,7 @@ def _plain(call: ast.Call) -> bool:
 
 
 def _over(node: ast.expr, columns: Mapping[str, Any]) -> Any:
-    """The value of a checked expression over whole columns, by Python's rules."""
+    """Evaluate a checked expression over whole columns, by Python's rules."""
     import numpy as np
 
     match node:
@@ -186,7 +186,7 @@ def _compare(comparison: ast.cmpop, left: Any, right: Any) -> Any:
 
 
 def _choose(test: Any, body: Any, orelse: Any) -> Any:
-    """One of two values per row; numpy would turn numbers beside texts into texts."""
+    """Select one of two values per row; numpy would turn numbers beside texts into texts."""
     import numpy as np
 
     if len({np.asarray(value).dtype.kind in "US" for value in (body, orelse)}) > 1:
@@ -195,7 +195,7 @@ def _choose(test: Any, body: Any, orelse: Any) -> Any:
 
 
 def _overflows(sign: ast.operator, first: Any, second: Any) -> bool:
-    """Whether a result might need more than 64 bits."""
+    """Return whether a result might need more than 64 bits."""
     if first.dtype.kind != "i" or second.dtype.kind != "i" or not first.size or not second.size:
         return False
     most = [max(abs(int(values.min())), abs(int(values.max()))) for values in (first, second)]
@@ -210,7 +210,7 @@ def _truth(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Truth values count as 0 and 1, as they do in Python; numpy would add them by `or`."""
+    """Convert truth values to 0 and 1, as Python does; numpy would add them by `or`."""
     import numpy as np
 
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def memory_folder() -> Path:
 
 
 def write_whole(path: Path, data: bytes | str, advice: str = "choose another path") -> Path:
-    """Write a file so that a reader never sees half of it; `ResultsError` with this advice when that fails."""
+    """Write a file atomically; raises `ResultsError` with this advice when that fails."""
     content = data.encode() if isinstance(data, str) else data
     part = None
     try:

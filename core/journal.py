@@ -35,9 +35,9 @@ def of(records: Iterable[Record], kind: type[T]) -> Iterator[T]:
 
 
 def set_aside(*paths: Path) -> None:
-    """Rename the journals of an earlier run, whatever their state, all by the same number: `name.1.jsonl`.
+    """Rename the journals of an earlier run, whatever their state, all with the same number: `name.1.jsonl`.
 
-    `JournalError` while a run still writes one of them; then all stay.
+    Raises `JournalError` while a run still writes one of them; then none is renamed.
     """
     present = [path for path in paths if path.exists()]
     with contextlib.ExitStack() as stack:

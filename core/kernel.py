@@ -1,4 +1,4 @@
-"""Kernels: source text into which a config of parameters is bound."""
+"""Kernels: source text with parameters that a config sets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Kernel(ABC):
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that stand for language, target and source."""
+        """Sixteen hexadecimal digits that identify language, target and source."""
         return hashlib.sha256(f"{self.language}\0{self.target}\0{self.source}".encode()).hexdigest()[:16]
 
     @property
@@ -60,18 +60,19 @@ class Kernel(ABC):
 
     @property
     def declared_values(self) -> Mapping[str, Sequence[Value]]:
-        """The values to try that the kernel itself declares, by parameter; empty where it declares none."""
+        """Return the values to try that the kernel declares, by parameter; empty without a declaration."""
         return {}
 
     @property
     def declared_constraints(self) -> Sequence[str]:
-        """The expressions over its parameters that the kernel itself declares."""
+        """Return the expressions over its parameters that the kernel declares."""
         return ()
 
     def space(
         self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> SearchSpace:
-        """A space of its parameters: the present values are the defaults, or the first where they are not listed.
+        """Return a space of its parameters; the defaults are the present values, or the first where they are not
+        listed.
 
         Constraints may name `sizes` of the problem.
         """
@@ -90,7 +91,7 @@ class PythonKernel(Kernel):
 
     @classmethod
     def parse(cls, source: str, name: str = "kernel") -> Self:
-        """Recognize language and target from the imports; the source must define `ModelNew`.
+        """Parse a kernel; its imports determine language and target, and it must define `ModelNew`.
 
         Raises `KernelError` for a syntax error, a missing ModelNew, or neither language.
         """
@@ -131,7 +132,7 @@ class PythonKernel(Kernel):
 
     @property
     def declared_values(self) -> dict[str, Sequence[Value]]:
-        """The values to try that SEARCH_SPACE declares, by constant; empty where it declares none."""
+        """Return the values to try that SEARCH_SPACE declares, by constant; empty without a declaration."""
         values = self._declared("SEARCH_SPACE", {})
         if not isinstance(values, dict) or not all(_is_list_of(v, int | float | str) for v in values.values()):
             raise SpaceError(f"{self.name}: SEARCH_SPACE must be a dict of lists of numbers or texts")
@@ -145,14 +146,14 @@ class PythonKernel(Kernel):
 
     @property
     def declared_constraints(self) -> Sequence[str]:
-        """The expressions of CONSTRAINTS; empty where there are none."""
+        """Return the expressions of CONSTRAINTS; empty where there are none."""
         constraints = self._declared("CONSTRAINTS", [])
         if not _is_list_of(constraints, str):
             raise SpaceError(f"{self.name}: CONSTRAINTS must be a list of texts")
         return tuple(constraints)
 
     def bind(self, config: Mapping[str, Value]) -> Self:
-        """The kernel with these constants set; names that it does not have raise `KernelError`."""
+        """Return the kernel with these constants set; raises `KernelError` for unknown names."""
         spans = dict(self._assignments())
         if unknown := sorted(set(config) - set(spans)):
             raise KernelError(f"{self.name} has no constant {', '.join(unknown)}; it has {', '.join(spans) or 'none'}")
@@ -163,7 +164,7 @@ class PythonKernel(Kernel):
         return replace(self, source="".join(lines))
 
     def _declared(self, name: str, absent: Any) -> Any:
-        """The literal that a reserved name stands for."""
+        """Return the literal of a reserved name."""
         node = dict(self._assignments()).get(name)
         try:
             return absent if node is None else ast.literal_eval(node)
@@ -185,7 +186,7 @@ def _is_list_of(values: object, kinds: Any) -> bool:
 
 
 def _replace(lines: list[str], node: ast.expr, text: str) -> None:
-    """Put `text` where `node` stands; ast counts columns in UTF-8 bytes."""
+    """Replace `node` by `text`; ast counts columns in UTF-8 bytes."""
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     head = lines[first].encode()[: node.col_offset].decode()
     tail = lines[last].encode()[node.end_col_offset :].decode()

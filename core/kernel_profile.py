@@ -1,4 +1,4 @@
-"""What a kernel did on a device: its launches, and what each compiled kernel takes of a multiprocessor."""
+"""The profile of a kernel on a device: its launches, and the resources of each compiled kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ NAME_LIMIT = 80
 
 
 class DeviceKernel(BaseModel):
-    """One kernel as the profiler saw it: its launches of one shape in one call of the model, together.
+    """One kernel in a profile: all its launches of one shape in one call of the model.
 
-    On a CPU, an operator of torch, of which only the name, the calls and the time are known.
+    On a CPU, an operator of torch, with only its name, number of calls and time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -19,50 +19,50 @@ class DeviceKernel(BaseModel):
     launches: int = Field(gt=0)
     time_ms: float = Field(ge=0)
     own: bool
-    """Whether the candidate's source defines it; else it is a library's."""
+    """Whether the candidate's source defines it; otherwise it is a library's."""
     registers: int | None = Field(default=None, ge=0)
     """32-bit registers per thread."""
     spills: int | None = Field(default=None, ge=0)
-    """Bytes per thread that did not fit into registers (local memory, with arrays whose indices are computed)."""
+    """Spilled bytes per thread (local memory, including arrays with computed indices)."""
     shared_bytes: int | None = Field(default=None, ge=0)
-    """Per block."""
+    """Bytes of shared memory per block."""
     threads: int | None = Field(default=None, gt=0)
-    """Per block."""
+    """Threads per block."""
     blocks: int | None = Field(default=None, gt=0)
     occupancy: float | None = Field(default=None, ge=0, le=1)
-    """Warps that a multiprocessor can keep at once, over the most that it could."""
+    """Warps that a multiprocessor can keep at once, over its maximum."""
     limited_by: str | None = None
-    """What bounds the occupancy: 'registers', 'shared memory', 'threads', 'blocks'."""
+    """The resource that limits the occupancy: 'registers', 'shared memory', 'threads', 'blocks'."""
     resident_blocks: int | None = Field(default=None, ge=0)
     """Blocks that a multiprocessor can keep at once."""
 
     @property
     def short_name(self) -> str:
-        """On one line, and cut off where templates make it long."""
+        """The name on one line, shortened where templates make it long."""
         name = " ".join(self.name.split()).removeprefix("void ")
         return name if len(name) <= NAME_LIMIT else f"{name[: NAME_LIMIT - 3]}..."
 
     def waves(self, multiprocessors: int) -> float | None:
-        """How often such a GPU fills itself with the kernel's blocks before all of them have run."""
+        """Return how often the kernel's blocks fill such a GPU; None where the launch is unknown."""
         if self.blocks is None or not self.resident_blocks:
             return None
         return self.blocks / (self.resident_blocks * multiprocessors)
 
 
 class KernelProfile(BaseModel):
-    """All that ran on the device in one call of the model."""
+    """Everything that ran on the device in one call of the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kernels: tuple[DeviceKernel, ...] = ()
     """The longest first."""
     counters: dict[str, float] = Field(default_factory=dict)
-    """Of Nsight Compute, for the candidate's own kernels, weighted by their time: 'dram_throughput_pct'; see
-    docs/profile.md for the names. Empty where it was not asked for or is not there."""
+    """Nsight Compute's counters of the candidate's own kernels, weighted by time: 'dram_throughput_pct' and others; see
+    docs/profile.md. Empty where not requested or not available."""
 
     @property
     def time_ms(self) -> float:
-        """Time that kernels ran, summed over all."""
+        """Total kernel time in milliseconds."""
         return sum(kernel.time_ms for kernel in self.kernels)
 
     @property

@@ -1,4 +1,4 @@
-"""Timings: raw samples and what follows from them."""
+"""Timings: raw samples and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Measurement(BaseModel):
-    """How long one call takes: the samples in milliseconds, one per call, in the order taken."""
+    """The time of one call: samples in milliseconds, one per call, in the order taken."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class Measurement(BaseModel):
 
 
 class Speedup(BaseModel):
-    """How many times faster than the reference, with the interval that both intervals allow."""
+    """The speedup over the reference, with the interval that follows from both medians' intervals."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -14,7 +14,7 @@ from .errors import ProblemError
 
 
 class Tolerance(NamedTuple):
-    """How far a result may lie from the expected one: |actual - expected| <= absolute + relative * |expected|."""
+    """The allowed difference: |actual - expected| <= absolute + relative * |expected|."""
 
     absolute: float
     relative: float
@@ -39,19 +39,19 @@ class Problem(ABC):
     """
 
     id: str
-    """`level2/2_10`: level and number."""
+    """Level and number: `level2/2_10`."""
     name: str
-    """`10_ConvTranspose2d_MaxPool_Hardtanh_Mean_Tanh`: the file's name as in KernelBench."""
+    """The file's name in KernelBench: `10_ConvTranspose2d_MaxPool_Hardtanh_Mean_Tanh`."""
     _: KW_ONLY
     workload: str = DEFAULT_WORKLOAD
     sizes: Mapping[str, Any] = field(default_factory=dict)
-    """What the workload sets."""
+    """The sizes that the workload sets."""
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: TOLERANCES)
 
     @property
     @abstractmethod
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that stand for what is computed, whatever the sizes."""
+        """Sixteen hexadecimal digits that identify the computation, whatever the sizes."""
 
     @property
     @abstractmethod
@@ -65,20 +65,20 @@ class Problem(ABC):
 
     @abstractmethod
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
-        """The problem with these sizes set; raises `ProblemError` for one that it does not have."""
+        """Return the problem with these sizes set; raises `ProblemError` for unknown sizes."""
 
     @property
     def sizes_key(self) -> str:
-        """The sizes as records hold them: `ast.literal_eval` gives their items again."""
+        """The sizes as stored in records: `ast.literal_eval` restores their items."""
         return repr(sorted(self.sizes.items()))
 
     @property
     def sizes_digest(self) -> str:
-        """Sixteen hexadecimal digits that stand for the sizes."""
+        """Sixteen hexadecimal digits that identify the sizes."""
         return digest_of(self.sizes_key)
 
     def at(self, workload: str) -> Self:
-        """The problem at a named workload, or at sizes such as 'batch_size=4,height=32'.
+        """Return the problem at a named workload, or at sizes such as 'batch_size=4,height=32'.
 
         Raises `ProblemError` for an unknown name or constant.
         """
@@ -93,7 +93,7 @@ class Problem(ABC):
 
 
 def digest_of(text: str) -> str:
-    """Sixteen hexadecimal digits that stand for a text."""
+    """Return sixteen hexadecimal digits that identify a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""What a problem asks of a device, and the floor under its time (the roofline model).
+"""The work of a problem on a device, and the lower bound of its time (the roofline model).
 
 Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
 """
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Ceilings(BaseModel):
-    """The best that a device was measured to do."""
+    """The measured peak rates of a device."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,12 +21,14 @@ class Ceilings(BaseModel):
     """The same in fp16; None for a CPU."""
     bfloat16_gflop_s: float | None = Field(default=None, gt=0)
     """The same in bf16; None for a CPU, and in older records."""
+    float8_gflop_s: float | None = Field(default=None, gt=0)
+    """The same in fp8; None where the device has no such product, and in older records."""
     cores: int = Field(gt=0)
     """Processor cores, or multiprocessors of a GPU."""
 
 
 class DeviceLimits(BaseModel):
-    """What a block of threads may use of a GPU, and how many multiprocessors share the blocks."""
+    """A GPU's limits for a block of threads, and its multiprocessors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,8 +53,10 @@ class MatrixProduct(BaseModel):
     k: int = Field(gt=0)
     batch: int = Field(default=1, gt=0)
     element_bytes: int = Field(gt=0)
+    """Of an operand."""
     dtype: str = ""
-    """Of an operand, such as 'bfloat16'; empty in older records."""
+    """Of the operands, such as 'bfloat16' or 'float8_e4m3fn', the wider where they differ; what the reference widened
+    before it multiplied counts as what it was. Empty in older records."""
 
 
 class Profile(BaseModel):
@@ -62,11 +66,11 @@ class Profile(BaseModel):
 
     flops: float = Field(ge=0)
     matrix_flops: float = Field(ge=0)
-    """The share of `flops` in matrix products and convolutions."""
+    """The part of `flops` in matrix products and convolutions."""
     min_bytes: float = Field(gt=0)
-    """Inputs and weights read once, outputs written once."""
+    """Bytes to read inputs and weights once, and to write outputs once."""
     eager_bytes: float = Field(gt=0)
-    """What the reference's operators read and write one by one."""
+    """Bytes that the reference's operators read and write one by one."""
     operators: tuple[str, ...] = ()
     """The reference's operators in the order they ran."""
     product: MatrixProduct | None = None
@@ -88,14 +92,19 @@ class Profile(BaseModel):
     @property
     def matrix_gflop_s(self) -> float:
         """The rate that bounds the problem's matrix products: that of its operands' dtype."""
-        if self.product is None or self.product.element_bytes != 2:
-            return self.ceilings.matrix_gflop_s
-        bfloat16 = self.ceilings.bfloat16_gflop_s if self.product.dtype == "bfloat16" else None
-        return bfloat16 or self.ceilings.half_gflop_s or self.ceilings.matrix_gflop_s
+        ceilings, product = self.ceilings, self.product
+        # Older records do not name the dtype.
+        dtype = (product.dtype or {2: "float16"}.get(product.element_bytes, "")) if product else ""
+        half = ceilings.half_gflop_s or ceilings.matrix_gflop_s
+        if dtype.startswith("float8"):
+            return ceilings.float8_gflop_s or half
+        if dtype == "bfloat16":
+            return ceilings.bfloat16_gflop_s or half
+        return half if dtype == "float16" else ceilings.matrix_gflop_s
 
     @property
     def floor_ms(self) -> float:
-        """No implementation runs much faster than this."""
+        """Milliseconds; no implementation runs much faster than this."""
         return max(self.memory_floor_ms, self.compute_floor_ms)
 
     @property

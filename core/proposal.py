@@ -1,4 +1,4 @@
-"""What a proposer answers, whether rules or a language model wrote it."""
+"""A proposer's result, from rules or from a language model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Proposal:
 
     kernel: Kernel
     strategy: str
-    """A short name: the rule that fired, or the model's own word."""
+    """A short name: the rule's, or the model's own."""
     category: str
-    """The bottleneck it is aimed at: memory, compute, parallelism or algorithm."""
+    """The bottleneck it addresses: memory, compute, parallelism or algorithm."""
     rationale: str
-    """One or two sentences: what was done, and why it should help."""
+    """One or two sentences: what was changed, and why it should help."""
     space: SearchSpace | None = None
-    """What to search; None measures the kernel as it stands."""
+    """The parameters to search; None evaluates the kernel unchanged."""
     first: tuple[Config, ...] = field(default=())
     """Members of the space to measure before the tuner chooses."""

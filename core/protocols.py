@@ -1,4 +1,4 @@
-"""What the parts must do for each other; everything else is theirs to choose."""
+"""The interfaces between the parts."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from .space import Config
 
 
 class Evaluator(Protocol):
-    """Decides what a kernel is worth."""
+    """Evaluates kernels: correctness and speed."""
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
-        """One evaluation per config, in order, each as soon as it is known.
+        """Yield one evaluation per config, in order, each as soon as it is known.
 
-        `configs` is drawn from while evaluations are handed out, no further ahead than it takes to keep compilers
-        busy: what it yields may depend on the evaluations so far. `known` are evaluations of this kernel from an
-        earlier run: in a search, what has their code is not measured again. Closing the generator gives up what is
-        under way. A kernel that fails is an evaluation with another status; only a problem that cannot be evaluated
-        at all (its reference fails) raises, a `ProblemError`.
+        `configs` is consumed while evaluations are yielded, no further ahead than needed to keep compilers busy: it may
+        depend on the evaluations so far. `known` are evaluations of this kernel from an earlier run: a search does not
+        measure their code again. Closing the generator cancels running work. A kernel that fails is an evaluation with
+        another status; only a problem that cannot be evaluated at all (its reference fails) raises `ProblemError`.
         """
         ...
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
-        """One evaluation per config: all checked anew with new seeds, then timed in turn with each other.
+        """Return one evaluation per config: all checked again with new seeds, then timed interleaved with each other.
 
-        The way to choose among the best of a search, which noise favoured while they were measured one by one.
+        Use it to choose among the best of a search, whose individual measurements noise has favoured.
         """
         ...
 
     def profile(self, problem: Problem) -> Profile:
-        """What the problem asks of this device: work, traffic, ceilings."""
+        """Return the problem's work, traffic and ceilings on this device."""
         ...
 
 
@@ -45,11 +44,11 @@ class Tuner(Protocol):
     """Chooses configs. Never measures, never prints."""
 
     def ask(self, n: int = 1) -> list[Config]:
-        """Up to n configs not asked for before; empty when there are none left."""
+        """Return up to n configs not asked for before; empty when there are none left."""
         ...
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
-        """The verdict on a config that was asked for."""
+        """Learn the result of a config."""
         ...
 
 
@@ -57,8 +56,8 @@ class Retriever(Protocol):
     """Finds worked examples."""
 
     def search(self, query: Query, k: int) -> list[Hit]:
-        """Up to k examples, the best first: no two nearly the same, none of the problem that is excluded.
+        """Return up to k examples, the best first: no two nearly the same, none of the problem that is excluded.
 
-        The same query has the same answer. Raises `OptionError` when k is no whole number from 1.
+        The same query gives the same result. Raises `OptionError` unless k is a whole number from 1.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a retriever speaks of: worked examples, the question, and the answers."""
+"""The types of retrieval: worked examples, queries and hits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TECHNIQUES = {
 
 
 class Gain(BaseModel):
-    """How much faster the second kernel of an example is, as measured: medians, their ratio and its interval."""
+    """The measured speedup of an example's second kernel: medians, their ratio and its interval."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class Gain(BaseModel):
     device: str
     environment: dict[str, Any] = Field(default_factory=dict)
     digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
-    """Of the sources that were measured, where it was noted: the figures are of no others."""
+    """Digest of the measured sources, where recorded: the metrics apply to no others."""
 
     def __str__(self) -> str:
         return f"{self.speedup:.2f}x on {self.device} ({self.before_ms:.4g} ms to {self.after_ms:.4g} ms)"
@@ -59,19 +59,19 @@ class Gain(BaseModel):
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """A kernel before and after an optimization, both right."""
+    """A kernel before and after an optimization, both correct."""
 
     slug: str
-    """Names it: `triton/softmax-online`."""
+    """Its name: `triton/softmax-online`."""
     title: str
     language: Language
     target: Target
     operation: str
     """'matmul', 'softmax', 'layernorm', ..."""
     category: str
-    """What the kernel before suffers from, one of `BOTTLENECKS`."""
+    """The first kernel's bottleneck, one of `BOTTLENECKS`."""
     techniques: tuple[str, ...]
-    """What the kernel after has and the one before has not; names of `TECHNIQUES`."""
+    """What the second kernel has and the first one lacks; names of `TECHNIQUES`."""
     before: str
     """Source text."""
     after: str
@@ -80,26 +80,26 @@ class WorkedExample:
     problem: str | None = None
     """The id of the problem that both solve, where it has one: 'level1/1_23'."""
     origin: Literal["corpus", "run"] = "corpus"
-    """Whether it was shipped, or found by a run of this installation."""
+    """Whether it is shipped, or found by a run of this installation."""
     gain: Gain | None = None
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is being optimized, and what is wanted; anything that is not known may be left out."""
+    """The kernel to optimize, and the technique wanted; unknown fields may be left out."""
 
     text: str = ""
-    """A symptom, a technique, an idea: in words."""
+    """A symptom, a technique or an idea, in words."""
     language: Language | None = None
     target: Target | None = None
     device: str | None = None
-    """The device's name, as measurements of examples give it."""
+    """The device's name, as in the measurements of examples."""
     operation: str | None = None
     category: str | None = None
     source: str | None = field(default=None, repr=False)
-    """The kernel that is being optimized."""
+    """Source of the kernel to optimize."""
     exclude: str | None = None
-    """The problem that is being optimized, by its id, or an example by its slug: never among the answers."""
+    """Id of the problem to optimize, or slug of an example: never among the results."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class Hit:
 
     example: WorkedExample
     score: float
-    """Larger is better; comparable within one answer only."""
+    """Larger is better; comparable within one result only."""
     why: str
-    """What spoke for it, in a few words."""
+    """The reasons, in a few words."""
 
 
 def check_count(k: int) -> None:
-    """Raise `OptionError` unless at least one example is asked for."""
+    """Raise `OptionError` for less than one example."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise OptionError(f"cannot search for {k!r} examples; ask for a whole number from 1")

@@ -1,4 +1,4 @@
-"""Which environment variables hold what nobody else should see."""
+"""Which environment variables contain secrets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _IN_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable's name says that it holds a key, a token or a password."""
+    """Return whether a variable's name indicates a key, a token or a password."""
     return _NAMES.search(name) is not None
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment as foreign code may see it."""
+    """Return the environment without secrets, for untrusted code."""
     return {name: value for name, value in environment.items() if not is_secret(name) and not _IN_VALUE.search(value)}

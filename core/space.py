@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Value = int | float | str | bool
 
 NAMED = 6
-"""Of constraints that contradict each other, an error names at most so many."""
+"""Maximum number of contradicting constraints that an error names."""
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
@@ -48,7 +48,7 @@ class Config(Mapping[str, Value]):
         return self._values == dict(other) if isinstance(other, Mapping) else NotImplemented
 
     def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
-        # The remembered hash is that of this process: texts hash differently in every other.
+        # The cached hash is valid in this process only: texts hash differently in every other.
         return Config, (self._values,)
 
     def __repr__(self) -> str:
@@ -59,14 +59,14 @@ class Config(Mapping[str, Value]):
 
 
 class Parameter:
-    """A name and its values, in an order in which those next to each other behave alike."""
+    """A name and its values, ordered so that adjacent values behave similarly."""
 
     def __init__(self, name: str, values: Sequence[Value], default: Value | None = None) -> None:
         if not name.strip():
             raise SpaceError("a parameter has no name; use one such as BLOCK_M")
         if not values:
             raise SpaceError(f"parameter {name} has no values; give at least one")
-        if len(set(values)) != len(values):  # 1, 1.0 and True are one value
+        if len(set(values)) != len(values):  # 1, 1.0 and True are equal
             raise SpaceError(f"parameter {name} names a value twice: {list(values)}")
         if any(isinstance(value, float) and not math.isfinite(value) for value in values):
             raise SpaceError(f"parameter {name} has a value that is no finite number: {list(values)}")
@@ -86,7 +86,7 @@ class Parameter:
         )
 
     def encode(self, value: Value) -> float:
-        """A number for a cost model: log2 of positive numbers, else the position."""
+        """Return a number for a cost model: log2 of positive numbers, else the position."""
         if self.ordered and all(float(v) > 0 for v in self.values):
             return math.log2(float(value))
         return float(self.values.index(value))
@@ -126,7 +126,7 @@ class SearchSpace:
         if len(set(self.names)) != len(self.names):
             raise SpaceError(f"a parameter is named twice: {', '.join(self.names)}")
         self.sizes = {name: size for name, size in sizes.items() if name not in self.names}
-        """What constraints may name beside the parameters, which hide sizes of the same name."""
+        """Names that constraints may use besides the parameters, which hide sizes of the same name."""
         self.checks = [self._check(text) for text in self.constraints]
         if self.listed is not None and not self.listed:
             raise SpaceError("the space lists no config; give at least one")
@@ -142,7 +142,7 @@ class SearchSpace:
         return check
 
     def _require_a_member(self) -> None:
-        """Raise `SpaceError` with the first constraint that leaves nothing, and those that it takes to do so."""
+        """Raise `SpaceError` with the first constraint that leaves nothing, and those it contradicts."""
         rng = random.Random(0)
         if self._allowed(self._defaults) or all(search.find(rng) is not None for search in self._searches):
             return
@@ -157,7 +157,7 @@ class SearchSpace:
 
     @cached_property
     def _searches(self) -> list[ConstraintSearch]:
-        """One per group of constraints that share parameters."""
+        """Return one search per group of constraints that share parameters."""
         return [self._search(checks) for checks in _related(self.checks)]
 
     def _search(self, checks: Sequence[Expression]) -> ConstraintSearch:
@@ -175,13 +175,13 @@ class SearchSpace:
         sizes: Mapping[str, int] = _NO_SIZES,
         **defaults: Value,
     ) -> SearchSpace:
-        """A space from a mapping of names to values, with optional defaults by name."""
+        """Return a space from a mapping of names to values, with optional defaults by name."""
         parameters = [Parameter(name, choices, defaults.get(name)) for name, choices in values.items()]
         return cls(parameters, constraints, sizes=sizes)
 
     @classmethod
     def listing(cls, configs: Iterable[Config]) -> SearchSpace:
-        """The space of just these configs, with numbers in rising order; all must name the same parameters."""
+        """Return the space of just these configs, with numbers in rising order; all must name the same parameters."""
         members = list(configs)
         names = list(members[0]) if members else []
         if any(set(config) != set(names) for config in members):
@@ -207,7 +207,7 @@ class SearchSpace:
     def encoded(self) -> EncodedSpace:
         """The space as rows of integers, for searches that look at many configs at once."""
         from .encoded_space import (
-            EncodedSpace,  # numpy takes a tenth of a second, which a help text should not wait for
+            EncodedSpace,  # numpy takes a tenth of a second, which the help should not wait for
         )
 
         return EncodedSpace(self)
@@ -240,7 +240,7 @@ class SearchSpace:
         return all(check(config) for check in self.checks)
 
     def sample(self, rng: random.Random) -> Config:
-        """A member drawn by chance; uniformly, unless the constraints leave so few that only a search finds one.
+        """Draw a member; uniformly, unless the constraints leave so few that only a search finds one.
 
         Raises `SpaceError` where the search finds none in bounded time.
         """
@@ -262,7 +262,7 @@ class SearchSpace:
 
 
 def _related(checks: Sequence[Expression]) -> list[list[Expression]]:
-    """Constraints in groups that share no parameter, so that each group can be satisfied by itself."""
+    """Group constraints that share no parameter, so that each group can be satisfied separately."""
     groups: list[tuple[frozenset[str], list[Expression]]] = []
     for check in checks:
         names, related = check.names, [check]

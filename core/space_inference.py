@@ -1,7 +1,6 @@
-"""Which constants of a kernel are parameters, with which values, and which sizes their constraints may name.
+"""Infers a kernel's parameters, their values, and the sizes that constraints may name.
 
-The one place that decides: a search of a kernel as it stands and one in the course of its optimization see the same
-parameters.
+Used by the search of an unchanged kernel and by searches during its optimization, so both have the same parameters.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _KNOWN: Mapping[str, Sequence[int]] = {"warps": (1, 2, 4, 8, 16), "stages": (1, 
 
 
 def parameter_values(kernel: Kernel) -> Mapping[str, Sequence[Value]]:
-    """What the kernel declares; where it declares nothing, what the names of its constants suggest."""
+    """Return the kernel's declared values; without a declaration, suggestions by the names of its constants."""
     return kernel.declared_values or suggest(kernel.config)
 
 
 def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
-    """Values around the present ones, for constants whose names say what they are.
+    """Suggest values around the present ones, for constants with a known kind of name.
 
     Sizes that are powers of two go from an eighth to eight times the present value. A constant such as HIDDEN = 1024
     is a size of the problem, and none that the kernel may choose.
@@ -50,7 +49,7 @@ def suggest(constants: Mapping[str, Value]) -> dict[str, Sequence[Value]]:
 
 
 def named_sizes(problem: Problem, profile: Profile | None = None) -> dict[str, int]:
-    """What constraints may name: the problem's whole numbers, and M, N and K of its largest matrix product.
+    """Return the names for constraints: the problem's whole numbers, and M, N and K of its largest matrix product.
 
     A constant of the problem goes before an extent of the same name; without a profile there are no extents.
     """
@@ -60,7 +59,7 @@ def named_sizes(problem: Problem, profile: Profile | None = None) -> dict[str, i
 
 
 def without_extents(constraints: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The constraints that can be decided before a profile: those that name no M, N or K beside the `known` names."""
+    """Return the constraints that need no profile: those without M, N or K beyond the `known` names."""
     extents = set(PRODUCT) - set(known)
     return [text for text in constraints if not Expression(text).names & extents]
 
@@ -68,7 +67,7 @@ def without_extents(constraints: Iterable[str], known: Iterable[str]) -> list[st
 def declared_space(
     kernel: Kernel, problem: Problem | None = None, profile: Profile | None = None
 ) -> SearchSpace | None:
-    """The space that the kernel declares; None where it declares no parameters.
+    """Return the space that the kernel declares; None where it declares no parameters.
 
     Without a profile the constraints that need one are left out. Raises `SpaceError` for a mistake in what it declares.
     """

@@ -1,12 +1,12 @@
-"""Texts of others, cut to what a line of ours can hold."""
+"""Shortens untrusted text to one line."""
 
 from __future__ import annotations
 
 
 def first_line(text: str | BaseException, limit: int | None = None) -> str:
-    """The first line that is not blank, cut to `limit` characters; '' where there is none.
+    """Return the first line that is not blank, cut to `limit` characters; '' where there is none.
 
-    An exception's comes without its full stop, so that it can stand in a sentence; one without a message gives its
+    An exception's line comes without its full stop, so that it fits into a sentence; one without a message gives its
     type's name.
     """
     line = next((line.strip() for line in str(text).splitlines() if line.strip()), "")

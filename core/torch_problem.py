@@ -39,7 +39,7 @@ class TorchProblem(Problem):
 
     @classmethod
     def of(cls, problem: Problem) -> TorchProblem:
-        """The problem, where it is one with a PyTorch reference; raises `ProblemError` for any other."""
+        """Return the problem as a `TorchProblem`; raises `ProblemError` for any other kind."""
         if not isinstance(problem, TorchProblem):
             raise ProblemError(
                 f"problem {problem.id} has no PyTorch reference, which this needs; use an evaluator made for its kind"
@@ -48,7 +48,7 @@ class TorchProblem(Problem):
 
     @cached_property
     def digest(self) -> str:
-        """Stands for the reference's source."""
+        """Digest of the reference's source."""
         return digest_of(self.source)
 
     @cached_property
@@ -61,7 +61,7 @@ class TorchProblem(Problem):
 
     @cached_property
     def constants(self) -> dict[str, Any]:
-        """The module's constants: those with a literal value, and None for the others."""
+        """The module's constants: literal values, and None for the others."""
         found: dict[str, Any] = {}
         for name, node in _assignments(self.source):
             try:
@@ -89,7 +89,7 @@ class TorchProblem(Problem):
         return found | {name: value for name, value in self.sizes.items() if _whole(value)}
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
-        """The problem with these constants set; raises `ProblemError` for one that it does not have."""
+        """Return the problem with these constants set; raises `ProblemError` for unknown constants."""
         if unknown := sorted(set(sizes) - set(self.constants)):
             raise ProblemError(
                 f"problem {self.id} has no constant {', '.join(unknown)}; it has "
@@ -99,7 +99,7 @@ class TorchProblem(Problem):
 
 
 def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
-    """The names that the module assigns and the expression of each, in order; tuples are taken apart."""
+    """Yield the names that the module assigns and their expressions, in order; tuples are split."""
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign):
             continue

@@ -125,17 +125,19 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
 
 
 LONG = (
-    "test_commands.py", "test_conversation.py", "test_exploits.py", "test_sandbox.py", "test_ray.py", "test_rules.py",
-    "test_tune_kernel.py", "test_corpus.py", "test_agent_compile.py", "test_spread.py", "test_guides.py",
-    "test_evaluate.py",
+    "test_conversation.py", "test_exploits.py", "test_corpus.py", "test_commands.py", "test_ray.py", "test_guides.py",
+    "test_rules.py", "test_docs.py", "test_gepa.py", "test_tune_kernel.py", "test_agent_compile.py", "test_sandbox.py",
+    "test_agreement.py", "test_search.py", "test_faults.py", "test_evaluate.py",
 )  # fmt: skip
-"""Files that take half a minute or more come first: left for the end, one would keep a worker busy alone."""
+"""Files that take long come first: left for the end, one would keep a worker busy alone."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """One warm server for all workers of a run and the commands that they call, and one memory of what g++ compiled."""
     if FOLDER in os.environ:
         return
+    # Threads that wait for work must not spin: another worker measures on the same cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     folder = Path(tempfile.mkdtemp(prefix="kernelwright-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ |= {FOLDER: str(folder), OWNER: str(os.getpid())}

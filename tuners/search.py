@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, SearchSpace, Status, Trial, Tuner
+from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Status, Trial, Tuner
 
 FINALISTS = 5
 """Maximum number of configs that are measured again."""
@@ -86,6 +86,9 @@ class Found:
 class Search:
     """Searches a kernel's space with a tuner.
 
+    Of the space it needs to know only which configs are members, so that it may be one of schedules or a list: what an
+    earlier run measured outside of it is left aside. The tuner chooses the members.
+
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
     a better one.
@@ -95,7 +98,7 @@ class Search:
         self,
         problem: Problem,
         kernel: Kernel,
-        space: SearchSpace,
+        space: Container[Config],
         tuner: Tuner,
         evaluator: Evaluator,
         journal: Journal,

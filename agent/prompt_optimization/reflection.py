@@ -71,7 +71,7 @@ class Reflection:
             pages = [str(one["Feedback"]) for one in reflective_dataset.get(component, ())]
             text = self._rollouts.guarded(partial(self._ask, predictor, candidate[component], pages))
             if not text:
-                raise ValueError("the reply holds no new instructions")
+                raise ValueError("the reply contains no new instructions")
             found[component] = self.unfolded(predictor, text)
         return found
 

@@ -64,14 +64,14 @@ def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
     """
     seen: list[Message] = []
     interpreted = threading.local()
-    observing = functools.partial(_observing, seen, interpreted)
+    observing = functools.partial(_observing, seen, interpreted, _Widened())
     with _in_threads(observing), _interpreter_marked(interpreted), observing():
         result = call()
     return result, seen
 
 
 @contextlib.contextmanager
-def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[None]:
+def _observing(seen: list[Message], interpreted: threading.local, widened: _Widened) -> Iterator[None]:
     """Enter both of torch's modes, which apply to one thread."""
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -87,7 +87,8 @@ def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[No
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = func(*args, **kwargs)
-            one = _describe(func, args, kwargs, result)
+            one = _describe(func, args, kwargs, result, widened)
+            widened.note(func, args, result)
             if one is not None and ours(one["kind"]):
                 seen.append(one)
             return result
@@ -105,7 +106,7 @@ def _observing(seen: list[Message], interpreted: threading.local) -> Iterator[No
         yield
 
 
-def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any) -> Message | None:
+def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, widened: _Widened) -> Message | None:
     """Describe one operator; None when it wrote no tensor."""
     from torch.utils.flop_counter import flop_registry
 
@@ -127,7 +128,7 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any) -> M
         "flops": matrix_flops or elements,
         "matrix_flops": matrix_flops,
         "element_bytes": max((tensor.element_size() for tensor in read), default=written[0].element_size()),
-        "product": _product(name, args),
+        "product": _product(name, args, widened),
     }
 
 
@@ -207,14 +208,52 @@ def _different(tensors: Sequence[Any]) -> list[Any]:
     return list({id(tensor): tensor for tensor in tensors}.values())
 
 
-def _product(operator: str, args: Sequence[Any]) -> Message | None:
+class _Widened:
+    """The dtypes that tensors had before they were widened: products may take these operands, and are as exact.
+
+    By storage, so that views count as what they are views of.
+    """
+
+    def __init__(self) -> None:
+        # The weak references keep addresses from being used a second time.
+        self._before: dict[int, tuple[Any, Any]] = {}
+
+    def dtype(self, tensor: Any) -> Any:
+        """Return the narrowest dtype that holds the tensor's values."""
+        return self._before.get(_storage(tensor), (None, tensor.dtype))[1]
+
+    def note(self, func: Any, args: Sequence[Any], result: Any) -> None:
+        """Take in what an operator did."""
+        if func.is_view:
+            return
+        for written in _tensors(result):
+            self._before.pop(_storage(written), None)  # written in place, it holds other values
+        if func.overloadpacket.__name__ == "_to_copy":
+            before = self.dtype(args[0])
+            if before.is_floating_point and result.is_floating_point() and before.itemsize < result.element_size():
+                from torch.multiprocessing.reductions import StorageWeakRef
+
+                if key := _storage(result):
+                    self._before[key] = StorageWeakRef(result.untyped_storage()), before
+
+
+def _storage(tensor: Any) -> int:
+    """Return a number for the memory of a tensor; 0 for one that has none of its own."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def _product(operator: str, args: Sequence[Any], widened: _Widened) -> Message | None:
     """Return the extents of a matrix product; None for another operator."""
-    if operator not in ("mm", "bmm", "addmm", "baddbmm"):
+    if operator not in ("mm", "bmm", "addmm", "baddbmm", "_scaled_mm"):
         return None
-    left, right = args[-2:] if operator in ("mm", "bmm") else args[1:3]
+    left, right = args[1:3] if operator in ("addmm", "baddbmm") else args[:2]
     m, k = left.shape[-2:]
     batch = left.shape[0] if left.dim() == 3 else 1
-    operand = {"element_bytes": left.element_size(), "dtype": str(left.dtype).removeprefix("torch.")}
+    dtype = max((widened.dtype(one) for one in (left, right)), key=lambda one: one.itemsize)
+    operand = {"element_bytes": dtype.itemsize, "dtype": str(dtype).removeprefix("torch.")}
     return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, **operand}
 
 

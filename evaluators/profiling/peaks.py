@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
+from typing import Any
 
 from ..timing.clock import Call, Clock, always
 from ..workers.channel import Message
 
 _COPY_MIB = {"cpu": 64, "cuda": 1024}
 _NARROW = {"half_gflop_s": "float16", "bfloat16_gflop_s": "bfloat16"}
+_FLOAT8 = (8, 9)
+"""Compute capability from which GPUs multiply fp8."""
 _MATRIX = {"cpu": 1024, "cuda": 8192}
 
 
@@ -33,7 +37,7 @@ def measure(device: str, repeats: int = 20) -> Message:
     n = _MATRIX[kind]
     left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
     matrix_ms = fastest(lambda: left @ right)
-    narrow: dict[str, float | None] = dict.fromkeys(_NARROW)
+    narrow: dict[str, float | None] = dict.fromkeys([*_NARROW, "float8_gflop_s"])
     if kind == "cuda":
         cores = torch.cuda.get_device_properties(device).multi_processor_count
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -44,6 +48,10 @@ def measure(device: str, repeats: int = 20) -> Message:
         for name, dtype in _NARROW.items():
             one, other = (operand.to(getattr(torch, dtype)) for operand in (left, right))
             narrow[name] = 2 * n**3 / fastest(partial(torch.mm, one, other)) / 1e6
+        if torch.cuda.get_device_capability(device) >= _FLOAT8:
+            # A library without such a product is no reason to fail: the ceiling stays unknown.
+            with contextlib.suppress(RuntimeError, AttributeError, TypeError, ValueError):
+                narrow["float8_gflop_s"] = 2 * n**3 / fastest(_float8_product(left, right)) / 1e6
     else:
         cores = torch.get_num_threads()
     return {
@@ -52,3 +60,14 @@ def measure(device: str, repeats: int = 20) -> Message:
         **narrow,
         "cores": cores,
     }
+
+
+def _float8_product(left: Any, right: Any) -> Call:
+    """Return a call that multiplies in fp8 at the highest rate; torch wants the right operand by columns."""
+    import torch
+
+    one, other = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+    scale = torch.ones((), device=left.device)
+    return partial(
+        torch._scaled_mm, one, other, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True
+    )

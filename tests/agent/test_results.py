@@ -10,6 +10,7 @@ from kernelwright.agent.results import Results
 from kernelwright.core import Config, PythonKernel, ResultsError, TorchProblem
 from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
+from kernelwright.corpus.names import parse_id
 
 from ..fakes import PROBLEM, evaluation, kernel
 
@@ -61,18 +62,30 @@ def test_a_character_that_ends_no_line_cuts_nothing_off(character: str) -> None:
     assert text.endswith('"""\n\nimport triton\n\n\nclass ModelNew: ...\n')
 
 
-def test_files_are_where_users_look_for_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "suffix"), [("tilelang", ""), ("tilelang_cpu", "_tilelang_cpu"), ("triton", "_triton")]
+)
+def test_files_are_where_users_look_for_them(tmp_path: Path, backend: str, suffix: str) -> None:
     results = Results(tmp_path)
     problem = TorchProblem("level2/2_10", "10_Name", PROBLEM.source)
-    path = results.save_kernel(problem, find_kernel("2_10", "tilelang_cpu").read(), BEST, START)
-    assert path == tmp_path / "level2" / "2_10_optimized_2.500x.py"
-    history = results.save_history(problem, "tilelang_cpu", [])
-    assert history == tmp_path / "multiturn_logs" / "optimization_history_10_Name.json"
+    path = results.save_kernel(problem, backend, find_kernel("2_10", "tilelang_cpu").read(), BEST, START)
+    assert path == tmp_path / "level2" / f"2_10_optimized_2.500x{suffix}.py"
+    assert parse_id(str(path)) == "level2/2_10"
+    history = results.save_history(problem, backend, [])
+    assert history == tmp_path / "multiturn_logs" / f"optimization_history_10_Name{suffix}.json"
     assert json.loads(history.read_text()) == []
+
+
+def test_no_backend_overwrites_the_files_of_another(tmp_path: Path) -> None:
+    results, kernel = Results(tmp_path), find_kernel("2_10", "tilelang_cpu").read()
+    backends = ("tilelang", "tilelang_cpu", "triton")
+    written = {results.save_history(PROBLEM, backend, []) for backend in backends}
+    written |= {results.save_kernel(PROBLEM, backend, kernel, BEST, START) for backend in backends}
+    assert len(written) == 2 * len(backends)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(ResultsError, match="choose another one with --results"):
+    with pytest.raises(ResultsError, match="cannot write results folder"):
         Results(blocked)

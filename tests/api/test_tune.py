@@ -9,12 +9,13 @@ import pytest
 from kernelwright import SearchObserver, tune
 from kernelwright.api.options.tune import TRIALS, TuneOptions
 from kernelwright.api.tune import parse_params
-from kernelwright.core import Budget, Config, Evaluation, OptionError, SearchSpace, SpaceError
+from kernelwright.core import Budget, Config, Evaluation, MatrixProduct, OptionError, SearchSpace, SpaceError
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Progress
 
 from ..cli.made_up import MadeUp, install
 from ..cli.tuning import workplace
+from ..fakes import PROFILE
 
 SCALE = {"problem": "level1/999_Scale.py", "device": "cpu", "sandbox": "none"}
 
@@ -56,6 +57,21 @@ def test_a_search_returns_what_it_found_and_its_observer_saw_it(
     assert result.summary()["space"] == {"origin": "given", "size": 2, "pruned": 0}
     assert observer.seen == ["started 1_999.py given", "trial 1", "trial 2", "finals", "closed"]
     assert capsys.readouterr() == ("", "")
+
+
+def test_constraints_name_sizes_of_the_problem(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its constants at the workload, and the extents of its matrix product, which are known with the profile."""
+    params = {"BLOCK": [4, 16, 32, 64]}
+    result = tune("1_999.py", params=params, constraint=["BLOCK <= rows"], tuner="grid", workload="tiny", **SCALE)
+    assert result.summary()["space"]["size"] == 1
+    with pytest.raises(SpaceError, match=r"'BLOCK < M' uses M; .* the problem's sizes columns, rows"):
+        tune("1_999.py", params=params, constraint=["BLOCK < M"], tuner="grid", **SCALE)
+    with pytest.raises(SpaceError, match=r"'BLOCK < rowz' uses rowz"):
+        tune("1_999.py", params=params, constraint=["BLOCK < rowz"], tuner="grid", **SCALE)
+    product = MatrixProduct(m=32, n=8, k=8, element_bytes=4)
+    monkeypatch.setattr(made_up, "profile", lambda problem: PROFILE.model_copy(update={"product": product}))
+    result = tune("1_999.py", params=params, constraint=["BLOCK < M", "BLOCK > N"], tuner="grid", **SCALE)
+    assert result.found.best is not None and result.found.best.config == {"BLOCK": 16}
 
 
 def test_an_observer_is_closed_when_the_search_is_interrupted(made_up: MadeUp) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, ResultsError, Status
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.grid import Grid
-from kernelwright.tuners.search import CLOSE, FINALISTS, Search
+from kernelwright.tuners.search import CLOSE, FINALISTS, Found, Search
 
 from ..fakes import PROBLEM
 from .searching import KERNEL, SPACE, WINDOW, Answer, Clock, Table, Watcher, configs, search, times, trials_in
@@ -32,6 +32,36 @@ def test_everything_is_measured_in_order_and_written_down(path: Path) -> None:
     assert found.progress.best is not None and found.progress.best.config == {"A": 6}
     assert found.stopped == "every config of the space was tried"
     assert all(trial.at for trial in trials_in(path))
+
+
+def test_a_space_of_any_kind_is_searched(path: Path) -> None:
+    """Of a space that is no product of parameters, the search asks only whether it holds a config."""
+
+    class Even:
+        def __contains__(self, config: object) -> bool:
+            return isinstance(config, Config) and int(config["A"]) % 2 == 0
+
+    class Listed:
+        def __init__(self, *values: int) -> None:
+            self.left = configs(*values)
+            self.results: list[int] = []
+
+        def ask(self, n: int = 1) -> list[Config]:
+            asked, self.left = self.left[:n], self.left[n:]
+            return asked
+
+        def tell(self, config: Config, evaluation: Evaluation) -> None:
+            self.results.append(int(config["A"]))
+
+    def searched(tuner: Listed) -> Found:
+        with Journal(path) as journal:
+            return Search(PROBLEM, KERNEL, Even(), tuner, Table(), journal, Budget(), Watcher(), clock=Clock()).run()
+
+    first, second = Listed(2, 4, 7), Listed(6)
+    assert searched(first).best is not None
+    found = searched(second)
+    assert second.results == [2, 4, 6], "the 7 is in the journal, and no member of the space"
+    assert found.best is not None and found.best.config == {"A": 6}
 
 
 def test_every_trial_is_on_disk_before_the_next_is_measured(path: Path) -> None:

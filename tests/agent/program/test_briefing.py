@@ -126,7 +126,7 @@ def a_past(kernel: Kernel, start: Candidate, metrics: Analysis, ms: float) -> li
     second = Turn(
         2, 0, metrics, faster,
         (
-            Attempt(None, (), "the reply holds no kernel; send the whole file"),
+            Attempt(None, (), "the reply contains no kernel; send the whole file"),
             Attempt(proposed(kernel, "mask", "The mask is a constant."), (refused,), f"compile_error: {REFUSED}"),
         ),
         None, False, 1.0,
@@ -157,7 +157,7 @@ def failed_attempts(kernel: Kernel) -> Sequence[Attempt]:
         wrong(kernel, Status.COMPILE_ERROR, "RuntimeError: Compilation Failed! ['g++', '-O3']", log=error),
         wrong(kernel, Status.WRONG_VALUE, WRONG),
     )
-    attempts = [Attempt(None, (), "the reply holds no kernel; send the whole file")]
+    attempts = [Attempt(None, (), "the reply contains no kernel; send the whole file")]
     return [*attempts, *(Attempt(proposed(kernel, "s", "r"), (f,), f"{f.status}: {f.message}") for f in failures)]
 
 

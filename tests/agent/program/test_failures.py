@@ -28,7 +28,7 @@ def test_a_repair_is_told_what_failed(tmp_path: Path, here: Stand) -> None:
     failed = PythonKernel.parse(source("wrong_value"))
     verdict = evaluation(failed, Config(), "wrong_value")
     attempts = [
-        Attempt(None, (), "the reply holds no kernel"),
+        Attempt(None, (), "the reply contains no kernel"),
         Attempt(Proposal(failed, "s", "compute", "r"), (verdict,), "wrong_value: as told"),
     ]
     models = textual(tmp_path, [submit(RIGHT, "mend", "The mask.")])
@@ -38,7 +38,7 @@ def test_a_repair_is_told_what_failed(tmp_path: Path, here: Stand) -> None:
     asked = sent["messages"][0]["text"]
     assert failed.source in asked
     assert "wrong_value: as told\nhint: the arithmetic" in asked
-    assert "attempt 1 of this turn had failed too: the reply holds no kernel" in asked
+    assert "attempt 1 of this turn had failed too: the reply contains no kernel" in asked
     assert here.context.analysis.suggestions[0] in asked
 
 
@@ -47,7 +47,7 @@ def test_a_repair_follows_the_suggestion_of_its_lane(tmp_path: Path) -> None:
     models = textual(tmp_path, [submit(RIGHT, "s", "r")] * 2)
     proposer = ModelProposer(models, here.heard)
     proposer.propose(here.context)
-    proposer.propose(here.context, [Attempt(None, (), "the reply holds no kernel")])
+    proposer.propose(here.context, [Attempt(None, (), "the reply contains no kernel")])
     second = here.context.analysis.suggestions[1]
     assert all(f"[[ ## suggestion ## ]]\n{second}" in sent["messages"][0]["text"] for sent in requests(models))
     assert "there was no kernel in the reply" in requests(models)[1]["messages"][0]["text"]
@@ -112,5 +112,5 @@ def test_a_reply_that_a_person_has_yet_to_write_is_waited_for(tmp_path: Path, he
 
 def test_replies_that_are_used_up_end_the_run(tmp_path: Path, here: Stand) -> None:
     proposer = ModelProposer(textual(tmp_path, [use("profile")]), here.heard)
-    with pytest.raises(RunEnded, match="holds no further reply"):
+    with pytest.raises(RunEnded, match="contains no further reply"):
         proposer.propose(here.context)

@@ -130,8 +130,8 @@ def test_a_bare_kernel_is_submitted(run: Run, here: Stand, text: str, strategy: 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("It is as fast as it can be.", "the reply holds no kernel; send the whole file"),
-        (f"```python\n{RIGHT}```\nor\n```python\n{source(4.0)}```", "the reply holds 2 kernels"),
+        ("It is as fast as it can be.", "the reply contains no kernel; send the whole file"),
+        (f"```python\n{RIGHT}```\nor\n```python\n{source(4.0)}```", "the reply contains 2 kernels"),
         (f"```python\n{RIGHT[:-10]}", "the reply ends in the middle of its code"),
     ],
 )
@@ -150,8 +150,8 @@ def test_a_kernel_after_prose_is_taken(run: Run, here: Stand) -> None:
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        ("", "the reply holds no kernel"),
-        ("see above", "the reply holds no kernel"),
+        ("", "the reply contains no kernel"),
+        ("see above", "the reply contains no kernel"),
         (RIGHT.replace("tilelang.cpu.language", "triton.language"), "the reply is a triton kernel for cuda"),
         (RIGHT.replace("(x, self.weight", "(x, self.weight)"), "the reply is no valid Python: line 17: unmatched ')'"),
     ],

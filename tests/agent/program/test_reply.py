@@ -75,11 +75,11 @@ def test_fences_in_a_docstring_end_no_block(wrapped: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "the reply holds no kernel; send the whole file, with class ModelNew, in one ```python block"),
-        ("It is as fast as it can be.", "the reply holds no kernel"),
-        ("Only ModelNew.forward changes.", "the reply holds no kernel"),
-        ("```python\nBLOCK = 16\n```", "the reply holds code, but no class ModelNew; send the whole file"),
-        (f"```python\n{SCALE_KERNEL}```\n```python\n{SHOWN}```", "the reply holds 2 kernels and does not say which"),
+        ("", "the reply contains no kernel; send the whole file, with class ModelNew, in one ```python block"),
+        ("It is as fast as it can be.", "the reply contains no kernel"),
+        ("Only ModelNew.forward changes.", "the reply contains no kernel"),
+        ("```python\nBLOCK = 16\n```", "the reply contains code, but no class ModelNew; send the whole file"),
+        (f"```python\n{SCALE_KERNEL}```\n```python\n{SHOWN}```", "the reply contains 2 kernels and does not say which"),
         (f"```python\n{SCALE_KERNEL[:-40]}", "the reply ends in the middle of its code; send the whole file"),
         ("```python\nimport torch\n", "the reply ends in the middle of its code"),
         (f"```text\nplan\n```\n```python\n{SCALE_KERNEL[:-40]}", "the reply ends in the middle of its code"),

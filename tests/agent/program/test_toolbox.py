@@ -97,7 +97,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("evaluate", {"kernel": RIGHT, "config": "BLOCK=16"}, "config: Input should be a valid dictionary"),
     ("evaluate", {"kernel": RIGHT, "config": {"BLOCK": [16]}}, "config.BLOCK"),
     ("evaluate", {"kernel": RIGHT, "config": {"TILE": 16}}, "no constant TILE at module level; it has RESULT, B"),
-    ("evaluate", {"kernel": "faster"}, "the reply holds no kernel"),
+    ("evaluate", {"kernel": "faster"}, "the reply contains no kernel"),
     ("evaluate", {"kernel": source(5.0).replace("(self, x)", "(self, x, y)")}, "its signature was changed; keep it"),
     ("evaluate", {"kernel": source(5.0) + "x = (\n"}, "line 18: '(' was never closed (x = ()"),
     ("search_examples", {}, "query: Missing required argument"),
@@ -180,7 +180,7 @@ def test_a_tool_that_does_not_exist_is_answered_with_those_that_do(here: Stand) 
 def test_parameters_are_tuned(here: Stand) -> None:
     found = answer(toolbox(here), "tune", kernel=source(5.0), space=SPACE, tuner="grid", constraints=["BLOCK > 4"])
     assert found["config"] == {"BLOCK": 16}
-    assert found["result"].startswith("best of 2 configs: right: 2.5 ms against the reference's 10 ms: speedup 4.000x")
+    assert found["result"].startswith("best of 2 configs: correct: 2.5 ms against the reference's 10 ms: speedup 4")
     assert found["result"].endswith("2.000 times as fast as the constants it had")
     assert found["next"] == "write these values into the constants and submit"
     (call,) = here.lane.tool_calls

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,27 @@ def test_other_entries_are_kept_and_the_same_one_is_replaced(tmp_path: Path) -> 
     assert folder.has(Sample(1, 19, 3)) and not folder.has(Sample(1, 19, 1)) and not folder.has(Sample(1, 1, 0))
 
 
-def _file_many(arguments: tuple[Path, int]) -> None:
-    path, sample = arguments
+FILE_MANY = """
+import sys
+from pathlib import Path
+
+from kernelwright.corpus import find_problem
+from kernelwright.evaluators.kernelbench.result import KernelBenchResult
+from kernelwright.evaluators.kernelbench.run_folder import RunFolder, Sample
+
+for sample in map(int, sys.argv[2:]):
     for number in ("1_19", "1_47"):
-        file(RunFolder(path), number, result(float(sample)), sample)
+        problem = find_problem(number).read()
+        found = KernelBenchResult(compiled=True, correctness=False)
+        RunFolder(Path(sys.argv[1])).add(Sample.of(problem, sample), problem, f"# kernel for {number}", found)
+"""
 
 
 def test_commands_that_run_at_once_lose_nothing(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(4) as pool:
-        pool.map(_file_many, [(tmp_path, sample) for sample in range(1, 17)], chunksize=1)
+    # Not forks of this process: what its threads held locked then would stay so.
+    samples = [map(str, range(first, 17, 4)) for first in range(1, 5)]
+    filing = [subprocess.Popen([sys.executable, "-c", FILE_MANY, str(tmp_path), *share]) for share in samples]
+    assert [process.wait(timeout=100) for process in filing] == [0] * 4
     entries = json.loads((tmp_path / "eval_results.json").read_text())
     assert {number: [one["sample_id"] for one in found] for number, found in entries.items()} == {
         "19": list(range(1, 17)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from kernelwright.core import DeviceLimits
@@ -27,6 +29,58 @@ def test_the_largest_product_is_the_problems() -> None:
     assert found["matrix_flops"] == 2 * (2 * 32 * 8 + 16 * 32 * 8 + 3 * 4 * 4 * 5)
     batched = count(Products(), [torch.zeros(4, 1), torch.zeros(1, 4), torch.zeros(4), inputs[3]])
     assert batched["product"] == {"m": 4, "n": 4, "k": 5, "batch": 3, "element_bytes": 8, "dtype": "float64"}
+
+
+class Product(nn.Module):
+    """One product of what `prepare` makes of the operands."""
+
+    def __init__(self, prepare: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.prepare = prepare
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return self.prepare(a) @ self.prepare(b).t()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "prepare", "counted"),
+    [
+        (torch.float32, lambda x: x, "float32"),
+        (torch.bfloat16, lambda x: x, "bfloat16"),
+        (torch.float8_e4m3fn, lambda x: x.to(torch.float32), "float8_e4m3fn"),
+        (torch.float8_e5m2, lambda x: x.to(torch.bfloat16).float(), "float8_e5m2"),
+        (torch.float16, lambda x: x.float() * 3, "float32"),
+        (torch.float16, lambda x: x.float().mul_(3), "float32"),
+        (torch.float32, lambda x: x.half(), "float16"),
+    ],
+)
+def test_a_product_is_of_its_operands_dtype(
+    dtype: torch.dtype, prepare: Callable[[torch.Tensor], torch.Tensor], counted: str
+) -> None:
+    """What the reference only widened is as narrow as it was; what it computed from that is not."""
+    product = count(Product(prepare), [torch.ones(16, 32).to(dtype), torch.ones(8, 32).to(dtype)])["product"]
+    assert product == {
+        "m": 16, "n": 8, "k": 32, "batch": 1, "dtype": counted, "element_bytes": getattr(torch, counted).itemsize,
+    }  # fmt: skip
+
+
+def test_a_widened_and_a_wide_operand_make_a_wide_product() -> None:
+    class Mixed(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a.float() @ b
+
+    product = count(Mixed(), [torch.ones(4, 4).half(), torch.ones(4, 4)])["product"]
+    assert (product["dtype"], product["element_bytes"]) == ("float32", 4)
+
+
+def test_a_scaled_product_is_one_of_fp8() -> None:
+    class Scaled(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            one = torch.ones(())
+            return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+    product = count(Scaled(), [torch.ones(n, 32).to(torch.float8_e4m3fn) for n in (16, 48)])["product"]
+    assert (product["m"], product["n"], product["k"], product["dtype"]) == (16, 48, 32, "float8_e4m3fn")
 
 
 def test_limits_are_what_the_driver_says() -> None:
