@@ -5,13 +5,11 @@
 
 Recall at 1 and 3 (one of the examples that an expert expects is among the first 1 or 3), the mean reciprocal rank of
 the first of them, and the time of a query after loading: median and 95th percentile over all queries, each run once,
-after one warm-up query; the load average shows whether the machine was busy. Then the quality of technique detection
-in code: precision and recall over the labels of the shipped examples.
+after one warm-up query; the load average shows whether the machine was busy.
 
 The weights are tuned on retrieval/queries.toml only; --held-back measures them on retrieval/held_back.toml.
 
---ablate prints recall at 3 of the search without one part at a time, less that of the whole, on both files: what a part
-is worth is what is lost without it.
+--ablate prints how recall at 3 changes when one part of the search is left out, on both files.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import os
 import statistics
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -34,18 +31,14 @@ from unittest.mock import patch
 from kernelwright.api.devices import device_label
 from kernelwright.core import Language, Query, Target, WorkedExample
 from kernelwright.corpus import load_examples
-from kernelwright.rag import Embedder, ExampleRetriever, Weights, documents, load_embedder, retriever
-from kernelwright.rag.code.cpu_techniques import CPU_RECOGNIZERS
-from kernelwright.rag.code.gpu_techniques import GPU_RECOGNIZERS
-from kernelwright.rag.code.grid_techniques import GRID_RECOGNIZERS
-from kernelwright.rag.code.techniques import COMMON_RECOGNIZERS, added, techniques
+from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder, retriever
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_suffix("")
 ASKED_FOR = 10
 
 WEIGHTS = Weights()
-ALONE = replace(WEIGHTS, operation=0, guess=0, language=0, target=0, device=0, category=0, missing=0)
+ALONE = replace(WEIGHTS, operation=0, guess=0, language=0, target=0, device=0, category=0)
 
 
 @dataclass(frozen=True)
@@ -139,36 +132,18 @@ class _Remembered:
 
 
 def _parts() -> dict[str, tuple[Weights, Any]]:
-    """What can be left out: the weights that then hold, and what is patched for it."""
-    signs = ("vector", "lexical", "operation", "guess", "language", "target", "category", "missing")
+    """Return what can be left out: the weights without it, and a patch that removes it."""
+    signs = ("vector", "lexical", "operation", "guess", "language", "target", "category")
     parts: dict[str, tuple[Weights, Any]] = {
         f"the sign '{sign}'": (replace(WEIGHTS, **{sign: 0}), nullcontext()) for sign in signs
     }
-    parts["features in an example's text"] = (WEIGHTS, patch.object(documents, "_features", lambda source: ""))
-    parts["both of the kernel: features in the text, 'missing'"] = (
-        replace(WEIGHTS, missing=0),
-        patch.object(documents, "_features", lambda source: ""),
-    )
     parts["exclusion of the very kernel"] = (WEIGHTS, patch.object(retriever, "canonical", lambda source: object()))
     parts["near duplicates"] = (WEIGHTS, patch.object(retriever, "nearly_the_same", lambda *_: False))
-
-    def without(names: frozenset[str]) -> Any:
-        return patch.object(retriever, "techniques", lambda program: techniques(program) - names)
-
-    for file, found in {
-        "techniques.py": COMMON_RECOGNIZERS,
-        "gpu_techniques.py": {name: one for name, one in GPU_RECOGNIZERS.items() if name not in GRID_RECOGNIZERS},
-        "grid_techniques.py": GRID_RECOGNIZERS,
-        "cpu_techniques.py": CPU_RECOGNIZERS,
-    }.items():
-        parts[f"all of {file}"] = (WEIGHTS, without(frozenset(found)))
-    for name in sorted({**COMMON_RECOGNIZERS, **GPU_RECOGNIZERS, **CPU_RECOGNIZERS}):
-        parts[f"technique {name}"] = (WEIGHTS, without(frozenset([name])))
     return parts
 
 
 def ablate(examples: Sequence[WorkedExample], embedder: Embedder | None) -> None:
-    """Print what each part is worth, in recall at 3."""
+    """Print what recall at 3 loses without each part."""
     embedder = _Remembered(embedder) if embedder else None
     columns = {
         f"{way}, {file}": [(WAYS[way].asked(query), expected) for query, expected in read_queries(FOLDER / file)]
@@ -192,25 +167,6 @@ def ablate(examples: Sequence[WorkedExample], embedder: Embedder | None) -> None
         )
 
 
-def classification(examples: Sequence[WorkedExample]) -> dict[str, Any]:
-    """Compare the techniques detected in code with the labels of the examples."""
-    right: Counter[str] = Counter()
-    extra: Counter[str] = Counter()
-    missed: Counter[str] = Counter()
-    for example in examples:
-        detected, labels = set(added(example.before, example.after)), set(example.techniques)
-        right.update(detected & labels)
-        extra.update(detected - labels)
-        missed.update(labels - detected)
-    return {
-        "precision": right.total() / max(1, (right + extra).total()),
-        "recall": right.total() / max(1, (right + missed).total()),
-        "right": dict(right),
-        "not_labelled": dict(extra),
-        "not_detected": dict(missed),
-    }
-
-
 def versions() -> dict[str, str]:
     """Return the packages that the vectors depend on."""
     found = {}
@@ -227,7 +183,7 @@ def main() -> None:
     parser.add_argument("--held-back", action="store_true", help="measure on the queries that are not tuned on")
     parser.add_argument("--misses", action="store_true", help="show which queries found nothing expected")
     parser.add_argument("--json", type=Path, help="write the metrics to this file too")
-    parser.add_argument("--ablate", action="store_true", help="measure what each part of the search is worth")
+    parser.add_argument("--ablate", action="store_true", help="measure the search without one part at a time")
     options = parser.parse_args()
     queries = read_queries(FOLDER / ("held_back.toml" if options.held_back else "queries.toml"))
     examples = load_examples(print)
@@ -256,8 +212,6 @@ def main() -> None:
         print(f"{name:17} " + "  ".join(f"{key} {value:.3f}" for key, value in metrics.items()) + f"  ({way.what})")
         if options.misses:
             print("\n".join(misses))
-    report["techniques"] = classification(examples)
-    print("techniques from code: " + ", ".join(f"{key} {value}" for key, value in report["techniques"].items()))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
 
