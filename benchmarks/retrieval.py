@@ -1,13 +1,15 @@
 """Measures quality and speed of the example search on labelled queries.
 
     python benchmarks/retrieval.py [--held-back] [--misses] [--json FILE]
+    python benchmarks/retrieval.py --ablate
 
 Recall at 1 and 3 (one of the examples that an expert expects is among the first 1 or 3), the mean reciprocal rank of
 the first of them, and the time of a query after loading: median and 95th percentile over all queries, each run once,
-after one warm-up query; the load average shows whether the machine was busy. Then the quality of technique detection
-in code: precision and recall over the labels of the shipped examples.
+after one warm-up query; the load average shows whether the machine was busy.
 
 The weights are tuned on retrieval/queries.toml only; --held-back measures them on retrieval/held_back.toml.
+
+--ablate prints how recall at 3 changes when one part of the search is left out, on both files.
 """
 
 from __future__ import annotations
@@ -18,25 +20,25 @@ import os
 import statistics
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from kernelwright.api.devices import device_label
 from kernelwright.core import Language, Query, Target, WorkedExample
 from kernelwright.corpus import load_examples
-from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder
-from kernelwright.rag.code.techniques import added
+from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder, retriever
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_suffix("")
 ASKED_FOR = 10
 
 WEIGHTS = Weights()
-ALONE = replace(WEIGHTS, operation=0, guess=0, language=0, target=0, device=0, category=0, missing=0)
+ALONE = replace(WEIGHTS, operation=0, guess=0, language=0, target=0, device=0, category=0)
 
 
 @dataclass(frozen=True)
@@ -114,23 +116,55 @@ def measure(
     }
 
 
-def classification(examples: Sequence[WorkedExample]) -> dict[str, Any]:
-    """Compare the techniques detected in code with the labels of the examples."""
-    right: Counter[str] = Counter()
-    extra: Counter[str] = Counter()
-    missed: Counter[str] = Counter()
-    for example in examples:
-        detected, labels = set(added(example.before, example.after)), set(example.techniques)
-        right.update(detected & labels)
-        extra.update(detected - labels)
-        missed.update(labels - detected)
-    return {
-        "precision": right.total() / max(1, (right + extra).total()),
-        "recall": right.total() / max(1, (right + missed).total()),
-        "right": dict(right),
-        "not_labelled": dict(extra),
-        "not_detected": dict(missed),
+class _Remembered:
+    """An embedder that computes each text once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.name = embedder.name
+        self._embedder = embedder
+        self._known: dict[str, Any] = {}
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        import numpy as np
+
+        self._known |= {text: self._embedder.encode([text])[0] for text in texts if text not in self._known}
+        return np.stack([self._known[text] for text in texts])
+
+
+def _parts() -> dict[str, tuple[Weights, Any]]:
+    """Return what can be left out: the weights without it, and a patch that removes it."""
+    signs = ("vector", "lexical", "operation", "guess", "language", "target", "category")
+    parts: dict[str, tuple[Weights, Any]] = {
+        f"the sign '{sign}'": (replace(WEIGHTS, **{sign: 0}), nullcontext()) for sign in signs
     }
+    parts["exclusion of the very kernel"] = (WEIGHTS, patch.object(retriever, "canonical", lambda source: object()))
+    parts["near duplicates"] = (WEIGHTS, patch.object(retriever, "nearly_the_same", lambda *_: False))
+    return parts
+
+
+def ablate(examples: Sequence[WorkedExample], embedder: Embedder | None) -> None:
+    """Print what recall at 3 loses without each part."""
+    embedder = _Remembered(embedder) if embedder else None
+    columns = {
+        f"{way}, {file}": [(WAYS[way].asked(query), expected) for query, expected in read_queries(FOLDER / file)]
+        for way in ("full", "as the agent asks")
+        for file in ("queries.toml", "held_back.toml")
+    }
+    print("\n".join(f"({number}) {name}" for number, name in enumerate(columns, start=1)))
+
+    def recalls(weights: Weights) -> list[float]:
+        searching = ExampleRetriever(examples, embedder, weights=weights)
+        return [measure(searching, queries, lambda _: None)["recall_at_3"] for queries in columns.values()]
+
+    whole = recalls(WEIGHTS)
+    print(f"{'without':52} " + " ".join(f"{f'({number})':>6}" for number in range(1, len(columns) + 1)))
+    print(f"{'nothing: recall at 3':52} " + " ".join(f"{recall:6.3f}" for recall in whole))
+    for name, (weights, patched) in _parts().items():
+        with patched:
+            rest = recalls(weights)
+        print(
+            f"{name:52} " + " ".join(f"{less - all_:+6.3f}" for less, all_ in zip(rest, whole, strict=True)), flush=True
+        )
 
 
 def versions() -> dict[str, str]:
@@ -149,6 +183,7 @@ def main() -> None:
     parser.add_argument("--held-back", action="store_true", help="measure on the queries that are not tuned on")
     parser.add_argument("--misses", action="store_true", help="show which queries found nothing expected")
     parser.add_argument("--json", type=Path, help="write the metrics to this file too")
+    parser.add_argument("--ablate", action="store_true", help="measure the search without one part at a time")
     options = parser.parse_args()
     queries = read_queries(FOLDER / ("held_back.toml" if options.held_back else "queries.toml"))
     examples = load_examples(print)
@@ -159,6 +194,9 @@ def main() -> None:
         f"{len(queries)} queries, {len(examples)} examples, on {device_label('cpu')}, "
         f"{', '.join(f'{name} {found}' for name, found in versions().items())}; the model loads in {load_s:.2f} s"
     )
+    if options.ablate:
+        ablate(examples, embedder)
+        return
     report: dict[str, Any] = {"processor": device_label("cpu"), "queries": len(queries), "examples": len(examples)}
     report["versions"] = versions()
     report |= {"model_load_s": load_s, "load_average": os.getloadavg()[0]}
@@ -174,8 +212,6 @@ def main() -> None:
         print(f"{name:17} " + "  ".join(f"{key} {value:.3f}" for key, value in metrics.items()) + f"  ({way.what})")
         if options.misses:
             print("\n".join(misses))
-    report["techniques"] = classification(examples)
-    print("techniques from code: " + ", ".join(f"{key} {value}" for key, value in report["techniques"].items()))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
 

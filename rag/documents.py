@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..core import TECHNIQUES, WorkedExample
-from .code.features import features
-from .code.syntax import parse
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "matmul": ("matrix product", "matrix multiplication", "gemm", "linear layer", "dense projection", "gemv"),
@@ -39,18 +37,15 @@ class Document:
 def documents(number: int, example: WorkedExample) -> list[Document]:
     """Return the entries of an example, one per technique; one entry where it has none."""
     head = f"{example.title}. {_operation(example.operation)}."
-    tail = f"{example.story} {_features(example.before)}"
-    entries = [
-        f"{head} {spoken(technique)}: {TECHNIQUES.get(technique, '')}. {tail}" for technique in example.techniques
-    ]
-    return [Document(number, text) for text in entries or [f"{head} {tail}"]]
+    glossed = [f"{head} {spoken(name)}: {TECHNIQUES.get(name, '')}." for name in example.techniques]
+    return [Document(number, f"{text} {example.story}") for text in glossed or [head]]
 
 
 def words_of(example: WorkedExample) -> str:
     """Return the whole text of an example for the lexical search; title and techniques count twice."""
     labels = f"{example.title}. {' '.join(example.techniques)}."
     glosses = " ".join(TECHNIQUES.get(technique, "") for technique in example.techniques)
-    return f"{labels} {labels} {_operation(example.operation)}. {glosses}. {example.story} {_features(example.before)}"
+    return f"{labels} {labels} {_operation(example.operation)}. {glosses}. {example.story}"
 
 
 def spoken(label: str) -> str:
@@ -60,10 +55,3 @@ def spoken(label: str) -> str:
 
 def _operation(name: str) -> str:
     return ", ".join([spoken(name), *SYNONYMS.get(name, ())])
-
-
-def _features(source: str) -> str:
-    try:
-        return features(parse(source)).text()
-    except Exception:  # an example of a run may contain any code
-        return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,13 +71,11 @@ class SentenceEmbedder:
     """A sentence-transformers model on the CPU: a GPU is there to be measured, and must not be disturbed."""
 
     def __init__(self, model: str) -> None:
-        import torch
         from sentence_transformers import SentenceTransformer
 
         with _quiet():
-            loaded = SentenceTransformer(model, device="cpu", local_files_only=True)
-        self._model, kind = _quantized(loaded.eval(), torch)
-        self.name = f"{_identity(model)}/{kind}"
+            self._model = SentenceTransformer(model, device="cpu", local_files_only=True).eval()
+        self.name = f"{_identity(model)}/float32"
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Embedder`."""
@@ -104,26 +101,6 @@ def _identity(model: str) -> str:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(listing).encode()).hexdigest()[:16]
-
-
-def _quantized(model: Any, torch: Any) -> tuple[Any, str]:
-    """The model with 8-bit weights in its linear layers, and what the weights are now.
-
-    The time of a short text is that of reading the weights from memory: a quarter of the bytes take well under half the
-    time. torch means to replace this function by another package; where it is gone, or cannot work on this processor,
-    the weights stay as they are.
-    """
-    try:
-        quantization = torch.ao.quantization
-        layers = {torch.nn.Linear: quantization.per_channel_dynamic_qconfig}
-        with warnings.catch_warnings(), torch.inference_mode():
-            warnings.simplefilter("ignore")
-            # A copy: what a conversion that breaks off leaves behind is of neither kind.
-            small = quantization.quantize_dynamic(model, layers, torch.qint8)
-            small(small.preprocess(["a text"]))
-    except Exception:  # what another version of torch raises is not known
-        return model, "float32"
-    return small, "int8"
 
 
 @contextlib.contextmanager

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Hit, Query, WorkedExample, check_count
-from .code.features import Features, features
+from .code.operation import operation
 from .code.similarity import canonical, nearly_the_same, shingles
 from .code.syntax import parse
-from .code.techniques import techniques
-from .documents import documents, spoken, words_of
+from .documents import documents, words_of
 from .embeddings import Embedder
 from .index import open_index
 from .lexical import Lexicon
@@ -38,8 +37,6 @@ class Weights:
     """For a measurement on the query's device."""
     category: float = 0.3
     """For an example against the query's bottleneck."""
-    missing: float = 0.2
-    """Factor of the share of the example's techniques that the query's kernel lacks."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +44,8 @@ class _Known:
     """The analysis of the query's kernel."""
 
     canonical: str
-    features: Features
-    techniques: frozenset[str]
-
-    def lacks(self, technique: str) -> bool:
-        """Return whether the technique could help: the kernel lacks it, and there is something to fuse."""
-        return technique not in self.techniques and (technique != "fusion" or self.features.steps > 1)
+    operation: str
+    """A guess; see `code.operation`."""
 
 
 class ExampleRetriever:
@@ -103,7 +96,7 @@ class ExampleRetriever:
         found = [0.0] * len(self._examples)
         text = query.text or " ".join(filter(None, [query.operation, query.category]))
         if self._index is not None and self._weights.vector:
-            text = text or (known.features.text() if known else "")
+            text = text or (known.operation if known else "")
             for entry, score in zip(self._entries, self._index.scores(text), strict=True):
                 found[entry.example] = max(found[entry.example], float(score))
         return found
@@ -113,7 +106,7 @@ class ExampleRetriever:
     ) -> list[tuple[float, str]]:
         """Return the criteria that an example meets: the value of each, and its words."""
         w = self._weights
-        guess = known.features.operation if known and not query.operation else None
+        guess = known.operation if known and not query.operation else None
         signs = [
             (w.vector * cosine, "near in meaning"),
             (w.lexical * match, "shares words"),
@@ -125,10 +118,6 @@ class ExampleRetriever:
         ]
         if example.gain and query.device:
             signs.append((w.device * (example.gain.device == query.device), "measured on this device"))
-        if known and example.techniques:
-            lacking = [technique for technique in example.techniques if known.lacks(technique)]
-            words = f"the kernel lacks {', '.join(map(spoken, lacking))}"
-            signs.append((w.missing * len(lacking) / len(example.techniques), words))
         return [(worth, words) for worth, words in signs if worth > 0]
 
 
@@ -151,8 +140,7 @@ def _read(source: str | None) -> _Known | None:
     if not source:
         return None
     try:
-        program = parse(source)
-        return _Known(canonical(source), features(program), techniques(program))
+        return _Known(canonical(source), operation(parse(source)))
     except Exception:  # a model may write any code: an analysis error must not end a run
         return None
 

@@ -22,9 +22,8 @@ from ..core import (
     read_journal,
 )
 from ..core.journal import of
-from .code.features import features
+from .code.operation import operation
 from .code.syntax import parse
-from .code.techniques import added
 
 LEAST_GAIN = 1.1
 """Minimum speedup over its start kernel for a run to be an example."""
@@ -68,16 +67,15 @@ def _example(path: Path) -> WorkedExample | None:
     before = PythonKernel.parse(sources[start.kernel_digest], str(path))
     after = PythonKernel.parse(sources[final.kernel_digest], str(path)).bind(final.config)
     turns = [turn for turn in of(records, TurnRecord) if turn.improved]
-    operation, found = _labels(before.source, after.source)
     strategies = ", ".join(dict.fromkeys(turn.strategy for turn in turns))
     return WorkedExample(
         slug=f"run/{path.stem.removeprefix('journal_')}",
         title=f"{run.problem}: {strategies or 'other parameters'}",
         language=before.language,
         target=before.target,
-        operation=operation,
+        operation=_operation(before.source),
         category=_category(turns),
-        techniques=found,
+        techniques=(),
         before=before.source,
         after=after.source,
         story=" ".join(dict.fromkeys(turn.rationale for turn in turns if turn.rationale)),
@@ -87,12 +85,11 @@ def _example(path: Path) -> WorkedExample | None:
     )
 
 
-def _labels(before: str, after: str) -> tuple[str, tuple[str, ...]]:
-    """Return the operation, and the techniques that the second kernel added; empty where the analysis fails."""
+def _operation(source: str) -> str:
     try:
-        return features(parse(before)).operation, added(before, after)
-    except Exception:  # a model may write any code; the run is useful without labels
-        return UNKNOWN, ()
+        return operation(parse(source))
+    except Exception:  # a model may write any code; the run is useful without a label
+        return UNKNOWN
 
 
 def _gain(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:

@@ -1,1 +1,1 @@
-"""What a kernel is and has, told from its syntax tree alone: never from names, comments or texts."""
+"""What a kernel computes, and which are the same, from the syntax tree: never from names, comments or texts."""

@@ -1,11 +1,10 @@
-"""A kernel file taken apart: device code, launches, host code. Comments and strings do not exist here."""
+"""A kernel file taken apart. Comments and strings do not exist here."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,10 +14,6 @@ class Call:
 
     op: str
     node: ast.Call
-
-    def keyword(self, name: str) -> ast.expr | None:
-        """Return the value of a keyword argument, or None."""
-        return next((k.value for k in self.node.keywords if k.arg == name), None)
 
 
 @dataclass(frozen=True)
@@ -37,16 +32,10 @@ class Assignment:
 
 @dataclass
 class Loop:
-    """A loop, and which of its function's calls, assignments and loops stand in it, as ranges of their lists."""
+    """A loop, and which of its function's assignments stand in it, as a range of their list."""
 
-    kind: str
-    """What it runs over: 'range', 'static_range', 'serial', 'Parallel', 'Pipelined', ..."""
-    call: Call | None
     variables: tuple[str, ...]
-    calls: slice = field(default_factory=lambda: slice(0, 0))
     assignments: slice = field(default_factory=lambda: slice(0, 0))
-    loops: slice = field(default_factory=lambda: slice(0, 0))
-    reads: slice = field(default_factory=lambda: slice(0, 0))
 
 
 @dataclass
@@ -62,24 +51,10 @@ class DeviceCode:
     """In the order of the text, whether read or written."""
     grid: Call | None = None
     """TileLang's T.Kernel(...)."""
-    blocks: tuple[str, ...] = ()
-    """The names of the block indices that T.Kernel gives."""
-    dtypes: set[str] = field(default_factory=set)
 
     def ops(self) -> set[str]:
         """Return the operations of all calls."""
         return {call.op for call in self.calls}
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A call of a kernel from host code."""
-
-    kernel: str
-    arguments: tuple[ast.expr, ...]
-    keywords: dict[str, ast.expr]
-    results: frozenset[str]
-    """Host variables that get its result."""
 
 
 @dataclass
@@ -87,29 +62,8 @@ class Program:
     """A kernel file."""
 
     kernels: dict[str, DeviceCode]
-    launches: list[Launch]
-    host: list[Call]
-    """The calls outside of device code."""
-    forward: list[Call]
-    """Those of them in ModelNew.forward."""
     modules: dict[str, str]
     """Attributes of the model that are torch modules: {'linear': 'torch.nn.Linear'}."""
-    constants: dict[str, Any]
-    cpu: bool
-    """Whether it is TileLang for the CPU."""
-    nodes: int
-    """Of the whole syntax tree."""
-
-    def value(self, node: ast.expr | None, device: DeviceCode | None = None) -> Any:
-        """The value of a literal or a constant, also where a launch passes it to a parameter; else None."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        if not isinstance(node, ast.Name):
-            return None
-        if device is not None and node.id in device.parameters:
-            given = [launch.keywords.get(node.id) for launch in self.launches if launch.kernel == device.name]
-            return self.value(given[0]) if given else None
-        return self.constants.get(node.id)
 
 
 def base(node: ast.expr) -> str:
@@ -153,13 +107,3 @@ def is_tile_product(left: ast.expr, right: ast.expr) -> bool:
         return False
     first, second = ast.unparse(left.slice), ast.unparse(right.slice)
     return first != second and ("," in first or "," in second)
-
-
-def in_loop(code: DeviceCode, loop: Loop) -> tuple[Sequence[Call], Sequence[Assignment], Sequence[Loop]]:
-    """What stands in a loop, nested loops included."""
-    return code.calls[loop.calls], code.assignments[loop.assignments], code.loops[loop.loops]
-
-
-def sequential(code: DeviceCode) -> Iterator[Loop]:
-    """The loops that one program or block runs step by step."""
-    return (loop for loop in code.loops if loop.kind not in ("Parallel", "vectorized"))

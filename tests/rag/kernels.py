@@ -79,6 +79,64 @@ x = tl.load(x_ptr + offs, mask=offs < n)
 tl.store(y_ptr + offs, tl.maximum(x, 0.0), mask=offs < n)
 """)
 
+PRODUCT_TF32 = triton("""
+pid_m = tl.program_id(0)
+pid_n = tl.program_id(1)
+offs_m = pid_m * 64 + tl.arange(0, 64)
+offs_n = pid_n * 64 + tl.arange(0, 64)
+offs_k = tl.arange(0, 32)
+acc = tl.zeros((64, 64), dtype=tl.float32)
+for k in range(0, n, 32):
+    a = tl.load(x_ptr + offs_m[:, None] * n + k + offs_k[None, :])
+    b = tl.load(x_ptr + (k + offs_k[:, None]) * n + offs_n[None, :])
+    acc = tl.dot(a, b, acc)
+tl.store(y_ptr + offs_m[:, None] * n + offs_n[None, :], acc)
+""")
+ONLINE = triton("""
+largest = -float("inf")
+total = 0.0
+for start in range(0, n, BLOCK):
+    x = tl.load(x_ptr + start + tl.arange(0, BLOCK))
+    grown = tl.maximum(largest, tl.max(x, axis=0))
+    total = total * tl.exp(largest - grown) + tl.sum(tl.exp(x - grown), axis=0)
+    largest = grown
+tl.store(y_ptr, total)
+""")
+TWO_PASSES = triton("""
+largest = -float("inf")
+for start in range(0, n, BLOCK):
+    largest = tl.maximum(largest, tl.max(tl.load(x_ptr + start + tl.arange(0, BLOCK)), axis=0))
+total = 0.0
+for start in range(0, n, BLOCK):
+    total += tl.sum(tl.exp(tl.load(x_ptr + start + tl.arange(0, BLOCK)) - largest), axis=0)
+tl.store(y_ptr, total)
+""")
+TEXTBOOK = tilelang(
+    """
+with T.Kernel(M, N) as (i, j):
+    acc = T.alloc_local((1,), "float32")
+    acc[0] = 0.0
+    for k in T.serial(K):
+        acc[0] += A[i, k] * B[k, j]
+    C[i, j] = acc[0]
+""",
+    cpu=True,
+)
+REGISTERS = tilelang(
+    """
+with T.Kernel(M // 4, N // 32) as (bi, bj):
+    acc = T.alloc_local((4, 32), "float32")
+    T.clear(acc)
+    for k in T.serial(K):
+        for i in T.serial(4):
+            for j in T.serial(32):
+                acc[i, j] += A[bi * 4 + i, k] * B[k, bj * 32 + j]
+    for i, j in T.grid(4, 32):
+        C[bi * 4 + i, bj * 32 + j] = acc[i, j]
+""",
+    cpu=True,
+)
+
 
 def example(slug: str = "triton/one", **changes: object) -> WorkedExample:
     """A made-up example; `changes` are fields of it."""

@@ -12,7 +12,7 @@ from kernelwright.corpus import find_kernel
 from kernelwright.rag import ExampleRetriever, run_examples, runs
 
 from ..fakes import evaluation
-from .technique_cases import REGISTERS, TEXTBOOK
+from .kernels import REGISTERS, TEXTBOOK
 
 END = {
     "kind": "finished",
@@ -56,7 +56,6 @@ def test_a_run_becomes_an_example(tmp_path: Path) -> None:
     assert (found.language, found.target) == (Language.TILELANG, Target.CPU)
     assert (found.before, found.after) == (START.source, FOUND.source)
     assert found.operation == "matmul" and found.category == "compute"
-    assert set(found.techniques) == {"register-tiling", "loop-order"}
     assert found.story == "A tile stays in registers." and "register-tile" in found.title
     assert found.gain is not None
     assert (found.gain.before_ms, found.gain.after_ms, found.gain.speedup) == (4.0, 1.0, 4.0)
@@ -103,15 +102,15 @@ def test_a_journal_that_makes_no_sense_is_told_and_left_out(tmp_path: Path, dama
     assert len(notes) == 1 and "bad" in notes[0]
 
 
-def test_a_run_whose_code_cannot_be_analysed_teaches_without_labels(
+def test_a_run_whose_code_cannot_be_analysed_teaches_without_its_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise IndexError("not foreseen")
 
-    monkeypatch.setattr(runs, "added", fail)
+    monkeypatch.setattr(runs, "operation", fail)
     (found,) = run_examples(_results(tmp_path, _records()), pytest.fail)
-    assert (found.operation, found.techniques) == ("unknown operation", ())
+    assert found.operation == "unknown operation"
     assert found.after == FOUND.source and found.gain is not None and found.gain.speedup == 4.0
     assert ExampleRetriever([found], None).search(Query("tile in registers"), 1)[0].example == found
 

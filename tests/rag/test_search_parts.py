@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernelwright.core import Language, Query, Target
 from kernelwright.rag import ExampleRetriever
-from kernelwright.rag import documents as entries_of
 from kernelwright.rag import retriever as searching
 from kernelwright.rag.code.similarity import canonical, nearly_the_same, resemblance, shingles
 from kernelwright.rag.documents import documents
 from kernelwright.rag.lexical import Lexicon, terms
 
-from .kernels import GAIN, RELU, example, triton
-from .technique_cases import ONLINE, PRODUCT_TF32, TWO_PASSES
+from .kernels import GAIN, ONLINE, PRODUCT_TF32, RELU, TWO_PASSES, example, triton
 
 TEXTS = ["online softmax of long rows", "split K over the grid of a matrix product", "transpose through shared memory"]
 
@@ -90,27 +88,20 @@ def _ranking(query: Query, **changes: dict[str, object]) -> list[str]:
         (Query(category="compute"), {"category": "compute"}),
         (Query(device="NVIDIA H200"), {"gain": GAIN}),
         (Query(source=TWO_PASSES), {"operation": "softmax"}),
-        (Query(source=ONLINE), {"techniques": ("split-k",)}),
     ],
 )
 def test_each_sign_counts(query: Query, fields: dict[str, object]) -> None:
-    others = {"a": {}, "b": fields, "c": {}}
-    if query.source == ONLINE:  # has what a and c would add, and lacks split-k
-        others = {"a": {"techniques": ("online-reduction",)}, "b": fields, "c": {"techniques": ("online-reduction",)}}
-    assert _ranking(query, **others) == ["b", "a", "c"]
+    assert _ranking(query, a={}, b=fields, c={}) == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize("error", [IndexError, AttributeError, KeyError, TypeError, RecursionError])
 def test_of_code_that_cannot_be_analysed_nothing_is_known(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    """A query's kernel, and an example's: both may come from a model."""
-
     def fail(_: object) -> None:
         raise error("not foreseen")
 
-    for module in (searching, entries_of):
-        monkeypatch.setattr(module, "features", fail)
+    monkeypatch.setattr(searching, "operation", fail)
     with_kernel, without = (
         ExampleRetriever(
             [example(), example("triton/two", operation="softmax", before=TWO_PASSES, after=ONLINE)], None
@@ -119,10 +110,3 @@ def test_of_code_that_cannot_be_analysed_nothing_is_known(
     )
     assert [hit.example.slug for hit in with_kernel] == ["triton/two", "triton/one"]
     assert with_kernel == without
-
-
-def test_fusion_is_missing_only_where_there_is_something_to_fuse() -> None:
-    fused, tma = {"techniques": ("fusion",)}, {"techniques": ("tma",)}
-    assert _ranking(Query(source=RELU), a=fused, b=tma) == ["b", "a"]
-    two = RELU.replace("        return y", "        return torch.sigmoid(y)")
-    assert _ranking(Query(source=two), a=fused, b=tma) == ["a", "b"]

@@ -1,91 +1,28 @@
-"""What a kernel computes, told from its syntax tree: the operation, its loops, products, reductions, types."""
+"""Which operation a kernel computes, from its syntax tree: a guess, as examples name theirs."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from .flow import EXPONENTIALS, PRODUCTS, REDUCTIONS, accumulations, tensor
-from .program import Call, DeviceCode, Program, base, is_tile_product, names, products, values
+from .program import DeviceCode, Program, base, is_tile_product, names, products, values
 
-FUNCTIONS = EXPONENTIALS | {"log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
+_REDUCTIONS = {"sum", "max", "min", "reduce_sum", "reduce_max", "reduce_min", "reduce_absmax", "reduce_abssum"}
+_PRODUCTS = {"dot", "dot_scaled", "gemm", "gemm_sp", "wgmma_gemm", "tcgen05_gemm"}
+_EXPONENTIALS = {"exp", "exp2", "exp10"}
+_FUNCTIONS = _EXPONENTIALS | {"log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
 _ROOTS = {"sqrt", "rsqrt"}
 _LOGARITHMS = {"log", "log2", "log1p"}
 _SCANS = {"associative_scan", "cumsum", "cumprod", "cummax"}
 _TURNS = {"trans", "permute", "transpose"}
-_FREE_OF_WORK = {
-    *("empty", "empty_like", "zeros", "zeros_like", "ones", "full", "tensor", "device", "as_strided", "get_device"),
-    *("from_tensor", "get_device_properties", "current_device", "set_device", "contiguous", "view"),
-}
-_METHODS = {
-    *(".sum", ".mean", ".max", ".min", ".amax", ".softmax", ".log_softmax", ".matmul", ".mm", ".bmm", ".relu", ".exp"),
-    *(".sqrt", ".rsqrt", ".tanh", ".sigmoid", ".add", ".add_", ".mul", ".mul_", ".div", ".div_", ".clamp", ".pow"),
-}
-
-
-@dataclass(frozen=True)
-class Features:
-    """The features of a kernel file."""
-
-    operation: str
-    """The best guess: 'matmul', 'softmax', ..., as examples name theirs."""
-    kernels: int
-    steps: int
-    """Launches, and operations of torch between them."""
-    loops: int
-    products: int
-    """Matrix products of tiles."""
-    reductions: tuple[str, ...]
-    functions: tuple[str, ...]
-    dtypes: tuple[str, ...]
-
-    def text(self) -> str:
-        """The features in words, for an embedding."""
-        parts = [self.operation, f"{self.steps} kernel{'s' if self.steps > 1 else ''}"]
-        if self.loops:
-            parts.append(f"{self.loops} loop{'s' if self.loops > 1 else ''}")
-        if self.products:
-            parts.append("tile products")
-        for found in (self.reductions, self.functions, self.dtypes):
-            parts += found
-        return ", ".join(parts)
-
-
-def features(program: Program) -> Features:
-    """What a kernel file computes, and with what."""
-    ops = _ops(program)
-    return Features(
-        operation=operation(program),
-        kernels=len(program.kernels),
-        steps=device_steps(program),
-        loops=sum(len(code.loops) for code in program.kernels.values()),
-        products=sum(call.op in PRODUCTS for code in program.kernels.values() for call in code.calls),
-        reductions=tuple(sorted(ops & (REDUCTIONS | _SCANS))),
-        functions=tuple(sorted(ops & FUNCTIONS)),
-        dtypes=tuple(sorted({dtype for code in program.kernels.values() for dtype in code.dtypes})),
-    )
-
-
-def device_steps(program: Program) -> int:
-    """How many kernels a call of the model runs one after the other, those of torch included."""
-    return len(program.launches) + sum(_is_torch_work(call, program) for call in program.forward)
-
-
-def _is_torch_work(call: Call, program: Program) -> bool:
-    func = call.node.func
-    if isinstance(func, ast.Attribute) and base(func.value) == "self" and func.attr in program.modules:
-        return True
-    if call.op.startswith("torch."):
-        return call.op.rsplit(".", 1)[-1] not in _FREE_OF_WORK
-    return call.op in _METHODS
 
 
 def operation(program: Program) -> str:
-    """The operation that a kernel file most likely is."""
+    """'matmul', 'softmax', ..., whatever the kernel file most likely is; 'elementwise' where nothing else holds."""
     ops = _ops(program)
     modules = " ".join(program.modules.values())
-    tiles = [sum(call.op in PRODUCTS for call in code.calls) for code in program.kernels.values()]
-    exponential = bool(ops & EXPONENTIALS)
+    tiles = [sum(call.op in _PRODUCTS for call in code.calls) for code in program.kernels.values()]
+    exponential = bool(ops & _EXPONENTIALS)
     largest = bool(ops & {"max", "maximum", "reduce_max"})
     answers = (
         ("convolution", "Conv" in modules or _slides(program)),
@@ -110,17 +47,17 @@ def _ops(program: Program) -> set[str]:
 
 def _sums(program: Program) -> bool:
     return any(
-        code.ops() & (REDUCTIONS | {"atomic_add"}) or any(accumulations(code)) for code in program.kernels.values()
+        code.ops() & (_REDUCTIONS | {"atomic_add"}) or any(_accumulations(code)) for code in program.kernels.values()
     )
 
 
 def _multiplies(code: DeviceCode) -> bool:
     """Whether a loop adds up products of two tensors: of their tiles, or of what it loaded of both."""
     loads = {
-        id(call.node): tensor(call.node.args[0], code) for call in code.calls if call.op == "load" and call.node.args
+        id(call.node): _tensor(call.node.args[0], code) for call in code.calls if call.op == "load" and call.node.args
     }
     loaded = {a.name: loads[id(p)] for a in code.assignments for p in ast.walk(a.value) if id(p) in loads}
-    for value in accumulations(code):
+    for value in _accumulations(code):
         for left, right in products(value):
             origins = loaded.get(base(left)), loaded.get(base(right))
             if is_tile_product(left, right) or (all(origins) and origins[0] != origins[1]):
@@ -137,7 +74,7 @@ def _slides(program: Program) -> bool:
             index = element.slice.elts if isinstance(element.slice, ast.Tuple) else []
             if len(index) >= 3 and base(element) in code.parameters:
                 sliding = [part for part in index if len(names(part) & variables) > 1]
-                if len(sliding) >= 2 and any(accumulations(code)):
+                if len(sliding) >= 2 and any(_accumulations(code)):
                     return True
     return False
 
@@ -181,7 +118,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 def _computes(program: Program) -> bool:
     """Whether any value that is stored is more than something that was read."""
     for code in program.kernels.values():
-        if code.ops() & (FUNCTIONS | {"where", "if_then_else", "maximum", "minimum", "clamp", "max", "min"}):
+        if code.ops() & (_FUNCTIONS | {"where", "if_then_else", "maximum", "minimum", "clamp", "max", "min"}):
             return True
         for call in code.calls:
             if call.op == "store" and len(call.node.args) > 1 and isinstance(call.node.args[1], ast.BinOp):
@@ -193,3 +130,22 @@ def _computes(program: Program) -> bool:
             if (in_memory or on_loaded) and (assignment.op or isinstance(assignment.value, ast.BinOp)):
                 return True
     return False
+
+
+def _tensor(node: ast.expr, code: DeviceCode, depth: int = 8) -> str:
+    """The parameter that a pointer expression, an element or a descriptor belongs to; '' where it is unclear."""
+    while isinstance(node, ast.BinOp | ast.Call):
+        node = node.left if isinstance(node, ast.BinOp) else node.args[0] if node.args else ast.Constant(None)
+    name = base(node)
+    if name in code.parameters or not depth:
+        return name if name in code.parameters else ""
+    first = next((a.value for a in code.assignments if a.name == name and isinstance(a.target, ast.Name)), None)
+    return _tensor(first, code, depth - 1) if first is not None else ""
+
+
+def _accumulations(code: DeviceCode) -> Iterator[ast.expr]:
+    """What is added to an accumulator, step by step in a loop."""
+    for loop in code.loops:
+        for assignment in code.assignments[loop.assignments]:
+            if assignment.op == "Add" and assignment.name not in code.parameters:
+                yield assignment.value
