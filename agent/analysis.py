@@ -90,7 +90,7 @@ def performance_category(speedup: float) -> str:
 def bottleneck(profile: Profile, kernel: Kernel, timed: Evaluation) -> Bottleneck:
     """Return the bottleneck by the metrics of an evaluation, without the past turns."""
     assert timed.latency_ms is not None
-    defined = len(re.findall(r"\bT\.Kernel\(|@triton\.jit\b", kernel.source))
+    defined = len(re.findall(kernel.language.definition, kernel.source))
     return find_bottleneck(profile, timed.latency_ms, timed.kernel_profile, timed.cores_used, max(1, defined))
 
 

@@ -99,7 +99,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
             optimized = compile_program(chosen, rollouts, improving, evaluations, options.seed, tell)
         spent = transcript.spent
     found = {
-        "language": situations[0].kind[0].value,
+        "language": situations[0].kind[0].id,
         "target": situations[0].kind[1].value,
         "device": device_label(device),
         "model": choice.name,

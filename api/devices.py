@@ -7,10 +7,10 @@ import platform
 from dataclasses import replace
 from pathlib import Path
 
-from ..core import DeviceError, OptionError
+from ..core import DeviceError, OptionError, Target, of_backend
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.machines import Remote
-from .options.groups import Backend, DeviceOptions, ProblemOptions, TimingOptions
+from .options.groups import DeviceOptions, ProblemOptions, TimingOptions
 
 CPU, CUDA = "cpu", "cuda"
 
@@ -65,7 +65,8 @@ def _device_here(options: DeviceOptions) -> str:
     devices = cuda_devices()
     wanted = options.device
     if wanted == "auto":
-        on_cpu = isinstance(options, ProblemOptions) and options.backend is Backend.TILELANG_CPU
+        backend = options.backend if isinstance(options, ProblemOptions) else None
+        on_cpu = backend is not None and of_backend(backend)[1] is Target.CPU
         return CPU if not devices or on_cpu else CUDA
     if wanted == CPU:
         return CPU

@@ -5,11 +5,20 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 
-from ..core import DEFAULT_WORKLOAD, DeviceError, Kernel, Language, OptionError, ProblemError, Target, TorchProblem
+from ..core import (
+    DEFAULT_WORKLOAD,
+    DeviceError,
+    Kernel,
+    OptionError,
+    ProblemError,
+    Target,
+    TorchProblem,
+    default_backend,
+)
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.remote.machines import Remote
 from .devices import CPU, device_label
-from .options.groups import Backend, ProblemOptions, TimingOptions, TrustOptions
+from .options.groups import ProblemOptions, TimingOptions, TrustOptions
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,7 @@ class Job:
     @property
     def backend(self) -> str:
         """'tilelang_cpu', 'tilelang' or 'triton'."""
-        on_cpu = self.kernel.target is Target.CPU
-        return f"{self.kernel.language}_cpu" if on_cpu else str(self.kernel.language)
+        return self.kernel.backend
 
     @property
     def graph(self) -> bool:
@@ -44,7 +52,7 @@ class Job:
 
 def choose_backend(options: ProblemOptions, device: str) -> str:
     """The backend that is asked for, or the device's own."""
-    return options.backend or (Backend.TILELANG_CPU if device == CPU else Backend.TILELANG)
+    return options.backend or default_backend(Target.of_device(device))
 
 
 def find_job(options: ProblemOptions, reference: str, device: str, remote: Remote | None = None) -> Job:
@@ -52,10 +60,11 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     file = find_kernel(reference, choose_backend(options, device), options.dataset)
     kernel = file.read()
     problem = find_problem(options.problem or file.problem, options.dataset).read()
-    if device == CPU and kernel.target is Target.CUDA and kernel.language is not Language.TRITON:
-        raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", "use `backend` tilelang_cpu")
-    if device != CPU and kernel.target is Target.CPU:
-        raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
+    if not kernel.runs_on(Target.of_device(device)):
+        if device != CPU:
+            raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
+        instead = default_backend(Target.CPU)
+        raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", f"use `backend` {instead}")
     at = at_workload(problem, kernel, device, options.workload)
     trust = options if isinstance(options, TrustOptions) else TimingOptions()
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
@@ -65,11 +74,11 @@ def at_workload(problem: TorchProblem, kernel: Kernel, device: str, wanted: str 
     """The problem at the sizes that are asked for; by default its own on a GPU, and smaller ones on a CPU.
 
     A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,
-    that one's workloads serve. Triton's interpreter gets the smallest sizes.
+    that one's workloads serve. An interpreter gets the smallest sizes.
     """
     if wanted is not None:
         return problem.at(wanted)
-    preferred = () if device != CPU else ("tiny", "cpu") if kernel.language is Language.TRITON else ("cpu",)
+    preferred = () if device != CPU else ("cpu",) if kernel.target is Target.CPU else ("tiny", "cpu")
     shipped = next((file.read() for file in list_problems() if file.id == problem.id), problem)
     for name in preferred:
         for source in (problem, shipped):
@@ -81,8 +90,9 @@ def at_workload(problem: TorchProblem, kernel: Kernel, device: str, wanted: str 
 
 def require_timed(job: Job) -> None:
     """Raise `OptionError` for a kernel that the device can check but not time."""
-    if job.kernel.language is Language.TRITON and job.device == CPU:
+    if job.kernel.target is not Target.of_device(job.device):
         raise OptionError(
-            f"{job.reference}: a Triton kernel can be checked on a CPU but not timed, so it cannot be optimized",
-            "use `backend` tilelang_cpu, or a CUDA device ('kernelwright evaluate' checks it)",
+            f"{job.reference}: a {job.kernel.language.name} kernel can be checked on a CPU but not timed, so it cannot "
+            "be optimized",
+            f"use `backend` {default_backend(Target.CPU)}, or a CUDA device ('kernelwright evaluate' checks it)",
         )

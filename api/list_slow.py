@@ -125,7 +125,7 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | 
     key = {
         "device": device_label(job.device),
         "torch": version("torch"),
-        str(job.kernel.language): version(str(job.kernel.language)),
+        **{package: version(package) for package in job.kernel.language.packages},
         "problem": job.problem.id,
         "reference": job.problem.digest,
         "sizes": job.problem.sizes_key,

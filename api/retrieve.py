@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target
+from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target, of_backend
 from ..corpus import find_kernel
 from .examples import Examples
 from .observers import Observer
@@ -40,11 +40,11 @@ def _kernel(options: RetrieveOptions) -> tuple[Kernel | None, str | None]:
 
 def _language(backend: Backend | None, kernel: Kernel | None) -> Language | None:
     if backend is not None:
-        return Language(backend.value.removesuffix("_cpu"))
+        return of_backend(backend)[0]
     return kernel.language if kernel else None
 
 
 def _target(backend: Backend | None, kernel: Kernel | None) -> Target | None:
     if backend is not None:
-        return Target.CPU if backend is Backend.TILELANG_CPU else Target.CUDA
+        return of_backend(backend)[1]
     return kernel.target if kernel else None

@@ -103,8 +103,9 @@ def _runs(folder: ExampleFolder, device: str) -> bool:
 
 
 def _only_checked(folder: ExampleFolder, device: str) -> bool:
-    """Triton's interpreter checks on a CPU and does not time."""
-    return device == CPU and folder.backend == "triton"
+    """Whether an interpreter stands in for the device: it checks, and does not time."""
+    kernel, processor = folder.read_kernel("before"), Target.of_device(device)
+    return kernel.target is not processor and kernel.runs_on(processor)
 
 
 def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> ExampleResult:

@@ -29,7 +29,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kernelwright.api.devices import device_label
-from kernelwright.core import Language, Query, Target, WorkedExample
+from kernelwright.core import Query, Target, WorkedExample, find_language
 from kernelwright.corpus import load_examples
 from kernelwright.rag import Embedder, ExampleRetriever, Weights, load_embedder, retriever
 
@@ -77,7 +77,7 @@ def read_queries(path: Path) -> list[tuple[Query, list[str]]]:
     for said in tomllib.loads(path.read_text())["query"]:
         query = Query(
             text=said["text"],
-            language=Language(said["language"]),
+            language=find_language(said["language"]),
             target=Target(said["target"]),
             operation=said.get("operation"),
             category=said.get("category"),

@@ -26,8 +26,9 @@ from .evaluation import (
     Status,
 )
 from .journal import Journal, read_journal, set_aside
-from .kernel import Kernel, Language, PythonKernel, Target
+from .kernel import Kernel, PythonKernel
 from .kernel_profile import DeviceKernel, KernelProfile
+from .language import Language, Target, backends, default_backend, find_language, known_languages, of_backend
 from .lines import source_lines
 from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
@@ -110,7 +111,12 @@ __all__ = [
     "Value",
     "Waiting",
     "WorkedExample",
+    "backends",
     "check_count",
+    "default_backend",
+    "find_language",
+    "known_languages",
+    "of_backend",
     "read_journal",
     "set_aside",
     "source_lines",

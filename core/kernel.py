@@ -7,29 +7,15 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
 
 from .errors import KernelError, SpaceError
+from .language import Language, Target, backend, known_languages, recognize
 from .lines import source_lines
 from .space import Config, SearchSpace, Value
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
-
-
-class Language(StrEnum):
-    """The kernel languages."""
-
-    TRITON = "triton"
-    TILELANG = "tilelang"
-
-
-class Target(StrEnum):
-    """The kinds of processor that a kernel is written for."""
-
-    CUDA = "cuda"
-    CPU = "cpu"
 
 
 @dataclass(frozen=True)
@@ -48,6 +34,15 @@ class Kernel(ABC):
     def digest(self) -> str:
         """Sixteen hexadecimal digits that identify language, target and source."""
         return hashlib.sha256(f"{self.language}\0{self.target}\0{self.source}".encode()).hexdigest()[:16]
+
+    @property
+    def backend(self) -> str:
+        """Language and target in one word: 'triton', 'tilelang_cpu'."""
+        return backend(self.language, self.target)
+
+    def runs_on(self, processor: Target) -> bool:
+        """Whether it can be checked on a processor, and timed if that is its target."""
+        return self.language.runs_on(self.target, processor)
 
     @property
     @abstractmethod
@@ -93,7 +88,7 @@ class PythonKernel(Kernel):
     def parse(cls, source: str, name: str = "kernel") -> Self:
         """Parse a kernel; its imports determine language and target, and it must define `ModelNew`.
 
-        Raises `KernelError` for a syntax error, a missing ModelNew, or neither language.
+        Raises `KernelError` for a syntax error, a missing ModelNew, or none of the known languages.
         """
         try:
             tree = ast.parse(source)
@@ -101,14 +96,11 @@ class PythonKernel(Kernel):
             raise KernelError(f"{name} is no valid Python: {error}") from None
         if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
             raise KernelError(f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)")
-        imported = _imports(tree)
-        if any(module.startswith("tilelang.cpu") for module in imported):
-            return cls(Language.TILELANG, Target.CPU, source, name)
-        if any(module.split(".")[0] == "tilelang" for module in imported):
-            return cls(Language.TILELANG, Target.CUDA, source, name)
-        if any(module.split(".")[0] == "triton" for module in imported):
-            return cls(Language.TRITON, Target.CUDA, source, name)
-        raise KernelError(f"{name} imports neither tilelang nor triton, so there is no kernel in it to optimize")
+        found = recognize(_imports(tree))
+        if found is None:
+            known = " nor ".join(one.id for one in known_languages())
+            raise KernelError(f"{name} imports neither {known}, so there is no kernel in it to optimize")
+        return cls(*found, source, name)
 
     @cached_property
     def _tree(self) -> ast.Module:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .errors import OptionError
-from .kernel import Language, Target
+from .language import Language, Target
 
 BOTTLENECKS = ("memory", "compute", "parallelism", "algorithm")
 

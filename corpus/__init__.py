@@ -1,11 +1,10 @@
 """The shipped problems, kernels and worked examples, and how a name finds one."""
 
 from .examples import ExampleFolder, list_examples, load_examples
-from .kernels import BACKENDS, KernelFile, find_kernel, list_kernels
+from .kernels import KernelFile, find_kernel, list_kernels
 from .problems import ProblemFile, find_problem, list_problems
 
 __all__ = [
-    "BACKENDS",
     "ExampleFolder",
     "KernelFile",
     "ProblemFile",

@@ -22,14 +22,12 @@ from ..core import (
     ExampleError,
     Gain,
     KernelError,
-    Language,
     ProblemError,
     PythonKernel,
-    Target,
     TorchProblem,
     WorkedExample,
+    backends,
 )
-from .kernels import BACKENDS
 
 SHIPPED = Path(__file__).parent / "examples"
 MEASURED = "measured.json"
@@ -106,9 +104,10 @@ class ExampleFolder:
             kernel = PythonKernel.parse(_text(path), name=str(path))
         except KernelError as error:
             raise ExampleError(f"example {error}") from None
-        language = f"{kernel.language}_cpu" if kernel.target is Target.CPU else str(kernel.language)
-        if language != self.backend:
-            raise ExampleError(f"example {path} is a {language} kernel; move its folder to {language}/, or fix it")
+        if kernel.backend != self.backend:
+            raise ExampleError(
+                f"example {path} is a {kernel.backend} kernel; move its folder to {kernel.backend}/, or fix it"
+            )
         return kernel
 
     def read(self) -> WorkedExample:
@@ -126,7 +125,7 @@ class ExampleFolder:
         return WorkedExample(
             slug=self.slug,
             title=description.title,
-            language=Language(before.language),
+            language=before.language,
             target=before.target,
             operation=description.operation,
             category=description.bottleneck,
@@ -182,7 +181,7 @@ def read_gains(path: Path) -> Mapping[str, Gain]:
 
 
 def _folders(root: Path) -> list[Path]:
-    found = [path for backend in BACKENDS for path in (root / backend).glob("[!_.]*") if path.is_dir()]
+    found = [path for backend in backends() for path in (root / backend).glob("[!_.]*") if path.is_dir()]
     return sorted(found)
 
 

@@ -12,7 +12,6 @@ from .names import is_file, nearest, parse_id
 from .problems import find_problem, list_problems
 
 SHIPPED = Path(__file__).parent / "kernels"
-BACKENDS = ("tilelang_cpu", "tilelang", "triton")
 _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
 
 

@@ -19,7 +19,6 @@ from ..core import (
     Evaluation,
     Kernel,
     KernelError,
-    Language,
     Problem,
     ProblemError,
     Profile,
@@ -137,9 +136,9 @@ class LocalEvaluator:
             self._ahead = None
 
     def _reference_for(self, problem: TorchProblem, kernel: Kernel) -> ReferenceClient:
-        if (kernel.target is Target.CPU) != (self.device == "cpu") and kernel.language is not Language.TRITON:
+        if not kernel.runs_on(Target.of_device(self.device)):
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
-        self.processes.require(kernel.language)
+        self.processes.require(kernel.language.modules[0])
         reference_client = self.processes.reference_client(problem)
         reference_client.environment["sandbox"] = self.processes.sandbox_used
         return reference_client

@@ -10,23 +10,23 @@ import difflib
 import re
 from pathlib import Path
 
-from ..core import Language, OptionError, Target
+from ..core import Language, OptionError, Target, known_languages
 
 _FOLDER = Path(__file__).parent / "guides"
-_GUIDES = {
-    (Language.TRITON, Target.CUDA): "triton",
-    (Language.TILELANG, Target.CUDA): "tilelang",
-    (Language.TILELANG, Target.CPU): "tilelang_cpu",
-}
 
 
 def guide_for(language: Language, target: Target) -> str:
     """Return the name of the guide to a language on a target; raises `OptionError` without one."""
-    try:
-        return _GUIDES[language, target]
-    except KeyError:
-        known = ", ".join(f"{one} for {other}" for one, other in _GUIDES)
-        raise OptionError(f"no guide to {language} for {target}; there are guides to {known}") from None
+    return language.dialect(target).guide
+
+
+def guides() -> dict[str, Path]:
+    """Return the files of all guides, by the guides' names."""
+    return {
+        dialect.guide: (language.guides or _FOLDER) / f"{dialect.guide}.md"
+        for language in known_languages()
+        for dialect in language.dialects
+    }
 
 
 def sections(guide: str) -> dict[str, str]:
@@ -34,9 +34,13 @@ def sections(guide: str) -> dict[str, str]:
 
     Raises `OptionError` for a guide that does not exist.
     """
-    if guide not in _GUIDES.values():
-        raise OptionError(f"no guide {guide!r}; there are {', '.join(_GUIDES.values())}")
-    text = (_FOLDER / f"{guide}.md").read_text(encoding="utf-8")
+    known = guides()
+    if guide not in known:
+        raise OptionError(f"no guide {guide!r}; there are {', '.join(known)}")
+    try:
+        text = known[guide].read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"cannot read the guide {known[guide]}: {error}") from None
     _, *parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     return {part.splitlines()[0].removeprefix("## "): part.rstrip() for part in parts}
 

@@ -8,7 +8,6 @@ from kernelwright.core import (
     Correctness,
     Evaluation,
     Kernel,
-    Language,
     Measurement,
     Origin,
     Profile,
@@ -17,6 +16,7 @@ from kernelwright.core import (
     Target,
     TorchProblem,
 )
+from kernelwright.core.languages import TILELANG
 
 PROBLEM = TorchProblem("level1/1_1", "1_P", "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...")
 PROFILE = Profile(
@@ -33,7 +33,7 @@ REFERENCE_MS = 10.0
 def kernel(latency: float | str, **constants: int) -> Kernel:
     """A kernel whose source says how it will fare."""
     lines = [f"RESULT = {latency!r}", *(f"{name} = {value}" for name, value in constants.items())]
-    return PythonKernel(Language.TILELANG, Target.CPU, "\n".join(lines), "k")
+    return PythonKernel(TILELANG, Target.CPU, "\n".join(lines), "k")
 
 
 def evaluation(kernel: Kernel, config: Config, result: float | str, contention: float | None = None) -> Evaluation:

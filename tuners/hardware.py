@@ -9,7 +9,7 @@ import ast
 
 import numpy as np
 
-from ..core import DeviceLimits, Kernel, Language, MatrixProduct, Profile, SearchSpace, SpaceError
+from ..core import DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
 from ..core.parameter_roles import WARP, Roles
 from .observations import Floats
@@ -55,7 +55,7 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
 def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: MatrixProduct) -> str:
     """Return the minimum number of tiles of each operand in shared memory at once; empty where stages are unknown.
 
-    Triton keeps one per stage where it uses the asynchronous matrix units, and one fewer elsewhere. Only Hopper and
+    Some languages keep one per stage with asynchronous matrix units, and one fewer elsewhere. Only Hopper and
     data-centre Blackwell have those units. They need at least 64 rows and four warps, and take wide operands only at
     reduced precision, which names and sizes do not show.
     """
@@ -63,7 +63,7 @@ def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: Matrix
         return ""
     fewer = f"max({roles.stages} - 1, 1)"
     may_be_asynchronous = limits.capability in ASYNCHRONOUS and product.element_bytes <= 2
-    if kernel.language is Language.TRITON and roles.warps and may_be_asynchronous:
+    if kernel.language.keeps_asynchronous_stages and roles.warps and may_be_asynchronous:
         return f"({roles.stages} if {roles.m} >= 64 and {roles.warps} >= 4 else {fewer})"
     return fewer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...core import Evaluation, Kernel, source_lines
+from ...core import Evaluation, Kernel, known_languages, source_lines
 
 AROUND = 4
 MOST = 4
@@ -14,8 +14,6 @@ GIST = 200
 _FRAME = re.compile(r"^line (\d+): (.*)$", re.MULTILINE)
 # How Python and compilers name files; the evaluator names the kernel's file kernel_N.py.
 _FILE = re.compile(r"kernel_\d+\.py(?:\", line |:)(\d+)")
-# Triton counts lines from the def of the function, and shows the lines up to the one that it refuses.
-_TRITON = re.compile(r"\bat \d+:\d+:\n((?:.*\n)*?)[ ]*\^(?:\n(?!line \d+: )(.+))?")
 
 
 def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
@@ -33,15 +31,16 @@ def error_context(kernel: Kernel, evaluation: Evaluation) -> str:
 
 def last_lines(log: str) -> str:
     """Return the end of a kernel's and its compiler's output, without irrelevant lines."""
-    # TileLang prints its own rewriting of the kernel before it raises the exception with the reason.
-    return "" if "__tb." in log else "\n".join(log.strip().splitlines()[-LOG_LINES:])
+    if any(one.noise and one.noise in log for one in known_languages()):
+        return ""
+    return "\n".join(log.strip().splitlines()[-LOG_LINES:])
 
 
 def gist(message: str) -> str:
     """Return a failure in one line: the compiler's reason, not the code that it repeats."""
     kind, _, rest = message.strip().partition("\n")
     # Of a function that calls another, only the called one has a reason.
-    if reasons := [reason for _, reason in _TRITON.findall(message) if reason]:
+    if reasons := [reason for _, reason in _excerpts(message) if reason]:
         kind = f"{kind.partition('at ')[0]}{reasons[-1]}"
     elif kind.endswith(":"):
         kind = f"{kind} {rest.strip().partition(chr(10))[0]}"
@@ -54,9 +53,16 @@ def _places(lines: list[str], evaluation: Evaluation) -> list[int]:
     for number, text in _FRAME.findall(evaluation.message):
         if 0 < int(number) <= len(lines) and lines[int(number) - 1].strip() == text.strip():
             found.append(int(number))
-    found += [_end_of(source_lines(excerpt), lines) for excerpt, _ in _TRITON.findall(evaluation.message)]
+    found += [_end_of(source_lines(excerpt), lines) for excerpt, _ in _excerpts(evaluation.message)]
+    output = f"{evaluation.message}\n{evaluation.log}"
+    found += [int(number) for language in known_languages() for number in re.findall(language.log_line, output)]
     known = dict.fromkeys(number for number in found if 0 < number <= len(lines))
     return list(known)[-MOST:]
+
+
+def _excerpts(message: str) -> list[tuple[str, str]]:
+    """What compilers repeat of the source, up to the line that they refuse, and the reason."""
+    return [found for language in known_languages() for found in re.findall(language.excerpt, message)]
 
 
 def _end_of(excerpt: list[str], lines: list[str]) -> int:

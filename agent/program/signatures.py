@@ -17,11 +17,6 @@ from .toolbox import Toolbox
 
 ROUNDS = 16
 """Replies in one attempt before the model must submit: more than it has tool calls, see `toolbox.CALLS`."""
-_IMPORTS = {
-    (Language.TRITON, Target.CUDA): "import triton\nimport triton.language as tl",
-    (Language.TILELANG, Target.CUDA): "import tilelang\nimport tilelang.language as T",
-    (Language.TILELANG, Target.CPU): "import tilelang\nimport tilelang.cpu.language as T",
-}
 
 # Inputs of several signatures, in the same words.
 _REFERENCE = "the problem: the PyTorch model whose results are correct"
@@ -108,9 +103,9 @@ class KernelProgram(dspy.Module):
 
     def __init__(self, language: Language, target: Target, toolbox: Toolbox | None = None) -> None:
         super().__init__()
-        contract = render("contract", language=language.value, imports=_IMPORTS[language, target])
-        given = {"language": language.value, "contract": contract}
-        self.analyse = dspy.Predict(AnalyseBottleneck.with_instructions(render("analyse", language=language.value)))
+        contract = render("contract", language=language.id, imports=language.dialect(target).imports)
+        given = {"language": language.id, "contract": contract}
+        self.analyse = dspy.Predict(AnalyseBottleneck.with_instructions(render("analyse", language=language.id)))
         self.rewrite = _agent(RewriteKernel.with_instructions(render("rewrite", **given)), toolbox)
         self.repair = _agent(RepairKernel.with_instructions(render("repair", **given)), toolbox)
 
@@ -153,7 +148,7 @@ def read_program(path: Path, language: Language, target: Target) -> dict[str, An
             f"`program` {path} cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0]}); "
             "give a file that 'kernelwright agent compile' wrote"
         ) from None
-    if written_for != (language.value, target.value):
+    if written_for != (language.id, target.value):
         raise ModelError(
             f"`program` {path} is for {written_for[0]} on {written_for[1]}, and this kernel is {language} on {target}; "
             "compile one for it"

@@ -47,7 +47,7 @@ class Reflection:
     def __init__(self, models: Models, rollouts: Rollouts, program: KernelProgram, kind: Kind) -> None:
         self._models = models
         self._rollouts = rollouts
-        language = kind[0].value
+        language = kind[0].id
         # The contract is what fills its place in the text of a rewrite.
         head, tail = render("rewrite", language=language, contract=CONTRACT).split(CONTRACT)
         self._contract = program.rewrite.signature.instructions.removeprefix(head).removesuffix(tail)

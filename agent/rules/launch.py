@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Language, Parameter, PythonKernel, Target
+from ...core import Parameter, PythonKernel, Target
+from ...core.languages import TRITON
 from .rule import Machine, Rewritten, tree_and_names, with_source
 from .source import add_constant
 
@@ -37,7 +38,7 @@ class LaunchParameters:
         if kernel.target is not Target.CUDA:
             return None
         module, taken = tree_and_names(kernel)
-        lifter = _Lifter(_jitted(module) if kernel.language is Language.TRITON else set(), taken)
+        lifter = _Lifter(_jitted(module) if kernel.language == TRITON else set(), taken)
         module = module.visit(lifter)
         if not lifter.found:
             return None

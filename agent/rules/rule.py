@@ -8,7 +8,8 @@ from typing import Protocol
 
 import libcst as cst
 
-from ...core import Language, Parameter, PythonKernel, SearchSpace, Target
+from ...core import Parameter, PythonKernel, SearchSpace, Target
+from ...core.languages import TILELANG
 from .source import names, parse
 
 
@@ -53,7 +54,7 @@ class Rule(Protocol):
 
 def is_cpu_tilelang(kernel: PythonKernel) -> bool:
     """Return whether the kernel is TileLang for the CPU."""
-    return kernel.language is Language.TILELANG and kernel.target is Target.CPU
+    return kernel.language == TILELANG and kernel.target is Target.CPU
 
 
 def tree_and_names(kernel: PythonKernel) -> tuple[cst.Module, set[str]]:

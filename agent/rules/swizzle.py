@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ...core import Language, Parameter, PythonKernel, Target
+from ...core import Parameter, PythonKernel, Target
+from ...core.languages import TILELANG
 from .rule import Machine, Rewritten, tree_and_names, with_source
 from .source import add_constant, code, fresh, rewrite_kernels, statements
 
@@ -29,7 +30,7 @@ class Swizzle:
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with swizzled blocks, or None where it has no such grid."""
-        if kernel.language is not Language.TILELANG or kernel.target is not Target.CUDA:
+        if kernel.language != TILELANG or kernel.target is not Target.CUDA:
             return None
         if "use_swizzle" in kernel.source:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...core import Kernel, Language, Rejection, Target, source_lines
+from ...core import Kernel, Rejection, Target, source_lines
 from ..settings import AllowTorch
 from . import operators
 from .live import live_nodes
@@ -18,7 +18,6 @@ from .paths import broken_rule, hides, words
 from .rules import RULES
 from .values import Value, Values
 
-_LANGUAGES = {Language.TRITON: "Triton", Language.TILELANG: "TileLang"}
 _FRAMES = words(
     """
     __globals__ __code__ __closure__ __subclasses__ f_locals f_back f_globals f_code f_builtins gi_frame cr_frame
@@ -69,7 +68,7 @@ class _Check:
         self.lines = source_lines(source)
         self.values = Values(tree)
         self.threads = kernel.target is Target.CPU
-        self.language = _LANGUAGES[kernel.language]
+        self.language = kernel.language.name
         self.allow_torch = allow_torch
         self._kernels: dict[ast.AST, bool] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Language
+from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Target
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
@@ -21,8 +21,8 @@ PRUNED = "slower than {:g} times the best: not timed any further"
 
 
 def is_timed(kernel: Kernel, device: str) -> bool:
-    """Return False for Triton's interpreter, which replaces a GPU and whose speed means nothing."""
-    return device != "cpu" or kernel.language is not Language.TRITON
+    """Return False where an interpreter replaces the target: its speed means nothing."""
+    return kernel.target is Target.of_device(device)
 
 
 class EvaluationPipeline:

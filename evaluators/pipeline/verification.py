@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from ...core import Ceilings, Config, KernelProfile, Language, Rejection, SecondWorkload, Status
+from ...core import Ceilings, Config, KernelProfile, Rejection, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.client import CandidateClient
 from ..candidate.verified import CheckPlan, Failure, VerifiedConfig, rejected
@@ -80,7 +80,7 @@ class Verification:
             allow = self._settings.allow_torch
             broken = torch_violation(found.operators, reference, allow)
             broken = broken or proof_violation(None, found.launches, allow)
-            if found.own_ms is not None and self.client.kernel.language is Language.TILELANG:
+            if found.own_ms is not None and self.client.kernel.target is Target.CPU:
                 broken = broken or python_violation(found.call_ms, found.own_ms, allow)
             if broken is not None:
                 raise rejected(broken)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core import Kernel, TorchProblem
+from ...core.language import cache_environment
 from ...core.secrets import without_secrets
 from ..workers.client import import_path
 from ..workers.problem_file import problem_options
@@ -73,8 +74,7 @@ def count(
         options = problem_options(problem, folder)
         request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
         command = [*ncu_command(tool, log), sys.executable, "-P", "-m", f"{__package__}.ncu_target", str(request)]
-        caches = {f"{name}_CACHE_DIR": str(folder / name.lower()) for name in ("TRITON", "TILELANG")}
-        environment = {**without_secrets(os.environ), **import_path(), **caches, "TMPDIR": name}
+        environment = {**without_secrets(os.environ), **import_path(), **cache_environment(folder), "TMPDIR": name}
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...core import Status, Tolerance
+from ...core import Status, Tolerance, known_languages
 from ..correctness.compare import Allowed, compare
 from ..correctness.fp64 import Fp64Comparison
 from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
@@ -281,7 +281,7 @@ def environment(device: str) -> dict[str, str]:
     }
     from importlib.metadata import PackageNotFoundError, version
 
-    for package in ("tilelang", "triton"):
+    for package in (one for language in known_languages() for one in language.packages):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

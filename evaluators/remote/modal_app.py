@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ...core import known_languages
+from ...core.language import cache_environment
 from ..settings import Settings
 from .options import DEFAULT_GPU
 
@@ -17,8 +19,8 @@ NAME = "kernelwright"
 CUDA_IMAGE = "nvidia/cuda:13.0.1-devel-ubuntu24.04"
 """TileLang needs nvcc."""
 SYSTEM_PACKAGES = ("g++", "bubblewrap")
-PACKAGES = ("torch", "tilelang", "numpy", "filelock", "nvidia-ml-py", "pydantic", "platformdirs")
-"""Packages that evaluators import, at the versions of this environment. torch determines triton's version."""
+PACKAGES = ("torch", "numpy", "filelock", "nvidia-ml-py", "pydantic", "platformdirs")
+"""Packages that evaluators import besides the kernel languages, at the versions of this environment."""
 PACKAGE_FOLDERS = ("core", "evaluators")
 """The parts of kernelwright that an evaluation needs."""
 
@@ -66,7 +68,7 @@ def time_limit_s(settings: Settings) -> int:
 def pinned() -> list[str]:
     """Return the packages of the image, as pip requirements."""
     found = []
-    for name in PACKAGES:
+    for name in [*PACKAGES, *(one for language in known_languages() for one in language.installs)]:
         try:
             # '+cpu' names a build that is not on Modal's index.
             found.append(f"{name}=={version(name).partition('+')[0]}")
@@ -93,8 +95,7 @@ def build_image(resources: Resources) -> Any:
                 "PYTHONPATH": SOURCE,
                 "KERNELWRIGHT_CACHE": MOUNT,
                 "TORCHINDUCTOR_CACHE_DIR": f"{MOUNT}/inductor",
-                "TRITON_CACHE_DIR": f"{MOUNT}/triton",
-                "TILELANG_CACHE_DIR": f"{MOUNT}/tilelang",
+                **cache_environment(Path(MOUNT)),
             }
         )
     )

@@ -18,13 +18,13 @@ from ...core import (
     Evaluation,
     Kernel,
     KernelwrightError,
-    Language,
     Problem,
     Profile,
     PythonKernel,
     Target,
     Tolerance,
     TorchProblem,
+    find_language,
 )
 from ...core import errors as user_errors
 from ...core.measurement import Measurement
@@ -85,7 +85,7 @@ class KernelText(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    language: Language
+    language: str
     target: Target
     source: str
     name: str
@@ -93,11 +93,11 @@ class KernelText(BaseModel):
     @classmethod
     def of(cls, kernel: Kernel) -> Self:
         """Return the kernel as text."""
-        return cls(language=kernel.language, target=kernel.target, source=kernel.source, name=kernel.name)
+        return cls(language=kernel.language.id, target=kernel.target, source=kernel.source, name=kernel.name)
 
     def kernel(self) -> Kernel:
         """Return the kernel."""
-        return PythonKernel(self.language, self.target, self.source, self.name)
+        return PythonKernel(find_language(self.language), self.target, self.source, self.name)
 
 
 class Payload(BaseModel):

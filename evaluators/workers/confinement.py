@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...core.language import cache_environment
 from ..sandbox import landlock, seccomp
 
 _PR_SET_PDEATHSIG = 1
@@ -45,14 +46,13 @@ def enter(
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     kernels = cache or folder / "cache"
     compilers = {
-        "TILELANG_CACHE_DIR": kernels / "tilelang",
-        "TRITON_CACHE_DIR": kernels / "triton",
-        "TORCHINDUCTOR_CACHE_DIR": kernels / "inductor",
-        "CUDA_CACHE_PATH": kernels / "cuda",
+        **cache_environment(kernels),
+        "TORCHINDUCTOR_CACHE_DIR": str(kernels / "inductor"),
+        "CUDA_CACHE_PATH": str(kernels / "cuda"),
     }
-    for path in (folder / "tmp", folder / "cache", *compilers.values()):
+    for path in (folder / "tmp", folder / "cache", *map(Path, compilers.values())):
         path.mkdir(parents=True, exist_ok=True)
-    os.environ.update({name: str(path) for name, path in compilers.items()})
+    os.environ.update(compilers)
     os.environ.update(TMPDIR=str(folder / "tmp"), XDG_CACHE_HOME=str(folder / "cache"))
     # tempfile remembers the folder from before the fork.
     import tempfile

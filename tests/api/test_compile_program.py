@@ -9,7 +9,8 @@ import pytest
 from kernelwright.api.compile_folder import CompileFolder
 from kernelwright.api.compile_program import chosen_situations
 from kernelwright.api.options.program import CompileOptions
-from kernelwright.core import Journal, JournalError, Language
+from kernelwright.core import Journal, JournalError
+from kernelwright.core.languages import TILELANG, TRITON
 
 from ..agent.history.recorded import copied
 
@@ -54,8 +55,8 @@ def test_one_backend_is_chosen_and_the_others_are_left_out_in_a_line(elsewhere: 
     other.write_text("".join(json.dumps(record) + "\n" for record in records if record["kind"] != "turn"))
     notes: list[str] = []
     found = chosen_situations(CompileOptions((Path("results"),)), "cpu", notes.append)
-    assert {one.kernel.language for one in found} == {Language.TILELANG}
+    assert {one.kernel.language for one in found} == {TILELANG}
     (note,) = notes
     assert "1 of triton" in note
     (one,) = chosen_situations(CompileOptions((Path("results"),), backend="triton"), "cpu", notes.append)
-    assert one.kernel.language is Language.TRITON
+    assert one.kernel.language is TRITON

@@ -9,7 +9,8 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelwright.core import BOTTLENECKS, Language, OptionError, Query, Retriever, Target, WorkedExample
+from kernelwright.core import BOTTLENECKS, OptionError, Query, Retriever, Target, WorkedExample
+from kernelwright.core.languages import TILELANG, TRITON
 from kernelwright.corpus import find_kernel, load_examples
 from kernelwright.rag import ExampleRetriever
 
@@ -42,7 +43,7 @@ def over_shipped(name: str) -> Retriever:
 QUERIES = st.builds(
     Query,
     text=st.sampled_from(["", "online softmax", "split the K dimension", "ünïcode \0 ???", "a " * 500]),
-    language=st.sampled_from([None, *Language]),
+    language=st.sampled_from([None, TILELANG, TRITON]),
     target=st.sampled_from([None, *Target]),
     device=st.sampled_from([None, "NVIDIA H200"]),
     operation=st.sampled_from([None, "softmax", "matmul", "no such operation"]),
@@ -105,7 +106,7 @@ def test_an_example_is_not_shown_to_its_own_kernel(name: str) -> None:
 def test_near_duplicates_are_folded(name: str) -> None:
     one = next(found for found in shipped() if found.slug == "triton/flash-attention")
     copy = replace(one, slug="run/copy", before=one.before + "\nX = 1\n", after=one.after.replace("start", "begin", 1))
-    hits = MAKERS[name]([*shipped(), copy]).search(Query(text=one.title, language=Language.TRITON), 50)
+    hits = MAKERS[name]([*shipped(), copy]).search(Query(text=one.title, language=TRITON), 50)
     assert len({"run/copy", one.slug} & {hit.example.slug for hit in hits}) == 1
 
 
@@ -113,9 +114,9 @@ def test_near_duplicates_are_folded(name: str) -> None:
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        (Query("a softmax that keeps a running maximum", Language.TRITON, Target.CUDA), "triton/softmax-online"),
-        (Query("use all cores of the processor", Language.TILELANG, Target.CPU), "tilelang_cpu/matmul-threads"),
-        (Query("tiles of the product on tensor cores", Language.TILELANG, Target.CUDA), "tilelang/matmul-tensor-cores"),
+        (Query("a softmax that keeps a running maximum", TRITON, Target.CUDA), "triton/softmax-online"),
+        (Query("use all cores of the processor", TILELANG, Target.CPU), "tilelang_cpu/matmul-threads"),
+        (Query("tiles of the product on tensor cores", TILELANG, Target.CUDA), "tilelang/matmul-tensor-cores"),
     ],
 )
 def test_plain_questions_are_answered(name: str, query: Query, wanted: str) -> None:
@@ -125,13 +126,13 @@ def test_plain_questions_are_answered(name: str, query: Query, wanted: str) -> N
 @every
 def test_the_kernel_alone_is_a_question(name: str) -> None:
     source = find_kernel("level1/1_23", "triton").read().source
-    query = Query(language=Language.TRITON, target=Target.CUDA, source=source, exclude="level1/1_23")
+    query = Query(language=TRITON, target=Target.CUDA, source=source, exclude="level1/1_23")
     operations = [hit.example.operation for hit in over_shipped(name).search(query, 3)]
     assert "softmax" in operations
 
 
 @every
 def test_reasons_are_given(name: str) -> None:
-    query = Query("online softmax", Language.TRITON, Target.CUDA, operation="softmax", category="memory")
+    query = Query("online softmax", TRITON, Target.CUDA, operation="softmax", category="memory")
     why = over_shipped(name).search(query, 1)[0].why
     assert "also softmax" in why and "in triton" in why and "cures a memory bottleneck" in why

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwright.core import KernelError, Language, PythonKernel, SpaceError, Target
+from kernelwright.core.languages import TILELANG, TRITON
 from kernelwright.core.space_inference import declared_space
 
 SOURCE = '''"""Ein Kernel: für alle Größen."""
@@ -33,7 +34,7 @@ def test_constants_are_the_upper_case_literals_of_the_module() -> None:
     kernel = PythonKernel.parse(SOURCE)
     assert kernel.constants == {"BLOCK_M": 32, "ÄRGER": "ü", "BLOCK_N": 64, "TUPLE": (1, 2), "RATE": 0.5}
     assert set(kernel.config) == {"BLOCK_M", "ÄRGER", "BLOCK_N", "RATE"}
-    assert (kernel.language, kernel.target) == (Language.TRITON, Target.CUDA)
+    assert (kernel.language, kernel.target) == (TRITON, Target.CUDA)
 
 
 @given(
@@ -105,10 +106,10 @@ def test_unknown_names_are_refused() -> None:
 @pytest.mark.parametrize(
     ("imports", "language", "target"),
     [
-        ("import tilelang.cpu.language as T", Language.TILELANG, Target.CPU),
-        ("from tilelang.cpu import language as T", Language.TILELANG, Target.CPU),
-        ("import tilelang.language as T", Language.TILELANG, Target.CUDA),
-        ("import triton.language as tl", Language.TRITON, Target.CUDA),
+        ("import tilelang.cpu.language as T", TILELANG, Target.CPU),
+        ("from tilelang.cpu import language as T", TILELANG, Target.CPU),
+        ("import tilelang.language as T", TILELANG, Target.CUDA),
+        ("import triton.language as tl", TRITON, Target.CUDA),
     ],
 )
 def test_language_and_target_follow_the_imports(imports: str, language: Language, target: Target) -> None:

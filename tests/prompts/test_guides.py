@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Language, OptionError, Target
+from kernelwright.core import OptionError, Target
+from kernelwright.core.languages import TILELANG, TRITON
 from kernelwright.prompts import guide_for, guides, section, sections
 
 GUIDES = ["triton", "tilelang", "tilelang_cpu"]
@@ -157,16 +158,16 @@ def test_an_unknown_title_is_answered_with_all_titles(asked: str) -> None:
 
 @pytest.mark.parametrize("guide", ["", "cuda", "../contract"])
 def test_an_unknown_guide_is_refused(guide: str) -> None:
-    with pytest.raises(OptionError, match="there are triton, tilelang, tilelang_cpu"):
+    with pytest.raises(OptionError, match="there are tilelang_cpu, tilelang, triton"):
         sections(guide)
 
 
 def test_each_kind_of_kernel_has_its_guide() -> None:
-    assert guide_for(Language.TRITON, Target.CUDA) == "triton"
-    assert guide_for(Language.TILELANG, Target.CUDA) == "tilelang"
-    assert guide_for(Language.TILELANG, Target.CPU) == "tilelang_cpu"
-    with pytest.raises(OptionError, match="no guide to triton for cpu"):
-        guide_for(Language.TRITON, Target.CPU)
+    assert guide_for(TRITON, Target.CUDA) == "triton"
+    assert guide_for(TILELANG, Target.CUDA) == "tilelang"
+    assert guide_for(TILELANG, Target.CPU) == "tilelang_cpu"
+    with pytest.raises(OptionError, match="no Triton for cpu; there are tilelang for cpu"):
+        guide_for(TRITON, Target.CPU)
 
 
 def test_every_guide_has_its_file_and_no_other_is_there() -> None:

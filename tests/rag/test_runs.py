@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Config, Kernel, Language, PythonKernel, Query, Target, Trial
+from kernelwright.core import Config, Kernel, PythonKernel, Query, Target, Trial
+from kernelwright.core.languages import TILELANG
 from kernelwright.corpus import find_kernel
 from kernelwright.rag import ExampleRetriever, run_examples, runs
 
@@ -53,7 +54,7 @@ def _results(folder: Path, records: list[dict[str, Any]], name: str = "1_P_tilel
 def test_a_run_becomes_an_example(tmp_path: Path) -> None:
     (found,) = run_examples(_results(tmp_path, _records()), pytest.fail)
     assert (found.slug, found.origin, found.problem) == ("run/1_P_tilelang_cpu", "run", "level1/1_1")
-    assert (found.language, found.target) == (Language.TILELANG, Target.CPU)
+    assert (found.language, found.target) == (TILELANG, Target.CPU)
     assert (found.before, found.after) == (START.source, FOUND.source)
     assert found.operation == "matmul" and found.category == "compute"
     assert found.story == "A tile stays in registers." and "register-tile" in found.title
@@ -65,7 +66,7 @@ def test_a_run_becomes_an_example(tmp_path: Path) -> None:
 def test_it_is_found_but_not_for_its_own_problem(tmp_path: Path) -> None:
     retriever = ExampleRetriever(run_examples(_results(tmp_path, _records())), None)
     source = find_kernel("1_1", "tilelang_cpu").read().source
-    query = Query("matrix product", Language.TILELANG, Target.CPU, source=source)
+    query = Query("matrix product", TILELANG, Target.CPU, source=source)
     assert [hit.example.origin for hit in retriever.search(query, 3)] == ["run"]
     assert retriever.search(Query("matrix product", exclude="level1/1_1"), 3) == []
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwright.core import Language, Query, Target
+from kernelwright.core import Query, Target
+from kernelwright.core.languages import TILELANG
 from kernelwright.rag import ExampleRetriever
 from kernelwright.rag import retriever as searching
 from kernelwright.rag.code.similarity import canonical, nearly_the_same, resemblance, shingles
@@ -83,7 +84,7 @@ def _ranking(query: Query, **changes: dict[str, object]) -> list[str]:
     ("query", "fields"),
     [
         (Query(operation="softmax"), {"operation": "softmax"}),
-        (Query(language=Language.TILELANG), {"language": Language.TILELANG}),
+        (Query(language=TILELANG), {"language": TILELANG}),
         (Query(target=Target.CPU), {"target": Target.CPU}),
         (Query(category="compute"), {"category": "compute"}),
         (Query(device="NVIDIA H200"), {"gain": GAIN}),

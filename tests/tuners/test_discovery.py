@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.core import Config, Kernel, Language, PythonKernel, SpaceError, Target
+from kernelwright.core import Config, Kernel, PythonKernel, SpaceError, Target
+from kernelwright.core.languages import TILELANG
 from kernelwright.tuners.discovery import space_of
 
 DECLARED = "BLOCK = 8\nTHREADS = 64\nMODE = 'fast'\nSEARCH_SPACE = {'BLOCK': [4, 8, 16], 'THREADS': [32, 64]}"
 
 
 def kernel(source: str) -> Kernel:
-    return PythonKernel(Language.TILELANG, Target.CPU, source, "k")
+    return PythonKernel(TILELANG, Target.CPU, source, "k")
 
 
 def test_a_declared_space_is_taken_as_it_is() -> None:

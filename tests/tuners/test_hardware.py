@@ -9,12 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import kernelwright.core.languages as languages
 import numpy as np
 import pytest
 from kernelwright.core import (
     Ceilings,
     DeviceLimits,
-    Language,
     MatrixProduct,
     Profile,
     PythonKernel,
@@ -26,8 +26,8 @@ from kernelwright.core.expressions import Expression
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, _inefficiency, constraints, multiplies, prune
 
-TRITON = PythonKernel(Language.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
-TILELANG = PythonKernel(Language.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")
+TRITON = PythonKernel(languages.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
+TILELANG = PythonKernel(languages.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")
 CPU = Profile(
     flops=1e9,
     matrix_flops=1e9,

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.program.signatures import KernelProgram, read_program, save_program
-from kernelwright.core import Language, ModelError, Target
+from kernelwright.core import ModelError, Target
+from kernelwright.core.languages import TILELANG, TRITON
 from kernelwright.prompts import render
 
 from ..conversations.telling import analysis, submit
 from .stand import requests, source, stand, textual
 
-CPU = (Language.TILELANG, Target.CPU)
+CPU = (TILELANG, Target.CPU)
 ABOUT = {"language": "tilelang", "target": "cpu"}
 
 
@@ -28,7 +29,7 @@ def saved(path: Path, text: str = "Be bold.") -> Path:
 
 
 def test_instructions_are_the_templates_for_the_language() -> None:
-    program = KernelProgram(Language.TRITON, Target.CUDA)
+    program = KernelProgram(TRITON, Target.CUDA)
     assert program.analyse.signature.instructions == render("analyse", language="triton")
     contract = render("contract", language="triton", imports="import triton\nimport triton.language as tl")
     for agent, name in ((program.rewrite, "rewrite"), (program.repair, "repair")):
@@ -87,7 +88,7 @@ def test_a_program_of_another_version_is_refused(tmp_path: Path, change: Any) ->
 
 def test_a_program_for_another_language_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
-        read_program(saved(tmp_path), Language.TRITON, Target.CUDA)
+        read_program(saved(tmp_path), TRITON, Target.CUDA)
     assert str(caught.value).endswith(
         "program.json is for tilelang on cpu, and this kernel is triton on cuda; compile one for it"
     )

@@ -17,14 +17,15 @@ from kernelwright.agent.prompt_optimization.recorded import RecordedTurn
 from kernelwright.agent.prompt_optimization.reflection import Reflection
 from kernelwright.agent.prompt_optimization.rollout import Rollouts
 from kernelwright.agent.workbench import Workbench
-from kernelwright.core import Budget, Evaluation, Journal, Language, PythonKernel, Target
+from kernelwright.core import Budget, Evaluation, Journal, PythonKernel, Target
+from kernelwright.core.languages import TILELANG
 
 from ...fakes import PROFILE
 from ...openai_server import JSON, Fail, OpenAIServer, Step, Text
 from ..conversations.telling import analysis, submit
 from ..program.stand import PROBLEM, Heard, Told, native, source
 
-KIND = Language.TILELANG, Target.CPU
+KIND = TILELANG, Target.CPU
 FAST, BAD = "WIDEN THE TILE.", "BLAME THE WEATHER."
 
 

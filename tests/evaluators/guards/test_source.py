@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.rules import RULES as REWRITES
 from kernelwright.agent.rules import Machine
-from kernelwright.core import Kernel, Language, PythonKernel, Target
+from kernelwright.core import Kernel, PythonKernel, Target
+from kernelwright.core.languages import TRITON
 from kernelwright.evaluators.guards.rules import RULES
 from kernelwright.evaluators.guards.source import find_violation, find_violations
 from kernelwright.evaluators.settings import AllowTorch
@@ -39,7 +40,7 @@ MM = "import torch\nimport triton\nclass ModelNew:\n    def forward(self, x):\n 
 
 
 def kernel_of(source: str, target: Target = Target.CUDA) -> Kernel:
-    return PythonKernel(Language.TRITON, target, source)
+    return PythonKernel(TRITON, target, source)
 
 
 def check(snippet: Snippet) -> list[str]:
