@@ -165,7 +165,7 @@ def blocks_by_the_driver(name: str, threads: int) -> int:
 def tilelang_gemm(report: Callable[[str, Any], None], folder: Path) -> None:
     """Check that registers, shared memory and spills of a TileLang product with much shared memory are found."""
     import torch
-    from kernelwright.evaluators.profiling.binary_stats import tilelang_kernels
+    from kernelwright.evaluators.languages.tilelang import kernels_in
     from kernelwright.evaluators.profiling.torch_profiler import profile_call
     from kernelwright.evaluators.workers.modules import load
 
@@ -174,7 +174,7 @@ def tilelang_gemm(report: Callable[[str, Any], None], folder: Path) -> None:
     left, right = (torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))
     kernel(left, right)
     report("tilelang_profile", profile_call(lambda: kernel(left, right), "cuda")["kernels"])
-    report("tilelang_binaries", [vars(one) for one in tilelang_kernels(Path(os.environ["TILELANG_CACHE_DIR"]))])
+    report("tilelang_binaries", [vars(one) for one in kernels_in(Path(os.environ["TILELANG_CACHE_DIR"]))])
 
 
 def count_with_ncu(report: Callable[[str, Any], None]) -> None:

@@ -25,7 +25,14 @@ FOLDER = "KERNELWRIGHT_WARM_SERVER"
 """The variable that names the folder with the socket of the warm server; without it every server starts cold."""
 OWNER = "KERNELWRIGHT_WARM_SERVER_OWNER"
 """The variable with the number of the process, pytest's, with which the warm server ends."""
-MODULES = ("torch", "triton", "tilelang", "torch._dynamo")
+MODULES = (
+    "torch",
+    "triton",
+    "tilelang",
+    "torch._dynamo",
+    "kernelwright.evaluators.languages.triton",
+    "kernelwright.evaluators.languages.tilelang",
+)
 START_S = 120.0
 REPLY_BYTES = 32
 

@@ -17,6 +17,7 @@ from ..correctness.side_effects import SideEffects
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
+from ..languages.base import supports
 from ..profiling.torch_profiler import profile_call
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
@@ -24,12 +25,6 @@ from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, load, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
 
-# An exception whose traceback passes here was raised by a compiler.
-_COMPILERS = (
-    "/tilelang/engine/", "/tilelang/jit/kernel.py", "/tilelang/jit/adapter/libgen.py", "/tilelang/jit/__init__.py",
-    "/tilelang/language/", "/tilelang/cache/", "/tilelang/utils/language.py", "/tvm/", "/triton/compiler/",
-    "/triton/backends/",
-)  # fmt: skip
 # Sticky errors of an earlier kernel, which may only show when a compiler loads the next one.
 _FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
 _REQUESTS = ("warm", "load", "run", "again", "time", "timed_outputs", "operators", "profile", "resize")
@@ -69,6 +64,7 @@ class CandidateWorker:
         self._last: dict[int, list[Any]] = {}
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
+        self._languages = supports()
         # Created last: from here on nothing that measuring depends on may change.
         self._watch = Watch(self.device, [self, self.timed, self.timed.clock, self.inputs])
         self._watch.follow(self.problem.module)
@@ -177,8 +173,11 @@ class CandidateWorker:
     def profile(self, serial: int, seed: int, own: list[str]) -> Message:
         """Return what runs on the device in one call."""
         names = set(own)
-        flush = self.timed.clock.flush
-        return {"profile": profile_call(self._call(serial, seed), self.device, lambda name: is_own(name, names), flush)}
+
+        def ours(name: str) -> bool:
+            return is_own(name, names, self._languages)
+
+        return {"profile": profile_call(self._call(serial, seed), self.device, ours, self.timed.clock.flush)}
 
     def _problem(self, sizes: Message) -> ProblemModule:
         problem = ProblemModule(Path(self.options["problem"]), sizes, self.device)
@@ -225,5 +224,6 @@ def stage_of(error: BaseException) -> str:
         return "compile"
     if any(fault in str(error) for fault in _FAULTS):
         return "run"
+    compilers = [part for support in supports() for part in support.compiler_paths]
     frames = traceback.extract_tb(error.__traceback__)
-    return "compile" if any(part in frame.filename for frame in frames for part in _COMPILERS) else "run"
+    return "compile" if any(part in frame.filename for frame in frames for part in compilers) else "run"

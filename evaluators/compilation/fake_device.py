@@ -1,7 +1,7 @@
 """A device on which nothing runs: tensors without memory, and a GPU that is described but never opened.
 
-A process that calls `pretend` can only compile afterwards: functions of torch and Triton that query the GPU are
-replaced for good by ones that use the description.
+A process that calls `pretend` can only compile afterwards: functions of torch and of languages that query the GPU
+are replaced for good by ones that use the description.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .trace import UntraceableCall
+from ..languages.base import UntraceableCall, supports
 
 # Of c10::DeviceType.
 _CUDA, _META = 1, 14
@@ -43,7 +43,8 @@ def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
         fake_tensor.FakeTensorMode.avoid_device_init = True
         _replace_guards()
         _replace_cuda(properties)
-        _replace_triton_driver(properties)
+        for support in supports():
+            support.pretend(properties)
     return fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -66,9 +67,9 @@ def move(model: Any, device: str) -> None:
 
 
 def _data_ptr(tensor: Any) -> int:
-    """Return an address for Triton, which specializes a kernel on its alignment; real allocations are aligned."""
+    """Return an address for a language that specializes a kernel on its alignment; real allocations are aligned."""
     caller = sys._getframe(1).f_globals
-    if "specialize_impl" in caller or str(caller.get("__name__")).startswith("triton."):
+    if any(support.takes_addresses(caller) for support in supports()):
         offset: int = tensor.storage_offset() * tensor.element_size()
         return offset
     raise UntraceableCall("the address of a tensor")
@@ -116,35 +117,3 @@ def _replace_cuda(properties: Mapping[str, Any]) -> None:
     }
     for name, replacement in replacements.items():
         setattr(torch.cuda, name, replacement)
-
-
-class _Driver:
-    """Replaces Triton's driver: knows the compile target, and refuses to load or to run."""
-
-    def __init__(self, target: Any) -> None:
-        self._target = target
-
-    def get_current_target(self) -> Any:
-        return self._target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        import torch
-
-        return torch.device("cuda", 0)
-
-    def __getattr__(self, name: str) -> Any:
-        raise UntraceableCall(f"an answer of Triton's driver ({name})")
-
-
-def _replace_triton_driver(properties: Mapping[str, Any]) -> None:
-    from triton.backends.compiler import GPUTarget
-    from triton.runtime.driver import driver
-
-    capability = properties["major"] * 10 + properties["minor"]
-    driver.set_active(_Driver(GPUTarget("cuda", capability, properties.get("warp_size", 32))))

@@ -8,9 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-
-class UntraceableCall(Exception):
-    """Something that only a real call on the real device can show."""
+from ..languages.base import UntraceableCall
 
 
 class Trace:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ..candidate.worker import stage_of
+from ..languages.base import Launch, UntraceableCall, supports
 from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, load, outputs_of
 from ..workers.request_loop import describe, serve_requests
 from .fake_device import move, pretend
-from .launches import Launch, watch_tilelang, watch_triton
-from .trace import Trace, UntraceableCall, recording
+from .trace import Trace, recording
 
 
 class TooMuchShared(Exception):
@@ -55,9 +55,8 @@ class CompileWorker:
     @cached_property
     def _fake(self) -> Any:
         fake = pretend(self._device, self._properties)
-        if self._device != "cpu":
-            watch_triton(self._launched)
-        watch_tilelang(self._launched, self._device)
+        for support in supports():
+            support.capture_launches(self._launched, self._device)
         return fake
 
     @cached_property

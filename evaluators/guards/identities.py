@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
+from ..languages.base import supports
+
 MODULES = (
     "time", "statistics", "json", "json.decoder", "json.encoder", "socket", "struct", "builtins", "math", "os",
     "signal", "sys", "gc", "threading", "contextlib", "traceback", "importlib", "importlib.util", "tempfile", "ctypes",
@@ -20,7 +22,7 @@ MODULES = (
     "torch.nn.functional", "torch.nn.modules.module", "torch.random", "torch.autograd", "torch.autograd.profiler",
     "torch.profiler", "torch.profiler.profiler", "torch.linalg", "torch.serialization", "torch.overrides",
     "torch.utils._python_dispatch", "torch.utils.flop_counter", "torch.testing", "torch.storage",
-    "triton.testing", "triton.runtime.jit", "numpy",
+    "numpy",
 )  # fmt: skip
 """Modules that candidates have patched, and those that the workers themselves call."""
 
@@ -31,9 +33,6 @@ CLASSES = (
     ("torch.utils._python_dispatch", "TorchDispatchMode"), ("torch.overrides", "TorchFunctionMode"),
     ("torch.nn.modules.module", "OrderedDict"), ("socket", "socket"), ("json", "JSONDecoder"), ("json", "JSONEncoder"),
     ("pathlib", "Path"), ("threading", "Thread"), ("concurrent.futures.thread", "_WorkItem"),
-    ("triton.runtime.jit", "JITFunction"), ("triton.runtime.jit", "KernelInterface"),
-    ("triton.compiler.compiler", "CompiledKernel"), ("triton.runtime.interpreter", "InterpretedFunction"),
-    ("triton.runtime.interpreter", "GridExecutor"), ("tilelang.jit.kernel", "JITKernel"),
 )  # fmt: skip
 """Classes whose methods are compared; of all other classes only the name."""
 
@@ -50,14 +49,22 @@ class Identities:
     """Remembers the values of the watched names at its creation."""
 
     def __init__(self, objects: Sequence[object] = ()) -> None:
-        names = [name for name in MODULES if name in sys.modules]
+        languages = supports()
+        pinned = [*MODULES, *(name for support in languages for name in support.pinned_modules)]
+        names = [name for name in pinned if name in sys.modules]
         ours = [name for name in list(sys.modules) if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]
+        ours += [name for support in languages if (name := type(support).__module__) not in ours]
         modules = {name: sys.modules[name] for name in [*names, *ours]}
         self._modules = tuple(modules.items())
         self._namespaces = tuple(
             (vars(module), tuple(_pins(module, name, name in ours))) for name, module in modules.items()
         )
-        self._classes = tuple((kind, tuple(_methods(kind, label))) for label, kind in _classes(modules, set(ours)))
+        self._classes = tuple(
+            (kind, tuple(_methods(kind, label)))
+            for label, kind in _classes(
+                [*CLASSES, *(one for support in languages for one in support.pinned_classes)], modules, set(ours)
+            )
+        )
         self._objects = tuple((one, frozenset(dir(type(one))) & frozenset(vars(one))) for one in objects)
 
     def follow(self, module: ModuleType) -> None:
@@ -100,8 +107,10 @@ def _pins(module: ModuleType, name: str, whole: bool) -> Iterator[Pin]:
             yield f"{name}.{key}", key, value, _code(value)
 
 
-def _classes(modules: dict[str, ModuleType], ours: set[str]) -> Iterator[tuple[str, type]]:
-    for name, attribute in CLASSES:
+def _classes(
+    named: Sequence[tuple[str, str]], modules: dict[str, ModuleType], ours: set[str]
+) -> Iterator[tuple[str, type]]:
+    for name, attribute in named:
         found = getattr(sys.modules.get(name), attribute, None)
         if isinstance(found, type):
             yield f"{name}.{attribute}", found

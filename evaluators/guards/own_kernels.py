@@ -11,10 +11,11 @@ import contextlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ...core import KernelProfile, Rejection
+from ...core import KernelProfile, Rejection, known_languages
+from ..languages.base import LanguageSupport, supports
 from ..settings import AllowTorch
 
 LIBRARY_SHARE = 0.5
@@ -36,12 +37,13 @@ _MOVING = re.compile(
 class LaunchCounter:
     """Counts the launches of one call: `with counter: call()`; `counter.counts` has them by name.
 
-    A TileLang kernel has the name of its function. Nothing is replaced outside the `with`, so timed calls run at full
+    A kernel has the name of its function. Nothing is replaced outside the `with`, so timed calls run at full
     speed; do not use it while anything is timed.
     """
 
     def __init__(self, device: str) -> None:
         self.device = device
+        self._languages = supports()  # of now: before a candidate's code runs
         self.counts: Counter[str] = Counter()
         self.own_ms: float | None = None
         """Host ms within launches, concurrent threads counted once; None on a GPU, which computes after the launch."""
@@ -55,8 +57,8 @@ class LaunchCounter:
         self.counts.clear()
         self._intervals.clear()
         self._replaced = contextlib.ExitStack()
-        for context in (_triton_counted(self._counted), _tilelang_counted(self._counted)):
-            self._replaced.enter_context(context)
+        for support in self._languages:
+            self._replaced.enter_context(support.counting(self._counted))
         self._start = time.perf_counter()
         return self
 
@@ -77,77 +79,6 @@ class LaunchCounter:
         return counted
 
 
-_Counted = Callable[[str, Callable[..., Any]], Callable[..., Any]]
-
-
-@contextlib.contextmanager
-def _triton_counted(counted: _Counted) -> Iterator[None]:
-    """Replace `JITFunction.run`, the interpreter's, and launches of what `warmup` compiled."""
-    try:
-        from triton.compiler.compiler import CompiledKernel
-        from triton.runtime.interpreter import InterpretedFunction
-        from triton.runtime.jit import JITFunction
-    except ImportError:
-        yield
-        return
-
-    def counting(really: Any) -> Any:
-        def run(self: Any, *args: Any, warmup: bool = False, **options: Any) -> Any:
-            if warmup:
-                return really(self, *args, warmup=warmup, **options)
-            name = str(getattr(self, "__name__", "kernel"))
-            return counted(name, really)(self, *args, warmup=warmup, **options)
-
-        return run
-
-    def counting_grids(really: Any) -> Any:
-        return lambda self, grid: counted(str(getattr(self, "name", "kernel")), really(self, grid))
-
-    with (
-        _replaced(JITFunction, "run", counting),
-        _replaced(InterpretedFunction, "run", counting),
-        _replaced(CompiledKernel, "__getitem__", counting_grids),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _tilelang_counted(counted: _Counted) -> Iterator[None]:
-    """Wrap the function that each compiled kernel holds, however it is called."""
-    try:
-        from tilelang.jit.kernel import JITKernel
-    except ImportError:
-        yield
-        return
-
-    def read(kernel: Any) -> Any:
-        function = vars(kernel).get("torch_function")
-        return function and counted(_tilelang_name(kernel), function)
-
-    def assign(kernel: Any, function: Any) -> None:
-        vars(kernel)["torch_function"] = function
-
-    # The constructors assign the function to the kernel; a property takes precedence over the assigned value.
-    with _replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
-        yield
-
-
-def _tilelang_name(kernel: Any) -> str:
-    with contextlib.suppress(Exception):  # a kernel from the disk cache may lack its name
-        return str(kernel.prim_func.attrs["global_symbol"])
-    return "kernel"
-
-
-@contextlib.contextmanager
-def _replaced(owner: type, name: str, replacement: Callable[[Any], Any]) -> Iterator[None]:
-    really = vars(owner)[name]
-    setattr(owner, name, replacement(really))
-    try:
-        yield
-    finally:
-        setattr(owner, name, really)
-
-
 def _covered(intervals: Collection[tuple[float, float]]) -> float:
     """Return the length of the union."""
     covered, end = 0.0, float("-inf")
@@ -158,7 +89,7 @@ def _covered(intervals: Collection[tuple[float, float]]) -> float:
 
 
 def own_names(source: str) -> set[str]:
-    """Return the names of the Triton and TileLang functions that a source defines, found by their decorators.
+    """Return the names of the functions in a kernel language that a source defines, found by their decorators.
 
     Empty for invalid Python. Names that a library could use are left out: see `is_own`.
     """
@@ -181,17 +112,17 @@ def own_names(source: str) -> set[str]:
 def _makes_kernels(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    return name in ("jit", "lazy_jit", "prim_func", "autotune", "heuristics")
+    return any(name in language.decorators for language in known_languages())
 
 
-def is_own(kernel_name: str, names: Collection[str]) -> bool:
-    """Return whether the profiler's kernel is one of the `own_names`.
+def is_own(kernel_name: str, names: Collection[str], languages: Sequence[LanguageSupport]) -> bool:
+    """Whether the profiler's kernel is one of the `own_names`.
 
-    Triton names a kernel like its function; TileLang appends '_kernel', or '_kernel_1' and so on for several.
-    Neither uses C++ mangling, so a library's name that contains the word does not match.
+    No language mangles names as C++ does: a library's name that contains the word is not taken for it.
     """
-    base = re.sub(r"_kernel(_\d+)?$", "", kernel_name)
-    return not _LIBRARIES.search(kernel_name) and (kernel_name in names or base in names)
+    if _LIBRARIES.search(kernel_name):
+        return False
+    return kernel_name in names or any(one.source_name(kernel_name) in names for one in languages)
 
 
 def proof_violation(
@@ -228,8 +159,8 @@ def proof_violation(
 def python_violation(call_ms: float, own_ms: float, allow_torch: AllowTorch) -> Rejection | None:
     """Check the rule 'no-own-kernel': a call on the CPU that spends nearly all its time outside compiled kernels.
 
-    For TileLang on the CPU, whose kernel time is known. Calls under a few milliseconds pass, since Python's share is
-    large in any kernel then.
+    For kernels of the CPU, whose time is known. Calls under a few milliseconds pass, since Python's share is large in
+    any kernel then.
     """
     if allow_torch is AllowTorch.ALL or call_ms - own_ms < _FEW_MS or own_ms > _OWN_SHARE * call_ms:
         return None

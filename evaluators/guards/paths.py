@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...core.languages import BUILT_IN
+
 _FORBIDDEN = {
     "patched-function": """
         unittest.mock mock pytest wrapt forbiddenfruit gorilla
@@ -175,4 +177,6 @@ def _tables() -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
 
 
 _EXACT, _PREFIXES = _tables()
-_ROOTS = frozenset({name.split(".")[0] for name in _EXACT} | {"torch", "builtins"}) - {"tilelang", "triton", "tvm"}
+_ROOTS = frozenset({name.split(".")[0] for name in _EXACT} | {"torch", "builtins"}).difference(
+    *(language.modules for language in BUILT_IN)
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...core import Kernel, Rejection, Target, source_lines
+from ...core import Kernel, Rejection, Target, known_languages, source_lines
 from ..settings import AllowTorch
 from . import operators
 from .live import live_nodes
@@ -257,7 +257,8 @@ def _is_external(path: str) -> bool:
 
 
 def _may_be_tensor(holder: Value) -> bool:
-    return any(path == "?" or ("()" in path and path.startswith(("torch.", "tilelang.", "triton."))) for path in holder)
+    modules = ("torch.", *(f"{module}." for language in known_languages() for module in language.modules))
+    return any(path == "?" or ("()" in path and path.startswith(modules)) for path in holder)
 
 
 def _is_looked_up(node: ast.AST) -> bool:

@@ -11,6 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterable
 
+from ...core import known_languages
 from .names import Binding, Definition, Function, Names, positional
 from .paths import canonical, words
 
@@ -27,7 +28,6 @@ _COPIES = words("copy.copy copy.deepcopy functools.partial")
 _CONTAINERS = words("torch.nn.Sequential torch.nn.ModuleList torch.nn.ModuleDict")
 _ADD_ATTRIBUTE = words("add_module register_module register_parameter register_buffer __setattr__")
 _ALL_ATTRIBUTES = words("children modules named_children named_modules _modules get_submodule __dict__")
-_KERNEL_DECORATORS = words("jit prim_func macro")
 
 
 class Values:
@@ -58,9 +58,7 @@ class Values:
     def is_kernel(self, node: ast.AST) -> bool:
         """Return whether this defines a function in the kernel language."""
         return isinstance(node, ast.FunctionDef) and any(
-            path.split(".")[0] in ("triton", "tilelang", "tvm")
-            and path.removesuffix("()").rpartition(".")[2] in _KERNEL_DECORATORS
-            and path.removesuffix("()") != "tilelang.jit"
+            _makes_device_code(path.removesuffix("()"))
             for decorator in node.decorator_list
             for path in self.of(decorator)
         )
@@ -297,3 +295,12 @@ class Values:
 
 def _union(values: Iterable[Value]) -> Value:
     return NOTHING.union(*values)
+
+
+def _makes_device_code(decorator: str) -> bool:
+    """Whether the body of a function under the decorator is in a kernel language."""
+    root, last = decorator.partition(".")[0], decorator.rpartition(".")[2]
+    return any(
+        root in language.modules and last in language.device_decorators and decorator not in language.host_decorators
+        for language in known_languages()
+    )

@@ -11,8 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core import DeviceError, Kernel, TorchProblem
+from ...core import DeviceError, Kernel, TorchProblem, known_languages
+from ...core.language import plugin_environment
 from ..compilation.pool import CompilePool
+from ..languages.base import supports
 from ..reference.client import ReferenceClient
 from ..sandbox.containment import Containment, contain, home_in
 from ..settings import Limits, Sandbox
@@ -20,7 +22,6 @@ from ..workers.client import ForkServer, Worker
 from ..workers.problem_file import problem_options
 
 ENVIRONMENT = {
-    "TILELANG_PRINT_ON_COMPILATION": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     # The profiler's messages would appear in the logs of kernels.
     "KINETO_LOG_LEVEL": "6",
@@ -31,9 +32,8 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
 }
-"""Modules of the fork servers and all their workers."""
+"""Variables of the fork servers and all their workers, besides what languages need."""
 
-KERNELS_IMPORT = ("torch", "triton", "tilelang")
 REFERENCES_IMPORT = ("torch",)
 COMPILERS_IMPORT = "torch._dynamo"
 """Fake tensors import it: a second that each compiler would spend again. Not in the servers of GPUs: an import that
@@ -41,6 +41,25 @@ looked for the GPU would break it for all forks, and this has not been tried the
 
 COMPILER_NICE = 10
 """Lower priority of a compiler relative to measurements (`nice`)."""
+
+
+def kernels_import() -> tuple[str, ...]:
+    """Return the modules that candidates find imported."""
+    languages = [language.modules[0] for language in known_languages()]
+    preload = [name for support in supports() for name in support.preload]
+    return tuple(dict.fromkeys(["torch", *languages, *preload, *_support_modules()]))
+
+
+def _support_modules() -> tuple[str, ...]:
+    return tuple(type(support).__module__ for support in supports())
+
+
+def server_environment(device: str) -> dict[str, str]:
+    """Return the variables of servers and workers for a device."""
+    found = {**ENVIRONMENT, **plugin_environment()}
+    for support in supports():
+        found |= {**support.environment, **(support.cpu_environment if device == "cpu" else {})}
+    return found
 
 
 class Processes:
@@ -107,14 +126,13 @@ class Processes:
             if self._closed:
                 raise DeviceError("the evaluator is closed")
             # Torch creates this folder when torch._dynamo is imported, by default one that stays behind.
-            environment = {**ENVIRONMENT, "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
-            if self.device == "cpu":
-                environment["TRITON_INTERPRET"] = "1"
+            environment = {**server_environment(self.device), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
             one = self.containment.shares_memory
             inside = self.containment.command(self._read, (self._work, *(self._trusted_writes() if one else ())))
             home = home_in(self.new_folder("home")) if inside else {}
-            untrusted = ForkServer(KERNELS_IMPORT, environment | home, inside)
-            self._servers = _Servers(untrusted if one else ForkServer(REFERENCES_IMPORT, environment), untrusted)
+            untrusted = ForkServer(kernels_import(), environment | home, inside)
+            trusted = untrusted if one else ForkServer((*REFERENCES_IMPORT, *_support_modules()), environment)
+            self._servers = _Servers(trusted, untrusted)
         return self._servers
 
     def _trusted_writes(self) -> tuple[Path, ...]:

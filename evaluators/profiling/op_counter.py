@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import thread as pools
 from typing import Any, cast
 
+from ..languages.base import supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .operator_kinds import FREE, LAYOUT, LEAVING, LEAVING_KIND, classify
@@ -60,7 +61,7 @@ def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
 
     An entry has name, is_view, kind, family (see `operator_kinds`), bytes, flops, matrix_flops, element_bytes and
     product. Data that leaves torch (`Tensor.numpy`, `tolist`) is an entry of the kind 'leaving'. The copies at the
-    start and end of a launch in Triton's interpreter are not counted.
+    start and end of a launch in an interpreter are not counted.
     """
     seen: list[Message] = []
     interpreted = threading.local()
@@ -172,26 +173,20 @@ def _in_threads(observing: Callable[[], contextlib.AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def _interpreter_marked(interpreted: threading.local) -> Iterator[None]:
-    """Keep `interpreted.depth` above zero while Triton's interpreter runs a launch."""
-    try:
-        from triton.runtime.interpreter import GridExecutor
-    except ImportError:
-        yield
-        return
-    really = GridExecutor.__call__
+    """Keep `interpreted.depth` above zero while an interpreter runs a launch."""
 
-    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @contextlib.contextmanager
+    def launch() -> Iterator[None]:
         interpreted.depth = getattr(interpreted, "depth", 0) + 1
         try:
-            return really(self, *args, **kwargs)
+            yield
         finally:
             interpreted.depth -= 1
 
-    GridExecutor.__call__ = launch
-    try:
+    with contextlib.ExitStack() as stack:
+        for support in supports():
+            stack.enter_context(support.interpreting(launch))
         yield
-    finally:
-        GridExecutor.__call__ = really
 
 
 def _tensors(value: object) -> list[Any]:

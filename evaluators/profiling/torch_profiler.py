@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..languages.base import CompiledKernel
 from ..workers.channel import Message
-from .binary_stats import CompiledKernel, compiled_kernels, find_kernel
+from .binary_stats import compiled_kernels, find_kernel
 from .occupancy import occupancy
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")

@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ...core import known_languages
 from . import confinement
 from .channel import Channel
 
@@ -43,6 +44,7 @@ def main(fd: int, modules: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = socket.socket(fileno=fd)
     missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
+    known_languages()  # plug-ins too: workers may not be able to read them
     for role in ROLES:  # else each worker would compile them again
         importlib.import_module(f"..{role}", __package__)
     _answer(server, {"ready": True, "missing": missing}, os.getpid())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Problem
-from kernelwright.evaluators.pipeline.processes import COMPILERS_IMPORT, ENVIRONMENT, KERNELS_IMPORT
+from kernelwright.evaluators.pipeline.processes import COMPILERS_IMPORT, kernels_import, server_environment
 from kernelwright.evaluators.workers.client import ForkServer, Worker
 from kernelwright.evaluators.workers.problem_file import problem_options
 
@@ -18,7 +18,7 @@ NewWorker = Callable[..., Worker]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer([*KERNELS_IMPORT, COMPILERS_IMPORT], ENVIRONMENT)
+    server = ForkServer([*kernels_import(), COMPILERS_IMPORT], server_environment("cuda"))
     yield server
     server.close()
 

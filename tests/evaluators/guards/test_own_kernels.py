@@ -18,6 +18,7 @@ from kernelwright.evaluators.guards.own_kernels import (
     python_violation,
 )
 from kernelwright.evaluators.guards.torch_share import Operator, operators_of, torch_violation
+from kernelwright.evaluators.languages.base import supports
 from kernelwright.evaluators.settings import AllowTorch
 
 X, Y = torch.randn(64, 64), torch.randn(64, 64)
@@ -121,7 +122,7 @@ def test_names_are_those_of_decorated_functions() -> None:
     "name", ["scale_kernel", "add", "main_kernel", "main_kernel_1", "main_kernel_12", "renamed_kernel"]
 )
 def test_own_kernels_are_found_in_the_profile(name: str) -> None:
-    assert is_own(name, own_names(SOURCE))
+    assert is_own(name, own_names(SOURCE), supports())
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_own_kernels_are_found_in_the_profile(name: str) -> None:
     ],
 )
 def test_a_library_is_not_taken_for_it(name: str) -> None:
-    assert not is_own(name, own_names(SOURCE) | {"nvjet_hsh_128x256_64x4", "triton_poi_fused_add_0"})
+    assert not is_own(name, own_names(SOURCE) | {"nvjet_hsh_128x256_64x4", "triton_poi_fused_add_0"}, supports())
 
 
 def profile(**times: float) -> KernelProfile:

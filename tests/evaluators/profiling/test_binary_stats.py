@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.evaluators.profiling.binary_stats import (
-    CompiledKernel,
-    find_kernel,
-    read_binary,
-    tilelang_kernels,
-    triton_kernels,
-)
+from kernelwright.evaluators.languages.base import CompiledKernel
+from kernelwright.evaluators.languages.cubin import read_binary
+from kernelwright.evaluators.languages.tilelang import kernels_in as tilelang_kernels
+from kernelwright.evaluators.languages.triton import SUPPORT
+from kernelwright.evaluators.profiling.binary_stats import find_kernel
 
 TILELANG = """
 import os, sys
@@ -69,7 +67,7 @@ def test_what_ptxas_spilled_is_read_from_the_binary(compiled: Any) -> None:
 
 
 def test_a_compiled_kernel_is_found_in_the_process(compiled: Any) -> None:
-    (found,) = [kernel for kernel in triton_kernels() if kernel.name == "centred"]
+    (found,) = [kernel for kernel in SUPPORT.compiled_kernels() if kernel.name == "centred"]
     assert (found.threads, found.shared_bytes) == (128, compiled.metadata.shared)
     assert found.spills == read_binary(compiled.asm["cubin"])[0].spills
 
@@ -77,7 +75,7 @@ def test_a_compiled_kernel_is_found_in_the_process(compiled: Any) -> None:
 def test_a_loaded_kernel_is_not_read_again(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "n_regs", 40, raising=False)
     monkeypatch.setattr(compiled, "n_spills", 3, raising=False)  # Triton counts words
-    (found,) = [kernel for kernel in triton_kernels() if kernel.name == "centred"]
+    (found,) = [kernel for kernel in SUPPORT.compiled_kernels() if kernel.name == "centred"]
     assert (found.registers, found.spills) == (40, 12)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core import KernelProfile
-from kernelwright.evaluators.profiling.binary_stats import CompiledKernel
+from kernelwright.evaluators.languages.base import CompiledKernel
 from kernelwright.evaluators.profiling.torch_profiler import OWN_CODE, profile_call, read_trace
 
 

@@ -1,0 +1,1 @@
+"""What evaluators must know of each kernel language, one file each."""

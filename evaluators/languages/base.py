@@ -1,0 +1,128 @@
+"""What evaluators must know of a kernel language; each has one `LanguageSupport`, in a file of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...core import Language, OptionError, known_languages
+
+
+class UntraceableCall(Exception):
+    """Something that only a real call on the real device can tell."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: what runs, and on what."""
+
+    code: str
+    """Lowered code, and whatever else decides what the device does with it."""
+    settings: dict[str, Any]
+    grid: list[int]
+    arguments: list[Any]
+    shared_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One kernel in machine code."""
+
+    name: str
+    """As the device and the profiler call it."""
+    registers: int
+    """32-bit registers per thread."""
+    spills: int
+    """Local memory in bytes per thread: what did not fit into registers, and arrays with computed indices."""
+    shared_bytes: int | None = None
+    """Per block, static and dynamic; None where only the launch knows."""
+    threads: int | None = None
+    """Per block; None where only the launch knows."""
+
+
+Launched = Callable[[Launch], None]
+Counted = Callable[[str, Callable[..., Any]], Callable[..., Any]]
+"""Takes a kernel's name and what launches it; returns what launches and counts it."""
+Around = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+class LanguageSupport:
+    """One language, for workers and for what judges them; what is not overridden does nothing.
+
+    Its module imports neither the language nor torch: methods do. They are called in workers, which are forks of a
+    process that has imported `preload`.
+    """
+
+    preload: tuple[str, ...] = ()
+    """Modules that workers find imported, besides the language's own first one. None may open the GPU."""
+    environment: Mapping[str, str] = {}
+    """Variables of workers and their server."""
+    cpu_environment: Mapping[str, str] = {}
+    """More of them where the device is a CPU."""
+    compiler_paths: tuple[str, ...] = ()
+    """Parts of the names of the compiler's files: an exception that passes there is its verdict."""
+    pinned_modules: tuple[str, ...] = ()
+    """Modules in which a candidate may change nothing: what counting launches rests on."""
+    pinned_classes: tuple[tuple[str, str], ...] = ()
+    """Classes, as (module, name), in which it may change nothing."""
+
+    def capture_launches(self, launched: Launched, device: str) -> None:
+        """From now on, in this process, launching a kernel compiles it and reports it to `launched`; nothing runs.
+
+        Tensors are fake. Raise `UntraceableCall` for what only a real call can tell. Without this, kernels of the
+        language cannot be compiled ahead of measuring.
+        """
+
+    def pretend(self, properties: Mapping[str, Any]) -> None:
+        """Make the language believe in a GPU with these properties (`gpu_properties.PROPERTIES`)."""
+
+    def takes_addresses(self, caller: Mapping[str, Any]) -> bool:
+        """Whether the module with these globals may ask a fake tensor for its address, to specialise on alignment."""
+        return False
+
+    def counting(self, counted: Counted) -> contextlib.AbstractContextManager[None]:
+        """While inside, every launch goes through `counted(name, launch)`; the name is that of its function.
+
+        Without this a candidate is taken to launch nothing of its own, and is rejected.
+        """
+        return contextlib.nullcontext()
+
+    def interpreting(self, around: Around) -> contextlib.AbstractContextManager[None]:
+        """While inside, each launch that an interpreter runs is inside `around()`."""
+        return contextlib.nullcontext()
+
+    def compiled_kernels(self) -> Iterable[CompiledKernel]:
+        """What this process compiled for a GPU so far."""
+        return ()
+
+    def source_name(self, kernel_name: str) -> str:
+        """The name in the source of what the profiler calls `kernel_name`."""
+        return kernel_name
+
+
+def support_of(language: Language) -> LanguageSupport:
+    """Of one language; raises `OptionError` for a plug-in without it."""
+    name = language.support or f"{__package__}.{language.id}"
+    support = getattr(importlib.import_module(name), "SUPPORT", None)
+    if not isinstance(support, LanguageSupport):
+        raise OptionError(f"the language {language.id} has no SUPPORT in {name}; see docs/languages.md")
+    return support
+
+
+def supports() -> tuple[LanguageSupport, ...]:
+    """Of all known languages."""
+    return tuple(map(support_of, known_languages()))
+
+
+@contextlib.contextmanager
+def replaced(owner: type, name: str, replacement: Callable[[Any], Any]) -> Iterator[None]:
+    """While inside, an attribute of a class is what `replacement` makes of it."""
+    really = vars(owner)[name]
+    setattr(owner, name, replacement(really))
+    try:
+        yield
+    finally:
+        setattr(owner, name, really)

@@ -1,0 +1,144 @@
+"""TileLang: launches and compiled kernels, on GPUs and CPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, UntraceableCall, replaced
+from .cubin import read_binary_file
+
+_BINARIES = ("*.cubin", "*.fatbin")
+
+
+class TileLangSupport(LanguageSupport):
+    """Its compiled kernels are functions of the host, which launch or compute."""
+
+    environment = {"TILELANG_PRINT_ON_COMPILATION": "0"}
+    compiler_paths = (
+        "/tilelang/engine/",
+        "/tilelang/jit/kernel.py",
+        "/tilelang/jit/adapter/libgen.py",
+        "/tilelang/jit/__init__.py",
+        "/tilelang/language/",
+        "/tilelang/cache/",
+        "/tilelang/utils/language.py",
+        "/tvm/",
+    )
+    pinned_classes = (("tilelang.jit.kernel", "JITKernel"),)
+
+    def capture_launches(self, launched: Launched, device: str) -> None:
+        """Report calls of compiled kernels, which return empty outputs."""
+        from tilelang.jit.kernel import JITKernel
+
+        def bind(kernel: Any) -> Callable[..., Any]:
+            def call(*inputs: Any, **_: Any) -> Any:
+                outputs = empty_outputs(kernel, inputs, device)
+                launched(
+                    Launch(
+                        code=f"{kernel.get_kernel_source()}\n{kernel.get_host_source()}",
+                        settings={
+                            "target": str(kernel.target),
+                            "backend": kernel.execution_backend,
+                            "flags": kernel.compile_flags,
+                            "passes": sorted(f"{name}={value}" for name, value in (kernel.pass_configs or {}).items()),
+                        },
+                        grid=[],  # the host's part of the code has it
+                        arguments=[*inputs, *outputs],
+                        shared_bytes=_dynamic_shared(kernel),
+                    )
+                )
+                return outputs[0] if len(outputs) == 1 else outputs or None
+
+            return call
+
+        # The constructors assign the function that runs the kernel; this one is read in its place.
+        JITKernel.torch_function = property(bind, lambda kernel, function: None)
+
+    @contextlib.contextmanager
+    def counting(self, counted: Counted) -> Iterator[None]:
+        """The function that each compiled kernel holds, however it is called."""
+        try:
+            from tilelang.jit.kernel import JITKernel
+        except ImportError:
+            yield
+            return
+
+        def read(kernel: Any) -> Any:
+            function = vars(kernel).get("torch_function")
+            return function and counted(_name(kernel), function)
+
+        def assign(kernel: Any, function: Any) -> None:
+            vars(kernel)["torch_function"] = function
+
+        # The constructors assign the function to the kernel; a property goes before what is assigned.
+        with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
+            yield
+
+    def compiled_kernels(self) -> list[CompiledKernel]:
+        """Those whose binaries lie in the cache folder, which is the worker's own."""
+        folder = os.environ.get("TILELANG_CACHE_DIR")
+        return kernels_in(Path(folder)) if folder and "tilelang" in sys.modules else []
+
+    def source_name(self, kernel_name: str) -> str:
+        """A kernel is named like its function with '_kernel', and '_kernel_1' and so on when it has several."""
+        return re.sub(r"_kernel(_\d+)?$", "", kernel_name)
+
+
+def kernels_in(folder: Path) -> list[CompiledKernel]:
+    """Those whose binaries lie under a cache folder."""
+    return [kernel for form in _BINARIES for path in sorted(folder.rglob(form)) for kernel in read_binary_file(path)]
+
+
+def _name(kernel: Any) -> str:
+    with contextlib.suppress(Exception):  # what was read from the disk cache may know less of itself
+        return str(kernel.prim_func.attrs["global_symbol"])
+    return "kernel"
+
+
+def empty_outputs(kernel: Any, inputs: Sequence[Any], device: str) -> list[Any]:
+    """What a TileLang kernel allocates for the outputs that it returns."""
+    import torch
+
+    wanted = [index % len(kernel.params) for index in kernel.out_idx]
+    given = [index for index in range(len(kernel.params)) if index not in wanted]
+    if len(given) != len(inputs):
+        raise ValueError(f"Kernel expected {len(given)} inputs, but {len(inputs)} are provided.")
+    extents: dict[str, int] = {}
+    for index, value in zip(given, inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            extents |= zip(map(str, kernel.params[index].shape), value.shape, strict=False)
+        else:
+            extents[str(kernel.prim_func.params[index])] = value
+    where = next((value.device for value in inputs if isinstance(value, torch.Tensor)), device)
+    outputs = []
+    for index in wanted:
+        param = kernel.params[index]
+        shape = [_extent(str(extent), extents) for extent in param.shape]
+        outputs.append(torch.empty(shape, dtype=param.torch_dtype(), device=where))
+    return outputs
+
+
+def _extent(text: str, known: dict[str, int]) -> int:
+    if text.isdecimal():
+        return int(text)
+    if text in known:
+        return int(known[text])
+    raise UntraceableCall(f"the extent {text} of an output")
+
+
+def _dynamic_shared(kernel: Any) -> int | None:
+    """Dynamic shared memory of the kernel's largest launch; None on a CPU, or when it came from the cache."""
+    module = getattr(kernel.artifact, "device_mod", None)
+    if module is None or kernel.target.kind.name != "cuda":
+        return None
+    attributes = [function.attrs for function in module.functions.values()]
+    return max((int(found.get("dyn_shared_memory_buf", 0)) for found in attributes if found), default=None)
+
+
+SUPPORT = TileLangSupport()

@@ -1,0 +1,182 @@
+"""Triton: launches, compiled kernels, interpreter, driver."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .base import Around, CompiledKernel, Counted, LanguageSupport, Launch, Launched, UntraceableCall, replaced
+from .cubin import read_binary
+
+# Of a compiled Triton kernel, what its code does not tell; which of them exist depends on the version.
+_SETTINGS = (
+    "num_warps", "num_ctas", "cluster_dims", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl",
+    "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size",
+)  # fmt: skip
+
+
+class TritonSupport(LanguageSupport):
+    """On a CPU its interpreter runs, which checks kernels and compiles nothing."""
+
+    cpu_environment = {"TRITON_INTERPRET": "1"}
+    compiler_paths = ("/triton/compiler/", "/triton/backends/")
+    pinned_modules = ("triton.testing", "triton.runtime.jit")
+    pinned_classes = (
+        ("triton.runtime.jit", "JITFunction"),
+        ("triton.runtime.jit", "KernelInterface"),
+        ("triton.compiler.compiler", "CompiledKernel"),
+        ("triton.runtime.interpreter", "InterpretedFunction"),
+        ("triton.runtime.interpreter", "GridExecutor"),
+    )
+
+    def capture_launches(self, launched: Launched, device: str) -> None:
+        """Compile into the disk cache, and report; the interpreter's launches are not captured."""
+        if device == "cpu":
+            return
+        from triton.runtime.jit import JITFunction
+
+        really_run = JITFunction.run
+
+        def run(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+            kernel = really_run(self, *args, grid=grid, warmup=True, **options)
+            if not warmup:
+                given = dict(zip(self.arg_names, args, strict=False)) | options
+                bound = {p.name: given.get(p.name, p.default) for p in self.params}
+                constants = {p.name for p in self.params if p.is_constexpr}
+                size = grid(bound) if callable(grid) else grid
+                launched(
+                    Launch(
+                        code=ptx_code(kernel.asm["ptx"], kernel.metadata.name),
+                        settings={name: getattr(kernel.metadata, name, None) for name in _SETTINGS},
+                        grid=[int(extent) for extent in size],
+                        arguments=[value for name, value in bound.items() if name not in constants],
+                        shared_bytes=kernel.metadata.shared,
+                    )
+                )
+            return kernel
+
+        JITFunction.run = run
+
+    def pretend(self, properties: Mapping[str, Any]) -> None:
+        """Set a driver that describes the GPU."""
+        from triton.backends.compiler import GPUTarget
+        from triton.runtime.driver import driver
+
+        capability = properties["major"] * 10 + properties["minor"]
+        driver.set_active(_Driver(GPUTarget("cuda", capability, properties.get("warp_size", 32))))
+
+    def takes_addresses(self, caller: Mapping[str, Any]) -> bool:
+        """Triton specialises a kernel on the alignment of its arguments."""
+        return "specialize_impl" in caller or str(caller.get("__name__")).startswith("triton.")
+
+    @contextlib.contextmanager
+    def counting(self, counted: Counted) -> Iterator[None]:
+        """`JITFunction.run` and the interpreter's, and launches of what `warmup` compiled."""
+        try:
+            from triton.compiler.compiler import CompiledKernel as Compiled
+            from triton.runtime.interpreter import InterpretedFunction
+            from triton.runtime.jit import JITFunction
+        except ImportError:
+            yield
+            return
+
+        def counting(really: Any) -> Any:
+            def run(self: Any, *args: Any, warmup: bool = False, **options: Any) -> Any:
+                if warmup:
+                    return really(self, *args, warmup=warmup, **options)
+                name = str(getattr(self, "__name__", "kernel"))
+                return counted(name, really)(self, *args, warmup=warmup, **options)
+
+            return run
+
+        def counting_grids(really: Any) -> Any:
+            return lambda self, grid: counted(str(getattr(self, "name", "kernel")), really(self, grid))
+
+        with (
+            replaced(JITFunction, "run", counting),
+            replaced(InterpretedFunction, "run", counting),
+            replaced(Compiled, "__getitem__", counting_grids),
+        ):
+            yield
+
+    @contextlib.contextmanager
+    def interpreting(self, around: Around) -> Iterator[None]:
+        """`GridExecutor` runs a launch of the interpreter."""
+        try:
+            from triton.runtime.interpreter import GridExecutor
+        except ImportError:
+            yield
+            return
+
+        def within(really: Any) -> Any:
+            def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+                with around():
+                    return really(self, *args, **kwargs)
+
+            return launch
+
+        with replaced(GridExecutor, "__call__", within):
+            yield
+
+    def compiled_kernels(self) -> Iterator[CompiledKernel]:
+        """Those that Triton holds for a GPU, loaded or not."""
+        module: Any = sys.modules.get("triton.compiler.compiler")
+        if module is None:
+            return
+        for one in gc.get_objects():
+            # By type() and not isinstance(): the latter asks lazy modules for their class, which imports them.
+            if type(one) is module.CompiledKernel and "cubin" in one.asm:
+                yield _triton_kernel(one)
+
+
+def _triton_kernel(kernel: Any) -> CompiledKernel:
+    metadata = kernel.metadata
+    registers, words = getattr(kernel, "n_regs", None), getattr(kernel, "n_spills", None)
+    if registers is None or words is None:  # it was compiled and not loaded
+        (read,) = read_binary(kernel.asm["cubin"])
+        registers, spills = read.registers, read.spills
+    else:
+        spills = 4 * words  # Triton divides the driver's count of bytes
+    threads = metadata.num_warps * metadata.target.warp_size
+    return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads)
+
+
+def ptx_code(ptx: str, name: str) -> str:
+    """PTX without what does not change the machine code: comments, line numbers, debug data, the kernel's name."""
+    code = re.sub(r"//[^\n]*", "", ptx)
+    code = re.sub(r"^\s*\.section\s+\.debug_\w+\s*\{.*?^\s*\}", "", code, flags=re.MULTILINE | re.DOTALL)
+    code = re.sub(r"^\s*(\.loc|\.file)\s[^\n]*", "", code, flags=re.MULTILINE)
+    code = re.sub(r"^\s*\$L__(tmp|func_|info_|debug_)\w*:", "", code, flags=re.MULTILINE)
+    code = re.sub(rf"\b{re.escape(name)}(?=\b|_param)", "kernel", code)
+    return "\n".join(line.strip() for line in code.splitlines() if line.strip())
+
+
+class _Driver:
+    """Stands for Triton's driver: knows what to compile for, and refuses to load or to run."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
+
+    def __getattr__(self, name: str) -> Any:
+        raise UntraceableCall(f"an answer of Triton's driver ({name})")
+
+
+SUPPORT = TritonSupport()
