@@ -1,0 +1,125 @@
+"""A language that no file of kernelwright knows: the example of docs/languages.md, as a plug-in."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import kernelwright.core.language as language
+import pytest
+from kernelwright.agent.program.context import error_context
+from kernelwright.core import (
+    Config,
+    Evaluation,
+    KernelError,
+    OptionError,
+    Problem,
+    PythonKernel,
+    Status,
+    Target,
+    backends,
+    find_language,
+)
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings
+from kernelwright.prompts.guides import guide_for, section
+
+from ...conftest import FAST
+
+PAGE = Path(__file__).parents[3] / "docs" / "languages.md"
+FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+SCALE = FILES["scale.py"]
+QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
+GUARDED = replace(FAST, allow_torch=AllowTorch.GLUE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The plug-in's folder, which this process and those that it starts can import from."""
+    folder = tmp_path_factory.mktemp("plugin")
+    for name in ("tinyc.py", "tinyc_language.py"):
+        (folder / name).write_text(FILES[name])
+    (folder / "tinyc.md").write_text("# TinyC\n\n## Statements\n\nOne line of C per element.\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language, "_REGISTRY", language._Registry())
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+        language.register(importlib.import_module("tinyc_language").LANGUAGE)
+        yield folder
+    for name in ("tinyc", "tinyc_language"):
+        sys.modules.pop(name, None)
+
+
+def test_its_kernels_are_recognized() -> None:
+    kernel = PythonKernel.parse(SCALE)
+    assert (kernel.language.id, kernel.target, kernel.backend) == ("tinyc", Target.CPU, "tinyc_cpu")
+    assert "tinyc_cpu" in backends()
+    assert find_language("tinyc") is kernel.language
+    # What is built on a language imports that too, and is not taken for it.
+    assert PythonKernel.parse(f"import triton\n{SCALE}").language.id == "tinyc"
+    with pytest.raises(KernelError, match="neither tilelang nor triton nor tinyc"):
+        PythonKernel.parse(SCALE.replace("import tinyc", ""))
+
+
+def test_its_guide_is_found() -> None:
+    kernel = PythonKernel.parse(SCALE)
+    assert section(guide_for(kernel.language, kernel.target), "statements").endswith("One line of C per element.")
+
+
+def test_the_lines_that_its_compiler_names_are_shown() -> None:
+    failed = Evaluation(
+        status=Status.COMPILE_ERROR, kernel_digest="k", message="refused", log="tinyc: line 10: no such name"
+    )
+    (marked,) = [line for line in error_context(PythonKernel.parse(SCALE), failed).splitlines() if line.startswith(">")]
+    assert marked.endswith('@tinyc.kernel("c[i] = a[i] * b[i % 256]", FLAGS)')
+
+
+def test_a_kernel_is_checked_timed_and_seen_to_launch_its_own(scale_problem: Problem) -> None:
+    with LocalEvaluator(settings=GUARDED, rng=random.Random(1)) as evaluator:
+        right, idle, broken = (
+            next(iter(evaluator.evaluate(scale_problem, PythonKernel.parse(source), [Config()])))
+            for source in (
+                SCALE,
+                SCALE.replace("        scale(x, self.weight, y)\n", "        y.copy_(x).mul_(self.weight)\n"),
+                SCALE.replace("c[i] = a[i]", "c[i] = nothing[i]"),
+            )
+        )
+    assert right.status is Status.OK, right.message
+    assert right.latency_ms is not None and right.speedup is not None
+    assert idle.status is Status.REJECTED
+    assert broken.status is Status.COMPILE_ERROR and "nothing" in broken.message
+
+
+def test_a_search_compiles_ahead(scale_problem: Problem) -> None:
+    searching = replace(GUARDED, search=SearchSettings(compilers=2, window=2, sampling=QUICK))
+    configs = [Config({"FLAGS": flags}) for flags in ("-O1", "-O2")]
+    with LocalEvaluator(settings=searching, rng=random.Random(1)) as evaluator:
+        found = list(evaluator.evaluate(scale_problem, PythonKernel.parse(SCALE), configs))
+    assert [one.status for one in found] == [Status.OK, Status.OK], [one.message for one in found]
+    assert len({one.code_digest for one in found} - {None}) == 2, "both were traced, and told apart"
+
+
+def test_the_variable_names_plug_ins(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_REGISTRY", language._Registry())
+    monkeypatch.setenv(language.VARIABLE, "tinyc_language")
+    assert find_language("tinyc").name == "TinyC"
+    assert language.plugin_environment() == {language.VARIABLE: "tinyc_language"}
+    monkeypatch.setattr(language, "_REGISTRY", language._Registry())
+    monkeypatch.setenv(language.VARIABLE, "no_such_module")
+    with pytest.raises(OptionError, match="no_such_module cannot be loaded"):
+        find_language("tinyc")
+
+
+def test_an_id_is_taken_once() -> None:
+    with pytest.raises(OptionError, match="another kernel language with the id 'triton'"):
+        language.register(replace(find_language("tinyc"), id="triton"))
+    with pytest.raises(OptionError, match="set Language"):
+        language.register(replace(find_language("tinyc"), id="other", support=""))
+    with pytest.raises(OptionError, match="no kernel language 'other'; there are tilelang, triton, tinyc"):
+        find_language("other")
