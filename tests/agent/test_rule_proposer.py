@@ -10,7 +10,8 @@ from kernelwright.agent.loop import Outcome
 from kernelwright.agent.rule_proposer import TUNE, RuleProposer, formatted, joint_space
 from kernelwright.agent.rules.rule import Machine, Rewritten
 from kernelwright.agent.stopping import StoppingCriteria
-from kernelwright.core import Kernel, Language, Parameter, PythonKernel, Target
+from kernelwright.core import Kernel, Parameter, PythonKernel, Target
+from kernelwright.core.languages import TILELANG
 from kernelwright.tuners.discovery import space_of
 
 from ..fakes import kernel
@@ -183,6 +184,6 @@ def test_a_size_of_the_problem_is_not_searched(tmp_path: Path) -> None:
 
 def test_a_declaration_is_all_that_is_searched_until_a_rule_brings_more() -> None:
     source = "BLOCK = 8\nTILE = 4\nSEARCH_SPACE = {'BLOCK': [4, 8]}\nCONSTRAINTS = ['BLOCK < M']"
-    space = joint_space(PythonKernel(Language.TILELANG, Target.CPU, source), [], {"M": 8})
+    space = joint_space(PythonKernel(TILELANG, Target.CPU, source), [], {"M": 8})
     assert space is not None
     assert list(space) == [{"BLOCK": 4}]
