@@ -7,15 +7,15 @@ import random
 from pathlib import Path
 
 import pytest
-from kernelwright.core import WorkedExample
+from kernelwright.core import WorkedExample, backends
 from kernelwright.corpus import load_examples
-from kernelwright.corpus.kernels import BACKENDS, list_kernels
+from kernelwright.corpus.kernels import list_kernels
 from kernelwright.rag.code.operation import operation
 from kernelwright.rag.code.syntax import parse
 
 from .kernels import ONLINE, PRODUCT_TF32, RELU, TEXTBOOK, triton
 
-SOURCES = [file.path for backend in BACKENDS for file in list_kernels(backend)]
+SOURCES = [file.path for backend in backends() for file in list_kernels(backend)]
 EXAMPLES = load_examples(pytest.fail)
 
 
