@@ -1,1 +1,2 @@
-"""What the commands do, for Python, the command line and servers: the only place that names concrete classes."""
+"""The operations behind the commands, for Python, the command line and servers; only here are classes wired
+together."""

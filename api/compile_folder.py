@@ -1,4 +1,4 @@
-"""What `compile_program` keeps between runs: `results/compile/`, with exchanges and measurements."""
+"""The files of `compile_program` between runs: `results/compile/`, with exchanges and measurements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CompileFolder:
-    """A folder of its own: what is tried for practice is no example for later runs to learn from."""
+    """A separate folder: its kernels must not become examples for later runs."""
 
     def __init__(self, results: Path, resume: bool) -> None:
         self.path = results / "compile"

@@ -36,10 +36,10 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CompileResult:
-    """Instructions that were tried, and the better ones if there are such."""
+    """The tried instructions, and the better ones if there are any."""
 
     found: Mapping[str, Any]
-    """What the saved program holds too: language, target, device, models, seed, situations, scores, proposals and
+    """Metadata of the saved program: language, target, device, models, seed, situations, scores, proposals and
     evaluations."""
     optimized: OptimizedProgram
     output: Path
@@ -145,7 +145,7 @@ def _models(
 
 
 def chosen_situations(options: CompileOptions, device: str, tell: Tell) -> list[RecordedTurn]:
-    """What the journals hold for one language and target: those of the backend, or of most."""
+    """Return the contexts in the journals for one language and target: the backend's, or the most frequent."""
     from ..agent.prompt_optimization.recorded import journals_in, read_turn_contexts
 
     given = [find_problem(str(path)).read() for path in options.problem]
@@ -173,7 +173,7 @@ def _backend(one: RecordedTurn) -> str:
 
 
 def _begun(situations: list[RecordedTurn], rollouts: Rollouts, tell: Tell) -> list[RecordedTurn]:
-    """Those whose kernel is right and timed here and now."""
+    """Return the contexts whose kernel is correct and timed here and now."""
     begun = []
     for one in situations:
         why = rollouts.begin(one)
@@ -182,13 +182,13 @@ def _begun(situations: list[RecordedTurn], rollouts: Rollouts, tell: Tell) -> li
         else:
             tell(f"left out: {one.name}: {why}")
     if not begun:
-        raise OptionError("none of the recorded kernels is right and timed on this device: nothing to practise on")
+        raise OptionError("none of the recorded kernels is correct and timed on this device: nothing to practise on")
     return begun
 
 
 def _announce(chosen: Split, evaluations: int, tell: Tell) -> None:
     if chosen.training == chosen.validation:
-        tell("a single situation serves for training and for validation: what is found may fit it alone")
+        tell("a single situation is used for training and for validation: the result may fit it only")
     for part, members in (("training", chosen.training), ("validation", chosen.validation)):
         tell(f"{part}: {', '.join(one.name for one in members)}")
     tell(f"at most about {evaluations} runs of the program")

@@ -15,9 +15,9 @@ class Deadline:
         self._started = time.monotonic()
 
     def late(self) -> str | None:
-        """That the limit is reached, in words, or None."""
+        """Return a message when the limit is reached, else None."""
         return Budget(seconds=self._seconds).exhausted(Budget(seconds=time.monotonic() - self._started))
 
     def remaining(self) -> float | None:
-        """Seconds that are left; None without a limit."""
+        """Return the seconds that are left; None without a limit."""
         return None if self._seconds is None else max(0.0, self._seconds - (time.monotonic() - self._started))

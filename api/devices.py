@@ -1,4 +1,4 @@
-"""Devices: which there are, which one is meant, and what they are called. Nothing here imports torch."""
+"""Devices: which exist, which one is selected, and their names. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU, CUDA = "cpu", "cuda"
 
 
 def cuda_devices() -> int:
-    """How many CUDA devices the driver shows; asks the driver itself, since torch takes a second to import."""
+    """Return the number of CUDA devices, from the driver itself, since torch takes a second to import."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -28,7 +28,7 @@ def cuda_devices() -> int:
 
 
 def device_label(device: str) -> str:
-    """The name of a device, such as 'NVIDIA H200' or the processor's with its cores."""
+    """Return the name of a device, such as 'NVIDIA H200' or the processor's with its cores."""
     if device == CPU:
         lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -42,7 +42,7 @@ def device_label(device: str) -> str:
 
 
 def choose_device(options: DeviceOptions, remote: Remote | None = None) -> str:
-    """The device that is asked for, or the best one there is. Raises `DeviceError` when it is not there."""
+    """Return the requested device, or the best one. Raises `DeviceError` when it does not exist."""
     device = remote.device if remote is not None else _device_here(options)
     if isinstance(options, TimingOptions) and options.graph and device == CPU:
         raise OptionError("`graph` captures CUDA graphs, and the device is the CPU", "leave it out, or use a GPU")
@@ -50,7 +50,7 @@ def choose_device(options: DeviceOptions, remote: Remote | None = None) -> str:
 
 
 def choose_devices(options: DeviceOptions, remote: Remote | None = None) -> list[str]:
-    """The devices of a list such as 'cuda:0,cuda:1'."""
+    """Return the devices of a list such as 'cuda:0,cuda:1'."""
     if remote is not None:
         return [choose_device(options, remote)]
     chosen = [choose_device(replace(options, device=name.strip())) for name in options.device.split(",")]

@@ -27,16 +27,16 @@ INLINE = "cuda"
 
 @dataclass(frozen=True)
 class FolderResult:
-    """What a run folder holds."""
+    """The results of a run folder."""
 
     verdicts: tuple[ProtocolVerdicts, ...]
-    """Of the kernels that had no result before."""
+    """Of the kernels without an earlier result."""
     speedups: dict[int, float | None]
     """By problem number; None for a kernel that is not correct."""
 
     @property
     def correct(self) -> bool:
-        """Whether every kernel that was evaluated now is correct by every protocol that was asked for."""
+        """Whether every kernel that was evaluated now is correct by every requested protocol."""
         return all(one.correct for one in self.verdicts)
 
     def record(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from .options.groups import MachineOptions, TimingOptions, TrustOptions, setting
 
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
 STRICT = TimingOptions()
-"""As strict as the tool is by default."""
+"""The default strictness."""
 
 
 @contextlib.contextmanager
@@ -71,7 +71,7 @@ def search_evaluator(
 class Evaluators:
     """The evaluators of a run: as many as its lanes can use, and one that evaluates many configs quickly.
 
-    Lanes on a CPU take turns on one, since whatever runs beside a timing disturbs it.
+    Lanes on a CPU share one, since other work disturbs a timing.
     """
 
     def __init__(self, device: str, lanes: int, trust: TrustOptions = STRICT, remote: Remote | None = None) -> None:
@@ -89,7 +89,7 @@ class Evaluators:
                 self.pool.append(self._stack.enter_context(local_evaluator(device, trust, settings)))
 
     def searcher(self) -> Searcher:
-        """Made when it is first asked for."""
+        """Return the evaluator for searches, created at the first call."""
         if self._searcher is None:
             limit = Limits().compile_s
             self._searcher = search_evaluator([self._device], None, True, limit, self._trust, self._remote)
@@ -104,5 +104,5 @@ class Evaluators:
 
 
 def machine(device: str) -> Machine:
-    """What the rules may know of the device."""
+    """Return what the rules know about the device."""
     return Machine(cores=1 if device != CPU else cores())

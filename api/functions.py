@@ -1,7 +1,7 @@
 """The functions that `kernelwright` exports: each takes the options of its command by name and returns a record.
 
-A mistake raises a `KernelwrightError` (see `core/errors.py` for the tree). A kernel that fails is no error: the
-record says so.
+A mistake raises a `KernelwrightError` (see `core/errors.py` for the tree). A kernel that fails is not an error: the
+record has its status.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def evaluate_folder(options: EvaluateOptions) -> FolderResult:
 
 @takes(ProfileOptions)
 def profile(options: ProfileOptions) -> ProfileResult:
-    """Evaluate a kernel and say where its time goes."""
+    """Evaluate a kernel and find its bottleneck."""
     from .profile import run_profile
 
     return run_profile(options, options.observer or Observer())

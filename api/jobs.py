@@ -1,4 +1,4 @@
-"""Jobs: a kernel, its problem at the right sizes, and a device."""
+"""Jobs: a kernel, its problem at the requested sizes, and a device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .options.groups import ProblemOptions, TimingOptions, TrustOptions
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel, its problem at the right sizes, and the device."""
+    """A kernel, its problem at the requested sizes, and the device."""
 
     kernel: Kernel
     problem: TorchProblem
@@ -31,12 +31,12 @@ class Job:
     reference: str
     """How the user, or a list, named the kernel."""
     where: str = ""
-    """What machines evaluate it, such as 'Modal H100'; empty for this one."""
+    """The machines that evaluate it, such as 'Modal H100'; empty for this one."""
     trust: TrustOptions = field(default_factory=TimingOptions)
 
     @property
     def label(self) -> str:
-        """What journals and folders call the device."""
+        """The device's name in journals and folder names."""
         return self.where or device_label(self.device)
 
     @property
@@ -51,7 +51,7 @@ class Job:
 
 
 def choose_backend(options: ProblemOptions, device: str) -> str:
-    """The backend that is asked for, or the device's own."""
+    """Return the requested backend, or the device's own."""
     return options.backend or default_backend(Target.of_device(device))
 
 
@@ -71,7 +71,7 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
 
 
 def at_workload(problem: TorchProblem, kernel: Kernel, device: str, wanted: str | None) -> TorchProblem:
-    """The problem at the sizes that are asked for; by default its own on a GPU, and smaller ones on a CPU.
+    """Return the problem at the requested sizes; by default its own on a GPU, and smaller ones on a CPU.
 
     A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,
     that one's workloads serve. An interpreter gets the smallest sizes.

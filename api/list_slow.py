@@ -35,7 +35,7 @@ class SlowKernel:
     workload: str
     device: str
     contention: float | None
-    """Cores that other processes used meanwhile, where that was too much to trust the speedup."""
+    """Cores that other processes used meanwhile, where that makes the speedup unreliable."""
 
     def record(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -44,7 +44,7 @@ class SlowKernel:
 
 @dataclass(frozen=True)
 class Listing:
-    """Kernels that were measured, and what could not be."""
+    """The measured kernels, and those that could not be measured."""
 
     slow: tuple[SlowKernel, ...]
     """Those below the threshold, the slowest first."""

@@ -1,4 +1,4 @@
-"""Who watches a command. Every method does nothing here: derive a class and define those that matter.
+"""Observers of a command. Every method does nothing here: derive a class and override the relevant ones.
 
 With a beam, methods are called from several threads.
 """
@@ -28,7 +28,7 @@ class Observer:
         """A remark, one line."""
 
     def warn(self, text: str) -> None:
-        """What the user should know, one line."""
+        """A warning for the user, one line."""
 
     @contextlib.contextmanager
     def working(self, text: str) -> Iterator[None]:
@@ -48,10 +48,10 @@ class RunObserver(Observer):
         """A kernel of a batch begins, counted from 1."""
 
     def run_started(self, job: Job, criteria: StoppingCriteria, model: bool) -> None:
-        """A run begins; `model` tells whether a language model proposes."""
+        """A run begins; `model` is True when a language model proposes."""
 
     def replying(self, lane: str, characters: int) -> None:
-        """A model has written so many characters of its reply."""
+        """A model has written this many characters of its reply so far."""
 
     def started(self, start: Evaluation, profile: Profile) -> None:
         """The start kernel was evaluated."""
@@ -69,7 +69,7 @@ class RunObserver(Observer):
         """A model used a tool."""
 
     def failed(self, lane: str, error: str) -> None:
-        """A proposal came to nothing."""
+        """A proposal failed."""
 
     def turn_ended(self, turn: Turn) -> None:
         """A turn is over."""

@@ -46,7 +46,7 @@ class OptimizeResult:
     history: Path
     target: float
     model: str
-    """Who proposed."""
+    """The proposer: a model, or 'rules'."""
     spent: Budget
     """Tokens and dollars of all exchanges with models."""
 
@@ -102,7 +102,7 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
 
 
 class Session:
-    """What the kernels of one command share: evaluators, the results folder, and who proposes."""
+    """The shared parts of one command's kernels: evaluators, the results folder, and the proposer."""
 
     def __init__(self, options: RunOptions, device: str, remote: Remote | None, observer: RunObserver) -> None:
         self.device = device
@@ -193,14 +193,14 @@ def keep(journal: Journal, turn: Turn) -> None:
 
 
 def run_record(job: Job, model: str) -> RunRecord:
-    """What a run is."""
+    """Return the identity of a run."""
     return RunRecord(
         problem=job.problem.id,
         reference=job.problem.digest,
         sizes=job.problem.sizes_key,
         kernel=job.kernel.digest,
         device=job.label,
-        # What passed under other rules, or was timed otherwise, is no verdict for this run.
+        # Results under other rules, or with another timing, do not apply to this run.
         allow_torch=job.trust.allow_torch.value,
         graph=str(job.graph),
         backend=job.backend,
@@ -209,7 +209,7 @@ def run_record(job: Job, model: str) -> RunRecord:
 
 
 def same_run(journal: Journal, job: Job, model: str) -> None:
-    """Write what this run is, or refuse a journal that is of another."""
+    """Write the run's identity, or raise `JournalError` for the journal of another run."""
     this, known = run_record(job, model), next(journal.of(RunRecord), None)
     if known is None:
         journal.append(this)

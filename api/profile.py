@@ -19,12 +19,12 @@ from .options.evaluate import ProfileOptions
 
 @dataclass(frozen=True)
 class ProfileResult:
-    """What was measured of a kernel, and what it says."""
+    """A kernel's measurements, and the bottleneck that they show."""
 
     job: Job
     evaluation: Evaluation
     profile: Profile | None
-    """What the problem asks of the device; None when the kernel was not timed."""
+    """The problem's work and the device's ceilings; None when the kernel was not timed."""
     bottleneck: Bottleneck | None
     remark: str = ""
     """Why Nsight Compute counted nothing; '' where it did, or was not asked to."""

@@ -1,4 +1,4 @@
-"""Who proposes: the built-in rules, or a language model with its examples, its program and its account."""
+"""The proposers: the built-in rules, or a language model with its examples, its program and its budget."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Proposers:
 
     @property
     def name(self) -> str:
-        """How the journal names who proposed."""
+        """The proposer's name in the journal."""
         return self.choice.name
 
     def check(self, job: Job, transcript: Path) -> None:

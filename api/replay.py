@@ -31,7 +31,7 @@ class ReplayError(KernelwrightError):
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How many evaluations tuners need in a recorded space."""
+    """The number of evaluations that tuners need in a recorded space."""
 
     recording: Recording
     summaries: Mapping[str, Summary]
@@ -49,7 +49,7 @@ def run_replay(options: ReplayOptions, observer: ReplayObserver) -> ReplayResult
     try:
         replays = _replay_all(options, names, observer)
     except BrokenProcessPool:
-        raise ReplayError("a process of the replay died, perhaps for want of memory", "try fewer tuners") from None
+        raise ReplayError("a process of the replay died, perhaps out of memory", "try fewer tuners") from None
     finally:
         observer.close()
     return ReplayResult(recording, {name: summarize(replays[name]) for name in names})
@@ -85,7 +85,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BaseException:
-            # Without its processes the pool gives up what is queued; asked politely it would finish what runs.
+            # Without its processes the pool drops its queue; an orderly shutdown would finish running work.
             for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
             raise
@@ -93,7 +93,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _held_back_interrupt() -> Iterator[None]:
-    """Block Ctrl-C; processes started meanwhile stay deaf to it, and leave it to the parent to end them."""
+    """Block Ctrl-C; processes started meanwhile ignore it, and the parent ends them."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -108,7 +108,7 @@ def default_path(journal: Path) -> Path:
 
 
 def by_speedup(histories: Iterable[History]) -> list[History]:
-    """The fastest against its reference first; those without a verified kernel and a trusted time come last."""
+    """The fastest against its reference first; those without a verified kernel and a reliable time come last."""
 
     def key(history: History) -> tuple[bool, bool, float, str]:
         best, end = history.best, history.finished

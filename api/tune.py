@@ -29,7 +29,7 @@ _PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
 
 
 def run_tune(options: TuneOptions, observer: SearchObserver) -> TuneResult:
-    """Search, and write what was found. What an interrupted search has found is written, too."""
+    """Search, and write the result, also that of an interrupted search."""
     with joined(options) as remote:
         return _tune(options, remote, observer)
 
@@ -86,7 +86,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
 def _warmth(
     path: Path, kernel: Kernel, space: SearchSpace, observer: SearchObserver
 ) -> list[tuple[Config, float | None]]:
-    """What a recording knows of the configs of a space."""
+    """Return a recording's times for the configs of a space."""
     recording = read_recording(path)
     if recording.kernel not in (None, kernel.digest):
         observer.warn(f"`warm` {path} is of another kernel ({recording.kernel}), so it only seeds the search")

@@ -1,4 +1,4 @@
-"""What a parameter search leaves: files, and a summary."""
+"""The result of a parameter search: files, and a summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .jobs import Job
 
 @dataclass(frozen=True)
 class TuneResult:
-    """A search that ended, and what it leaves."""
+    """A finished search, and its files."""
 
     job: Job
     tuner: str
@@ -36,7 +36,7 @@ class TuneResult:
         if self.found.evaluations:
             try:
                 write_csv(self.folder / "trials.csv", self.found.evaluations, self.pruned.names)
-            except SpaceError:  # texts that a CSV cannot tell from other values
+            except SpaceError:  # texts that a CSV cannot distinguish from other values
                 write_t4(self.folder / "trials.json", self.found.evaluations, self.pruned.names)
         if self.kernel_path is not None:
             best, start = self.found.best, self.found.start
@@ -87,7 +87,7 @@ class TuneResult:
         best, short = self.found.best, self.job.problem.id.rsplit("/", 1)[-1]
         if not self.save or best is None or not self.faster:
             return None
-        # A gain that other processes disturbed is nothing to put a name on.
+        # A disturbed gain does not go into the file name.
         figure = f"_{self.gain:.3f}x" if self.gain and self.contention is None else ""
         return self.folder / f"{short}_tuned{figure}.py"
 
@@ -126,13 +126,13 @@ class TuneResult:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The device and the versions, as an evaluation notes them; a config that fails tells them too."""
+        """The device and the versions, from an evaluation; a failed one has them too."""
         noted = (evaluation.environment for evaluation in (*self.found.finals, *self.found.evaluations))
         return next(filter(None, noted), {})
 
     @property
     def device(self) -> str:
-        """The device's name, or what the user calls it where no evaluation tells."""
+        """The device's name, or the user's name for it where no evaluation has one."""
         return self.environment.get("device", self.job.device)
 
 

@@ -1,4 +1,4 @@
-"""What protocols find of one kernel, side by side, and why they differ where they do."""
+"""The results of several protocols for one kernel, and the reason of a difference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..core import Evaluation, Status
 from ..evaluators.kernelbench.result import KernelBenchResult
 
 FAR_APART = 1.1
-"""Speedups that differ by no more are the same to a reader."""
+"""Speedups that differ by no more count as equal."""
 _WHY_ACCEPTED = {
     Status.REJECTED: "it looks at results only",
     Status.WRONG_DTYPE: "it does not compare dtypes",
@@ -19,7 +19,7 @@ _WHY_ACCEPTED = {
 
 @dataclass(frozen=True)
 class ProtocolVerdicts:
-    """What the protocols that were asked for find of one kernel."""
+    """The results of the requested protocols for one kernel."""
 
     problem: str
     workload: str
@@ -30,7 +30,7 @@ class ProtocolVerdicts:
 
     @property
     def correct(self) -> bool:
-        """Whether every protocol that was asked for accepts it."""
+        """Whether every requested protocol accepts it."""
         strict = not self.refusal and (self.evaluation is None or self.evaluation.ok)
         return strict and (self.result is None or self.result.correctness)
 
@@ -75,4 +75,4 @@ def _speeds_differ(strict: Evaluation, other: KernelBenchResult) -> str:
     if strict.contention is not None:
         return f"{both}: other processes disturbed the timing"
     tf32 = ", and TF32 where torch has it on" if "tf32" in strict.environment else ""
-    return f"{both}: strict compares medians, taken in turn; kernelbench means, with gradients on{tf32}"
+    return f"{both}: strict compares medians, timed interleaved; kernelbench means, with gradients on{tf32}"

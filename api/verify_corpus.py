@@ -20,14 +20,14 @@ from .options.corpus import VerifyOptions
 
 @dataclass(frozen=True)
 class ExampleResult:
-    """What was found of one example."""
+    """The result of one example."""
 
     example: str
     """Its name, such as 'triton/softmax-online'."""
     correct: bool
-    """Whether both kernels are."""
+    """Whether both kernels are correct."""
     messages: tuple[str, ...] = ()
-    """What is wrong with those that are not."""
+    """The failures."""
     gain: Gain | None = None
     """None where nothing was timed, or other processes disturbed it."""
 
@@ -43,7 +43,7 @@ class ExampleResult:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What was found of the examples."""
+    """The results of the examples."""
 
     results: tuple[ExampleResult, ...]
 

@@ -23,9 +23,9 @@ def corpus() -> None:
 @corpus_app.command()
 @with_options(VerifyOptions, positional=("examples",))
 def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """Check that both kernels of each example are right, and measure how much faster the second one is.
+    """Check that both kernels of each example are correct, and measure how much faster the second one is.
 
-    Exit codes: 0 all are right, 1 some are not, 2 wrong usage.
+    Exit codes: 0 all are correct, 1 some are not, 2 wrong usage.
     """
 
     def work() -> int:

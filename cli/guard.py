@@ -1,4 +1,4 @@
-"""What a user's mistake or an interruption looks like on the command line: one line, and an exit code."""
+"""Turns a user's mistake or an interruption into one line and an exit code."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
 @app.command()
 @with_options(ProfileOptions)
 def profile(given: Mapping[str, Any], json: JsonOption = False) -> None:
-    """Say where a kernel's time goes, with the evidence.
+    """Find a kernel's bottleneck, with the evidence.
 
     Example: kernelwright profile --kernel 1_19
 

@@ -22,7 +22,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
 SINGULAR = {"params": "param"}
-"""Flags that give one of what Python takes together."""
+"""Flags that give one element of a Python sequence."""
 _NAMED = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 
@@ -79,7 +79,7 @@ def as_flags(text: str, names: Collection[str]) -> str:
 
 
 NEGATED = frozenset({"save", "wait", "prune"})
-"""Options that are true by default: the flag says that they are not wanted."""
+"""Options that are true by default: the flag turns them off."""
 
 
 def option_names() -> frozenset[str]:

@@ -36,7 +36,7 @@ class RunDisplay(Screen, RunObserver):
 
 
 class LineDisplay(RunDisplay):
-    """One line per event, for pipes and logs, and for runs whose lanes go on side by side."""
+    """One line per event, for pipes and logs, and for runs with parallel lanes."""
 
     criteria: StoppingCriteria
 

@@ -56,7 +56,7 @@ class Screen(Observer):
             self.console.print(escape(as_flags(text, option_names())))
 
     def replying(self, lane: str, characters: int) -> None:
-        """How much a model has written so far, on one line that is written over."""
+        """The length of a model's reply so far, on one line that is overwritten."""
         if not self.live:
             return
         self.console.print(f"[dim]  ({lane}) the model has written {characters} characters[/]", end="\r")
@@ -167,9 +167,9 @@ def _batch_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def busy(cores: float) -> str:
-    """What a measurement beside other processes is worth."""
+    """Return the warning for a measurement beside other processes."""
     return (
-        f"other processes used {cores:.1f} cores while this was timed, so its speedup cannot be trusted; "
+        f"other processes used {cores:.1f} cores while this was timed, so its speedup is unreliable; "
         "run it again on a quiet machine"
     )
 
@@ -202,7 +202,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         )
         if checked.trivial_outputs:
             names = " and ".join(checked.trivial_outputs)
-            text += f"\n[yellow]warning:[/] {names} would have passed too, so this says little"
+            text += f"\n[yellow]warning:[/] {names} would have passed too, so this proves little"
         if checked.deterministic is False:
             text += "\n[yellow]warning:[/] two calls on the same inputs returned different results"
     if evaluation.shape_specialised and evaluation.second_workload:

@@ -16,7 +16,7 @@ from .parameters import with_options
 
 @with_options(ReportOptions, positional=("run",))
 def report(given: Mapping[str, Any], json: JsonOption = False) -> None:
-    """Write one HTML page about a run of 'optimize': figures, plots, and each turn with its prompts, tools and changes.
+    """Write one HTML page about a run of 'optimize': metrics, plots, and each turn with its prompts, tools and changes.
 
     A folder with several runs gets a page for each, and one that lists them.
 

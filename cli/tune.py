@@ -36,7 +36,7 @@ def kernel(
 ) -> None:
     """Search the parameters of a Triton or TileLang kernel, and write the best config into a copy of it.
 
-    Exit codes: 0 finished, 1 no config was right, 2 wrong usage.
+    Exit codes: 0 finished, 1 no config was correct, 2 wrong usage.
     """
 
     def work() -> int:

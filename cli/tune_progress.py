@@ -68,7 +68,7 @@ class LineDisplay(SearchDisplay):
 
     def finals(self, configs: Sequence[Config]) -> None:
         """One line."""
-        self.note(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
+        self.note(f"measuring {len(configs) - 1} finalists and the unchanged kernel, interleaved")
 
 
 class LiveDisplay(LineDisplay):
@@ -105,7 +105,7 @@ class LiveDisplay(LineDisplay):
 
     def finals(self, configs: Sequence[Config]) -> None:
         """One line above the table."""
-        self.console.print(f"measuring {len(configs) - 1} finalists and the kernel as it stands, in turn")
+        self.console.print(f"measuring {len(configs) - 1} finalists and the unchanged kernel, interleaved")
 
     def close(self) -> None:
         """Leave the table as it is."""
@@ -128,16 +128,16 @@ class LiveDisplay(LineDisplay):
         for row in self._latest:
             table.add_row(*row)
         best = progress.best
-        so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing right so far"
+        so_far = f"best {best.latency_ms:.4f} ms: {describe_config(best.config)}" if best else "nothing correct so far"
         counts = (
-            f"{progress.trials - progress.failed} right, {progress.failed} failed, {self._left_out} ruled out, "
+            f"{progress.trials - progress.failed} correct, {progress.failed} failed, {self._left_out} ruled out, "
             f"{progress.duplicates} duplicates"
         )
         return Group(table, Text(so_far, style="bold"), Text(counts), self._bar)
 
 
 def remark(evaluation: Evaluation) -> str:
-    """What is to be said of a trial beside its time."""
+    """Return the remark on a trial beside its time."""
     if evaluation.duplicate_of is not None:
         return f"  (the code of {describe_config(evaluation.duplicate_of)})"
     if evaluation.contention is not None:

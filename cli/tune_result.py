@@ -19,7 +19,7 @@ from .tune_progress import display_for
 
 
 def show_tune(given: Mapping[str, Any], display: Display) -> int:
-    """Search and show the result; 0 when a config was right."""
+    """Search and show the result; 0 when a config was correct."""
     screen = display_for(display)
     result = run_tune(chosen(given, TuneOptions), screen)
     if result.found.best is None or not display.json:
@@ -39,7 +39,7 @@ def show_result(result: TuneResult, screen: Screen) -> None:
         status, times = found.progress.statuses.most_common(1)[0]
         first = next((e.message.splitlines()[0] for e in found.evaluations if e.status == status and e.message), "")
         screen.errors.print(
-            f"[red]failed:[/] none of {found.progress.trials} configs is right: {times} times {status}, "
+            f"[red]failed:[/] none of {found.progress.trials} configs is correct: {times} times {status}, "
             f"first: {escape(first)}; all are in {journal}; {_advice(result)}"
         )
     else:
@@ -47,11 +47,11 @@ def show_result(result: TuneResult, screen: Screen) -> None:
 
 
 def _advice(result: TuneResult) -> str:
-    """What to do when no config is right."""
+    """Return the advice for a search without a correct config."""
     start = result.found.start
     if start is not None and not start.ok:
-        return "the kernel as it stands fails too: mend it first"
-    return "widen --param: the kernel as it stands is right"
+        return "the unchanged kernel fails too: fix it first"
+    return "widen --param: the unchanged kernel is correct"
 
 
 def _show_best(result: TuneResult, screen: Screen, best: Evaluation) -> None:

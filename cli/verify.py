@@ -26,13 +26,13 @@ class VerifyDisplay(Screen, VerifyObserver):
 
 
 def show_verify(given: Mapping[str, Any], display: Display) -> int:
-    """Measure the examples that the device can run; 0 when all of them are right."""
+    """Measure the examples that the device can run; 0 when all of them are correct."""
     screen = VerifyDisplay(display)
     result = run_verify(chosen(given, VerifyOptions), screen)
     if display.json:
         print(json.dumps(result.summary()), file=sys.stdout)
     else:
-        screen.print(f"{len(result.results) - len(result.wrong)} of {len(result.results)} examples are right")
+        screen.print(f"{len(result.results) - len(result.wrong)} of {len(result.results)} examples are correct")
     return 1 if result.wrong else 0
 
 
@@ -43,7 +43,7 @@ def describe_example(result: ExampleResult) -> str:
         return f"[red]{slug}[/]: {escape('; '.join(result.messages))}"
     gain = result.gain
     if gain is None:
-        return f"[green]{slug}[/]: right, not timed"
+        return f"[green]{slug}[/]: correct, not timed"
     return (
         f"[green]{slug}[/]: {gain.before_ms:.4f} ms to {gain.after_ms:.4f} ms, "
         f"{gain.speedup:.2f}x \\[{gain.low:.2f}, {gain.high:.2f}]"

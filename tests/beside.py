@@ -38,7 +38,7 @@ REPLY_BYTES = 32
 
 
 def measure_beside_others() -> None:
-    """Let this process sample shortly and take no notice of what else measures here: its figures are worth as much."""
+    """Let this process sample shortly and take no notice of what else measures here: its metrics are as good."""
     from kernelwright.evaluators import settings
     from kernelwright.evaluators.pipeline import interleaved_timer
     from kernelwright.evaluators.reference import roofline

@@ -1,1 +1,1 @@
-"""What callers can ask for: each option written once, with type, default, meaning and limits."""
+"""The options of all operations: each written once, with type, default, meaning and limits."""

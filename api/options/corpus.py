@@ -19,7 +19,5 @@ class VerifyOptions(DeviceOptions):
         kw_only=False,
         metadata=described("Examples, such as triton/softmax-online; all by default."),
     )
-    record: Path | None = option(
-        None, "File for the figures; those that models are shown stand in corpus/examples/measured.json."
-    )
+    record: Path | None = option(None, "File for the metrics; models see those in corpus/examples/measured.json.")
     observer: VerifyObserver | None = option(None, "Watches the examples.", python_only=True)

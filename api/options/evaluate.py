@@ -17,7 +17,7 @@ PERF_TRIALS = 100
 
 
 class EvaluationProtocol(StrEnum):
-    """By which rules a kernel is evaluated."""
+    """The rules of an evaluation."""
 
     STRICT = "strict"
     KERNELBENCH = "kernelbench"
@@ -35,7 +35,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
     )
     protocol: EvaluationProtocol | None = option(
         None,
-        "Whose rules: strict, kernelbench (as KernelBench itself evaluates), or both side by side. By default strict, "
+        "The rules: strict, kernelbench (as KernelBench itself evaluates), or both side by side. By default strict, "
         "and kernelbench with `run_folder`.",
         PROTOCOL,
     )
@@ -59,7 +59,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
 
     @property
     def chosen_protocol(self) -> EvaluationProtocol:
-        """The protocol that is asked for, or follows from the other options."""
+        """The requested protocol, or the one that follows from the other options."""
         return self.protocol or (EvaluationProtocol.KERNELBENCH if self.run_folder else EvaluationProtocol.STRICT)
 
     @property
@@ -73,7 +73,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
         return self.chosen_protocol is not EvaluationProtocol.STRICT
 
     def check(self) -> None:
-        """Raise `OptionError` for what does not go together."""
+        """Raise `OptionError` for contradictory options."""
         from ...core.errors import OptionError
 
         super().check()
@@ -95,7 +95,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions(TrustOptions, ProblemOptions, KernelOptions):
-    """Say where a kernel's time goes."""
+    """Find a kernel's bottleneck."""
 
     ncu: bool = option(False, "Count with Nsight Compute too, on a GPU and where it is installed.")
     observer: Observer | None = option(None, "Watches the progress.", python_only=True)

@@ -52,7 +52,7 @@ class ProblemOptions(DeviceOptions):
     """What is computed, at which sizes, and where."""
 
     backend: Backend | None = option(None, "Which shipped kernels; by default those of the device.", WHERE)
-    problem: str | None = option(None, "The problem a kernel file solves, if its name does not say.", WHERE)
+    problem: str | None = option(None, "The problem that a kernel file solves, if its name does not show it.", WHERE)
     dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE)
     workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
 
@@ -63,7 +63,7 @@ class MachineOptions(DeviceOptions):
 
     evaluator: Where = option(
         Where.LOCAL,
-        "Who evaluates: local (this machine), modal (containers on Modal), or ray (the nodes of a Ray cluster).",
+        "Evaluator: local (this machine), modal (containers on Modal), or ray (the nodes of a Ray cluster).",
         WHERE,
     )
     gpu: str | None = option(
@@ -99,8 +99,7 @@ class TrustOptions(Options):
     )
     sandbox: Sandbox = option(
         Sandbox.AUTO,
-        "What keeps a kernel from the rest of the machine: bwrap (bubblewrap), landlock, none; auto takes the first "
-        "that works.",
+        "Isolation of a kernel: bwrap (bubblewrap), landlock, none; auto takes the first that works.",
         TRUST,
     )
 
@@ -137,7 +136,7 @@ class ModelOptions(Options):
 
     model: str | None = option(
         None,
-        "Who proposes: openai/o3 or any provider/name, replay:FILE, files:DIR, or rules (the built-in rewriter). By "
+        "Proposer: openai/o3 or any provider/name, replay:FILE, files:DIR, or rules (the built-in rewriter). By "
         "default openai/o3 if OPENAI_API_KEY is set, else rules.",
         MODEL,
     )
@@ -157,12 +156,12 @@ class BudgetOptions(Options):
     """What a run may use."""
 
     max_tokens: int | None = option(
-        None, "Stop when models have used so many tokens.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
+        None, "Stop when models have used this many tokens.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
     )
     max_cost: float | None = option(
-        None, "Stop when models have cost so many dollars.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
+        None, "Stop when models have cost this many dollars.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
     )
-    time_limit: float | None = option(None, "Stop proposing after so many seconds.", BUDGET, above=0, advice=NO_LIMIT)
+    time_limit: float | None = option(None, "Stop proposing after this many seconds.", BUDGET, above=0, advice=NO_LIMIT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +169,7 @@ class ResultOptions(Options):
     """Where a run leaves its files."""
 
     results: Path = option(Path("results"), "Folder for all that a run leaves.", OUTPUT)
-    resume: bool = option(False, "Go on where an earlier run stopped.", OUTPUT)
+    resume: bool = option(False, "Continue where an earlier run stopped.", OUTPUT)
 
 
 @dataclass(frozen=True, kw_only=True)

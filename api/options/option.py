@@ -34,7 +34,7 @@ class Details:
     at_least: float | None = None
     at_most: float | None = None
     advice: str = ""
-    """What to do about a number out of range, if that needs saying."""
+    """Advice for a number out of range, where needed."""
     of_models: bool = False
     """Whether only a language model makes use of it."""
     python_only: bool = False

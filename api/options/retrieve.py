@@ -19,7 +19,7 @@ class RetrieveOptions(Options):
         kw_only=False,
         metadata=described("A symptom, a technique or an idea, in words.", metavar="TEXT"),
     )
-    k: int = option(3, "At most so many examples.", at_least=1)
+    k: int = option(3, "Maximum number of examples.", at_least=1)
     kernel: str | None = option(
         None, "The kernel to improve: a path, level2/2_10.py, 2_10. Its own problem is left out.", metavar="REF"
     )

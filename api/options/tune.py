@@ -35,7 +35,7 @@ class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Ke
     stride: int | None = option(None, "Of the grid: every N-th config first.", SEARCH, metavar="N", at_least=1)
     trials: int | None = option(None, "At most this many configs; by default 200, for grid all.", SEARCH, at_least=1)
     seconds: float | None = option(None, "Start no trial after this time.", SEARCH, above=0)
-    patience: int | None = option(None, "Stop after so many trials without a better one.", SEARCH, at_least=1)
+    patience: int | None = option(None, "Stop after this many trials without a better one.", SEARCH, at_least=1)
     seed: int = option(0, "Of the tuner's choices.", SEARCH)
     warm: tuple[Path, ...] = option(
         (), "A journal or recording of the same parameters elsewhere.", SEARCH, metavar="FILE"
@@ -86,7 +86,7 @@ class ReplayOptions(Options):
     warm: Path | None = option(
         None, "A recording of the same parameters on another GPU or shape to learn from.", metavar="FILE"
     )
-    batch: int = option(1, "Configs that a tuner is asked for at a time.", at_least=1)
+    batch: int = option(1, "Configs that a tuner returns at a time.", at_least=1)
     observer: ReplayObserver | None = option(None, "Watches the replay.", python_only=True)
 
     def check(self) -> None:
@@ -114,6 +114,6 @@ class ExportOptions(Options):
         super().check()
         targets = [path for path in (self.csv, self.t4) if path is not None]
         if not targets or self.csv == self.t4:
-            raise OptionError("nothing says where to write", "give `csv` FILE, `t4` FILE, or both with different files")
+            raise OptionError("there is no file to write", "give `csv` FILE, `t4` FILE, or both with different files")
         if any(path.resolve() == self.journal.resolve() for path in targets):
             raise OptionError(f"{self.journal} would be overwritten", "choose another file to write")

@@ -178,7 +178,7 @@ def test_a_space_is_searched_and_nothing_is_measured_twice(tmp_path: Path) -> No
     assert len(outcome.turns[1].attempts) == 1
 
 
-def test_a_search_of_which_one_config_is_right_needs_no_repair(tmp_path: Path) -> None:
+def test_a_search_of_which_one_config_is_correct_needs_no_repair(tmp_path: Path) -> None:
     def narrow(bound: Kernel, call: int) -> str | None:
         return "wrong_value" if bound.constants.get("SPEED") in (16, 12) else None
 
@@ -236,7 +236,7 @@ def test_a_lane_knows_when_the_limits_are_reached(tmp_path: Path) -> None:
     assert late == [None, "budget of 2 trials used up"]
 
 
-def test_analysis_names_the_bottleneck_from_figures() -> None:
+def test_analysis_names_the_bottleneck_from_metrics() -> None:
     start = evaluation(kernel(1.0), Config(), 1.0)
     found = analyse(PROFILE, kernel(1.0), start)
     # A tenth of a millisecond is the floor, one of two cores is idle: five times is left for instructions.

@@ -105,7 +105,7 @@ def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, after: int) -> None:
     except KeyboardInterrupt:
         assert interrupted
     resumed = run(tmp_path / "cut", kernel(20.0), listed(tuning), evaluator, searcher=second)
-    compared = 2 if after == 5 else 1  # the finalists are timed in turn: one without the other is worth nothing
+    compared = 2 if after == 5 else 1  # finalists are timed interleaved, so both are repeated
     assert len(first.calls + second.calls) == len(whole.calls) + compared - 1
     assert kernel(20.0).source not in evaluator.calls
     assert records(resumed) == records(expected)
@@ -128,7 +128,7 @@ def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), plan(kernel(7.0), kernel(4.0)), evaluators[2], goal)
     measured = [[float(source.removeprefix("RESULT = ")) for source in one.calls] for one in evaluators]
     assert measured == [[20.0, 5.0], [7.0], [4.0, 4.0]]
-    # The lane that did not wait is written anew: its kernel is no longer the best of the iteration.
+    # The lane that did not wait is written again: its kernel is no longer the best of the iteration.
     assert sorted(turns_written(tmp_path)) == [(1, 0), (1, 1), (1, 1), (1, 2)]
     assert [turn.lane for turn in outcome.turns] == [0, 1, 2]
     assert [turn.improved for turn in outcome.turns] == [False, False, True]

@@ -89,7 +89,7 @@ def known_right() -> set[str]:
 
 
 @pytest.mark.parametrize(("name", "case", "expected"), FIRES)
-def test_fires_and_stays_right(
+def test_fires_and_stays_correct(
     evaluator: LocalEvaluator, known_right: set[str], name: str, case: Case, expected: str
 ) -> None:
     rule = BY_NAME[name]

@@ -1,4 +1,4 @@
-"""The workbench and its lanes: what is measured, by whom, how it is counted."""
+"""The workbench and its lanes: what is measured, by which lane, how it is counted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_same_text_under_another_name_is_recalled(tmp_path: Path) -> None:
     assert made.bench.trials == 1, "what is recalled counts as it did"
 
 
-def test_a_config_that_does_not_fit_is_told_before_anything_is_measured(made: Bench) -> None:
+def test_a_config_that_does_not_fit_is_reported_before_anything_is_measured(made: Bench) -> None:
     with pytest.raises(KernelError, match="no constant WIDTH"):
         made.lane().evaluate(TUNED, Config({"WIDTH": 8}), "evaluate")
     assert made.evaluator.calls == []
@@ -160,7 +160,7 @@ def test_origins_name_the_turn_and_the_lane(made: Bench) -> None:
     assert made.lane(3, 1).name == "3.1"
 
 
-def test_a_lane_remembers_what_was_right_and_what_came_last(made: Bench) -> None:
+def test_a_lane_remembers_what_was_correct_and_what_came_last(made: Bench) -> None:
     lane = made.lane()
     lane.evaluate(kernel(5.0), Config(), "evaluate")
     lane.evaluate(TUNED, Config({"SPEED": 12}), "evaluate")

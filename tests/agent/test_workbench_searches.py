@@ -50,7 +50,7 @@ def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:
     assert [(one.kernel, one.latency_ms) for one in lane.tried] == [(fast, 4.0)]
 
 
-def test_a_search_without_a_right_config_finds_nothing(made: Bench) -> None:
+def test_a_search_without_a_correct_config_finds_nothing(made: Bench) -> None:
     lane = made.lane()
     wrong = kernel("wrong_value", SPEED=4)
     found = lane.tune(wrong, SearchSpace.of({"SPEED": [4, 8]}, SPEED=4), "grid", 9)

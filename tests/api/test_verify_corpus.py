@@ -57,7 +57,7 @@ def test_an_example_is_timed_and_recorded(tmp_path: Path) -> None:
     record.write_text(json.dumps({"triton/other": OLD}))
     run = _verify(TIMED, "--record", record)
     assert run.exit_code == 0, run.output
-    assert "1 of 1 examples are right" in run.output
+    assert "1 of 1 examples are correct" in run.output
     found = json.loads(record.read_text())
     assert list(found) == [TIMED, "triton/other"] and found["triton/other"] == OLD
     gain = found[TIMED]
@@ -84,7 +84,7 @@ def test_an_unknown_example_is_refused() -> None:
     )
 
 
-def test_a_wrong_example_is_told_and_loses_its_record(corpus: Path) -> None:
+def test_a_wrong_example_is_reported_and_loses_its_record(corpus: Path) -> None:
     record = corpus / "record.json"
     run = _verify("--record", record, "--json", "--quiet")
     assert run.exit_code == 1, run.output

@@ -79,7 +79,7 @@ def test_a_program_is_compiled_and_followed_and_nothing_is_paid_twice(folder: Pa
         assert run.exit_code == 0, run.output
         asked = [request.body for request in server.requests]
         again = compile_here(*options(server, "--max-evaluations", 3, "--resume"))
-        # Whether the model works is asked anew, and nothing else.
+        # The check of the model is repeated, and nothing else.
         assert [request.body for request in server.requests[len(asked) :]] == asked[:1]
         assert server.errors == []
     summary = json.loads(run.stdout)
@@ -127,7 +127,7 @@ def test_a_person_can_be_the_model(folder: Path) -> None:
         (("results", "--model", "openai/o3", "--device", "abacus"), "no device 'abacus'"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(
+def test_a_mistake_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[object], told: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -146,13 +146,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_an_output_that_cannot_be_written_is_told_before_any_work(elsewhere: Path) -> None:
+def test_an_output_that_cannot_be_written_is_reported_before_any_work(elsewhere: Path) -> None:
     Path("file").write_text("")
     run = compile_here("results", "--device", "cpu", "--model", "openai/o3", "--output", "file/program.json")
     assert "cannot write file/program.json" in refused_here(run)
 
 
-def test_a_corrupt_journal_is_left_out_and_said_so(elsewhere: Path) -> None:
+def test_a_corrupt_journal_is_left_out_with_a_message(elsewhere: Path) -> None:
     elsewhere.write_text("no journal\n" + elsewhere.read_text())
     run = compile_here("results", "--device", "cpu", "--model", "openai/o3")
     assert run.exit_code == 2

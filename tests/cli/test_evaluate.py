@@ -21,7 +21,7 @@ QUICK = ("--device", "cpu", "--perf-trials", "1")
 
 
 def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
-    """One kernel is judged side by side and filed; then the rest of the folder is; then nothing is left to do."""
+    """One kernel is evaluated by both protocols and stored; then the rest of the folder; then nothing is left."""
     here = kernel_file.parent
     arguments = ["evaluate", "-k", str(kernel_file), *SCALE, "--perf-trials", "1", "--run-folder", "run"]
     run = kernelwright(*arguments, "--protocol", "both", "--json", cwd=here)
@@ -76,7 +76,7 @@ def test_usage(arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatc
     assert says in refused_here(CliRunner().invoke(app, ["evaluate", *arguments]))
 
 
-def test_unknown_problems_are_told_before_anything_is_evaluated(tmp_path: Path) -> None:
+def test_unknown_problems_are_reported_before_anything_is_evaluated(tmp_path: Path) -> None:
     for name in ("level_1_problem_19_sample_0_kernel.py", "level_1_problem_99_sample_0_kernel.py"):
         (tmp_path / name).write_text("")
     run = CliRunner().invoke(app, ["evaluate", "--run-folder", str(tmp_path), *QUICK])
@@ -95,7 +95,7 @@ def test_the_remark_says_who_refuses_and_why() -> None:
     right = {"correctness": True, "runtime": 5.0, "ref_runtime": 10.0}
     assert judged(5.0, right).remark == ""
     assert judged(2.0, right).remark == (
-        "5x or 2x: strict compares medians, taken in turn; kernelbench means, with gradients on"
+        "5x or 2x: strict compares medians, timed interleaved; kernelbench means, with gradients on"
     )
     rejected = judged("rejected", right, "torch-operator")
     assert rejected.remark == ("strict refuses it (torch-operator), kernelbench accepts it: it looks at results only")

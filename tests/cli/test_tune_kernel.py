@@ -54,7 +54,7 @@ def test_journal_and_csv_hold_every_trial(finished: Finished) -> None:
     assert set(read_recording(journal).results) == set(recording.results)
 
 
-def test_the_tuned_kernel_is_right_and_has_the_best_constants(folder: Path) -> None:
+def test_the_tuned_kernel_is_correct_and_has_the_best_constants(folder: Path) -> None:
     """A kernel that does its work TIMES times is fastest when it does it once."""
     once = "return build(*x.shape)(x, self.weight)"
     source = SCALE_KERNEL.replace("BLOCK = 8", "BLOCK = 8\nTIMES = 20").replace(once, "return repeated(x, self.weight)")
@@ -134,9 +134,9 @@ def test_every_config_fails(folder: Path) -> None:
     assert run.returncode == 1, run.stderr
     assert run.stdout == ""
     (line,) = run.stderr.splitlines()
-    assert line.startswith("failed: none of 2 configs is right")
+    assert line.startswith("failed: none of 2 configs is correct")
     assert "2 times runtime_error, first: ValueError: no [/bold] luck [i, j]; all are in results/" in line
-    assert line.endswith("the kernel as it stands fails too: mend it first")
+    assert line.endswith("the unchanged kernel fails too: fix it first")
     journal = journal_in(folder)
     assert [e["status"] for e in trials_in(journal, "search")] == ["runtime_error"] * 2
     summary = json.loads(journal.with_name("summary.json").read_text())

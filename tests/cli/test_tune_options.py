@@ -32,7 +32,7 @@ def made_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     return install(MadeUp(), monkeypatch)
 
 
-def test_what_arrives_when_nothing_is_said(made_up: MadeUp) -> None:
+def test_what_arrives_when_nothing_is_reported(made_up: MadeUp) -> None:
     run = tuned_here("--tuner", "hill_climb")
     assert run.exit_code == 0, run.output
     assert without_trust(made_up) == (["cpu"], None, True, 120.0, None)
@@ -141,7 +141,7 @@ def test_a_declaration_that_needs_mending(
         ('SEARCH_SPACE = {}\nCONSTRAINTS = ["WARPS > 1"]', "uses WARPS; the parameters are BLOCK"),
     ],
 )
-def test_a_mistake_in_a_declaration_is_told_before_any_work(
+def test_a_mistake_in_a_declaration_is_reported_before_any_work(
     folder: Path, made_up: MadeUp, declaration: str, says: str
 ) -> None:
     source = SCALE_KERNEL.replace('SEARCH_SPACE = {"BLOCK": [4, 8, 16]}', declaration)

@@ -95,8 +95,8 @@ def test_sizes_of_one_name_lie_beside_each_other(folder: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("right", "advice"),
     [
-        (False, "the kernel as it stands fails too: mend it first"),
-        (True, "widen --param: the kernel as it stands is right"),
+        (False, "the unchanged kernel fails too: fix it first"),
+        (True, "widen --param: the unchanged kernel is correct"),
     ],
 )
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -110,7 +110,7 @@ def test_every_config_fails(
     run = tuned_here(*GRID, "--param", "BLOCK=4,16", *form)
     assert run.exit_code == 1, run.output
     (line,) = [line for line in run.stderr.splitlines() if line.startswith("failed:")]
-    assert "none of 2 configs is right: 2 times runtime_error, first: as told" in line
+    assert "none of 2 configs is correct: 2 times runtime_error, first: as told" in line
     assert line.endswith(f"journal.jsonl; {advice}")
     left = summary_in(folder)
     assert (left["device"], left["environment"], left["best_so_far"]) == ("an abacus", ENVIRONMENT, None)

@@ -50,12 +50,12 @@ def test_a_live_table_on_a_terminal() -> None:
         "as told",
         "(the code of A=1)",
         "best 2.0000 ms: A=1",
-        "2 right, 1 failed, 2 ruled out, 1 duplicates",
+        "2 correct, 1 failed, 2 ruled out, 1 duplicates",
         "trial 3/3",
         "3 s, about 0 s left",
     ):
         assert part in last, last
-    assert "measuring 1 finalists and the kernel as it stands, in turn" in shown
+    assert "measuring 1 finalists and the unchanged kernel, interleaved" in shown
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_lines_in_a_pipe() -> None:
         "[1/3] A=1: ok 2.0000 ms  best",
         "[2/3] A=2: compile_error   as told",
         "[3/3] A=3: ok 2.0000 ms  (the code of A=1)",
-        "measuring 1 finalists and the kernel as it stands, in turn",
+        "measuring 1 finalists and the unchanged kernel, interleaved",
     ]
 
 

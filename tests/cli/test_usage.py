@@ -88,7 +88,9 @@ def test_a_file_that_is_no_kernel(tmp_path: Path, source: str, says: str) -> Non
     assert says in refused(kernelwright("optimize", "--kernel", "1_19.py", "--device", "cpu", cwd=tmp_path))
 
 
-def test_a_mistake_in_a_declaration_is_told_before_any_work(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_a_declaration_is_reported_before_any_work(
+    kernel_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(kernel_file.parent)
     kernel_file.write_text(SCALE_KERNEL.replace("[4, 8, 16]", "[4, 4]"))
     run = CliRunner().invoke(app, ["optimize", "-k", str(kernel_file), *SCALE])

@@ -17,7 +17,7 @@ MIXED = SearchSpace.of({"A": [1, 2, 3], "ONLY": [7], "MODE": ["", "row", "column
 LARGE = SearchSpace.of({f"P{i}": [1, 2, 4, 8, 16] for i in range(20)}, ["P0 * P1 <= 64"])
 KERNEL = kernel(1.0)
 LATE = 5
-"""Configs that are asked for before the first is told, as a driver with a window does."""
+"""Configs that are asked for before the first result, as a driver with a window does."""
 
 every = pytest.mark.parametrize("name", catalogue.names())
 seeded = pytest.mark.parametrize("name", [name for name in catalogue.names() if name != "grid"])
@@ -45,7 +45,7 @@ def drive(
     answer: Callable[[Config], Evaluation] = answer,
     most: int = 1000,
 ) -> list[Config]:
-    """All configs that a tuner asks for; each is told when `late` others were asked for after it."""
+    """All configs that a tuner asks for; each result comes when `late` others were asked for after it."""
     asked: list[Config] = []
     waiting: deque[Config] = deque()
     while len(asked) < most and (configs := tuner.ask(batch)):
@@ -75,7 +75,7 @@ def test_asks_for_every_member_once_and_then_for_none(name: str, batch: int, lat
 
 
 @every
-def test_asks_on_when_nothing_is_told(name: str) -> None:
+def test_asks_on_when_nothing_is_reported(name: str) -> None:
     assert_each_once(drive(catalogue.create(name, SPACE, 1), batch=3, late=1000), SPACE)
 
 

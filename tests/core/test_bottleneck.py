@@ -1,4 +1,4 @@
-"""Each cause of lost time by figures that show it and by figures that do not."""
+"""Each cause of lost time, by metrics that show it and by metrics that do not."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_last_wave_that_is_not_full(waves: float, told_of: bool, factor: float
     assert tail.factors["parallelism"] == pytest.approx(factor)
 
 
-def test_spills_and_few_warps_are_told_with_their_figures() -> None:
+def test_spills_and_few_warps_are_reported_with_their_metrics() -> None:
     bad = found(0.5, kernel(0.49, spills=128, registers=255, occupancy=0.125, limited_by="registers"))
     assert told(bad, "ours spills 128 bytes per thread at 255 registers")
     assert told(bad, "ours keeps 12% of a multiprocessor's warps, limited by 255 registers per thread")
@@ -110,7 +110,7 @@ def test_time_in_a_librarys_kernels() -> None:
     mixed = found(0.42, library, kernel(0.1))
     assert told(mixed, "75% of the time is not in its own kernels, most of it in cublas::gemm<float, float>")
     assert told(mixed, "2 kernels, whose intermediate results go through memory")
-    assert not told(mixed, "warps")  # nothing is to be mended there
+    assert not told(mixed, "warps")  # nothing is to be fixed there
     assert mixed.factors["algorithm"] == pytest.approx(2)
     alone = find_bottleneck(GPU, 0.5, KernelProfile(kernels=(library,)))
     assert told(alone, "100% of the time")
@@ -125,7 +125,7 @@ def test_operators_that_could_be_fused() -> None:
     assert (often.name, often.cause) == ("algorithm", "intermediates")
 
 
-def test_what_nsight_compute_counted_is_told() -> None:
+def test_what_nsight_compute_counted_is_reported() -> None:
     counters = {
         "dram_mb": 1600.0, "dram_throughput_pct": 82.4, "sm_throughput_pct": 31.0, "tensor_pipe_pct": 0.0,
         "stall_long_scoreboard_pct": 71.3, "stall_wait_pct": 12.0,

@@ -55,7 +55,7 @@ def test_membership_is_that_of_brute_force(choices: tuple[list[int], ...], chose
 
 
 def schedule(seed: int, slack: int) -> list[str]:
-    """46 constraints between nine operations in 27 slots: who comes after whom, and who shares no unit."""
+    """46 constraints between nine operations in 27 slots: their order, and which of them share no unit."""
     rng = random.Random(seed)
     starts = sorted(rng.sample(range(27), 9))
     pairs = list(itertools.combinations(range(9), 2))

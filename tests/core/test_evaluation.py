@@ -37,7 +37,7 @@ def test_impossible_samples_are_refused(bad: tuple[float, ...]) -> None:
 
 
 @given(statuses, measurements)
-def test_no_speed_without_right_results(status: Status, measurement: Measurement) -> None:
+def test_no_speed_without_correct_results(status: Status, measurement: Measurement) -> None:
     with pytest.raises(ValidationError, match="carries no timing"):
         Evaluation(status=status, kernel_digest="d", message="wrong", measurement=measurement)
 

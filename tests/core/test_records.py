@@ -196,7 +196,7 @@ def test_a_damaged_record_is_named_with_its_line(tmp_path: Path, line: str, says
 
 
 def test_the_journals_of_the_first_version_are_read() -> None:
-    """As they were before there were lanes, models, references by digest and how strictly a kernel is judged."""
+    """As they were before there were lanes, models, references by digest and strictness settings."""
     run = parse_record({"kind": "run", "problem": "p", "workload": "default", "kernel": "k", "device": "d"}, HERE, 1)
     assert isinstance(run, RunRecord) and (run.model, run.allow_torch) == ("rules", "")
     assert run.changed(RunRecord(problem="p", kernel="k", device="d", allow_torch="off")) == ["allow_torch"]

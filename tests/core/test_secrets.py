@@ -27,5 +27,5 @@ def test_another_name_is_not(name: str) -> None:
     assert not is_secret(name)
 
 
-def test_foreign_code_sees_the_rest() -> None:
+def test_untrusted_code_sees_the_rest() -> None:
     assert without_secrets(dict.fromkeys((*SECRET, *OPEN), "value")) == dict.fromkeys(OPEN, "value")

@@ -33,7 +33,7 @@ def test_iteration_is_the_whole_space_once(space: SearchSpace) -> None:
 
 
 @given(spaces())
-def test_encoding_tells_members_apart(space: SearchSpace) -> None:
+def test_encoding_distinguishes_members(space: SearchSpace) -> None:
     codes = [tuple(p.encode(member[p.name]) for p in space.parameters) for member in space]
     assert len(set(codes)) == len(codes)
     assert all(math.isfinite(number) for code in codes for number in code)

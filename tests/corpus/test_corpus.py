@@ -52,7 +52,7 @@ def patient() -> Iterator[LocalEvaluator]:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("backend", ["tilelang_cpu", "triton"])
-def test_kernels_are_right_on_the_cpu(patient: LocalEvaluator, backend: str, problem: str) -> None:
+def test_kernels_are_correct_on_the_cpu(patient: LocalEvaluator, backend: str, problem: str) -> None:
     kernel = find_kernel(problem, backend).read()
     evaluation = next(iter(patient.evaluate(find_problem(problem).read().at("tiny"), kernel, [Config()])))
     assert evaluation.status is Status.OK, evaluation.message + evaluation.log
@@ -72,7 +72,7 @@ def test_gpu_kernels_compile_for_sm_90(backend: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["triton", "tilelang"])
-def test_kernels_are_right_on_a_gpu(backend: str) -> None:
+def test_kernels_are_correct_on_a_gpu(backend: str) -> None:
     with LocalEvaluator("cuda") as evaluator:
         for problem in PROBLEMS:
             for workload in ("tiny", "default"):

@@ -1,4 +1,4 @@
-"""The worked examples: what is shipped is complete, what is corrupt is told."""
+"""The worked examples: shipped ones are complete, corrupt ones are reported."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_both_kernels_take_what_the_problem_takes(folder: ExampleFolder) -> None
         assert declared_space(kernel) is None or declared_space(kernel).default is not None
 
 
-def test_every_example_has_figures_of_its_own_sources() -> None:
+def test_every_example_has_metrics_of_its_own_sources() -> None:
     assert set(json.loads((SHIPPED / MEASURED).read_text())) == {folder.slug for folder in FOLDERS}
     assert [example.slug for example in load_examples(pytest.fail) if example.gain is None] == []
     device: dict[str, set[str]] = {"cpu": set(), "cuda": set()}
@@ -67,14 +67,14 @@ def test_every_example_has_figures_of_its_own_sources() -> None:
     assert device["cuda"] == {"NVIDIA H200"} and not device["cpu"] & device["cuda"]
 
 
-def test_figures_come_with_their_example(copy: Path) -> None:
+def test_metrics_come_with_their_example(copy: Path) -> None:
     (copy / MEASURED).write_text(json.dumps({ONE: GAIN}))
     (example,) = load_examples(pytest.fail, copy)
     assert example.gain is not None and str(example.gain) == "2.00x on NVIDIA H200 (2 ms to 1 ms)"
 
 
 @pytest.mark.parametrize("name", ["problem.py", "before.py", "after.py"])
-def test_figures_of_other_sources_are_not_shown(copy: Path, name: str) -> None:
+def test_metrics_of_other_sources_are_not_shown(copy: Path, name: str) -> None:
     (copy / MEASURED).write_text(json.dumps({ONE: {**GAIN, "digest": ExampleFolder(copy / ONE).digest}}))
     (example,) = load_examples(pytest.fail, copy)
     assert example.gain is not None
@@ -95,7 +95,7 @@ def test_figures_of_other_sources_are_not_shown(copy: Path, name: str) -> None:
         json.dumps({ONE: {**GAIN, "digest": "?"}}),
     ],
 )
-def test_corrupt_figures_are_told_and_the_examples_stay(copy: Path, text: str) -> None:
+def test_corrupt_metrics_are_reported_and_the_examples_stay(copy: Path, text: str) -> None:
     (copy / MEASURED).write_text(text)
     with pytest.raises(ExampleError, match=r"measured\.json is corrupt.*measure the examples again"):
         list_examples(copy)
@@ -137,7 +137,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
-def test_a_corrupt_example_is_told_and_left_out(copy: Path, damage: Callable[[Path], object], message: str) -> None:
+def test_a_corrupt_example_is_reported_and_left_out(copy: Path, damage: Callable[[Path], object], message: str) -> None:
     damage(copy / ONE)
     with pytest.raises(ExampleError, match=message) as caught:
         ExampleFolder(copy / ONE).read()

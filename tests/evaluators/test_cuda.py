@@ -57,7 +57,7 @@ def evaluate(evaluator: LocalEvaluator, problem: Problem, source: str) -> Evalua
     return next(iter(evaluator.evaluate(problem, PythonKernel.parse(source), [Config()])))
 
 
-def test_a_right_kernel_is_timed_with_events(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+def test_a_correct_kernel_is_timed_with_events(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     evaluation = evaluate(cuda, scale_problem.at("rows=4096,columns=4096"), KERNEL)
     assert evaluation.status is Status.OK, evaluation.message
     assert evaluation.measurement is not None

@@ -84,7 +84,7 @@ def test_a_config_that_poisons_the_device_costs_one_trial(cuda: LocalEvaluator, 
     assert before.ok and after.ok
 
 
-def test_finalists_are_timed_in_turn(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+def test_finalists_are_timed_interleaved(cuda: LocalEvaluator, scale_problem: Problem) -> None:
     configs = [Config({"BLOCK": 256}), Config({"BLOCK": 1024}), Config()]
     found = cuda.compare(scale_problem.at(WIDE), PythonKernel.parse(KERNEL), configs)
     assert [Config(one.config) for one in found] == configs

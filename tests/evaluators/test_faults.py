@@ -243,7 +243,7 @@ def test_a_worker_that_is_killed_from_outside_costs_one_trial(
     assert found["waits"].message == "the process killed by SIGKILL (compiling or running)"
 
 
-def test_a_judge_that_is_killed_from_outside_costs_nothing(
+def test_a_reference_worker_that_is_killed_from_outside_costs_nothing(
     short: LocalEvaluator, scale_problem: Problem, path: Path
 ) -> None:
     with killer(short, scale_problem, "judge") as killed:
@@ -286,7 +286,7 @@ def test_a_kernel_that_fills_the_disk_leaves_room_for_the_next(
     scale_problem: Problem, path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
-    # The second of them has a process of its own: in one that has files already, they could be written anew.
+    # The second of them has a process of its own: in one that has files already, they could be overwritten.
     names = ["fine 0", "fills the disk", "leaves no room", "fine 1", "fills the disk when timed", "fine 2"]
     with Unguarded(settings=SHORT) as crowded:
         assert crowded.processes.folder.is_relative_to(small_disk)

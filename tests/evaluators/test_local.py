@@ -143,7 +143,8 @@ def test_nothing_is_left_behind(scale_problem: TorchProblem, scale_kernel: Kerne
 def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, unreadable: int
 ) -> None:
-    """Whether it is the candidate that cannot hand it over, as here on a CPU, or the judge that cannot open it."""
+    """Whether it is the candidate that cannot hand it over, as here on a CPU, or the reference worker that cannot open
+    it."""
     reference_client = evaluator.processes.reference_client(scale_problem)
     checks: list[Message] = []
 

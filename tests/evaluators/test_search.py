@@ -1,4 +1,4 @@
-"""Many configs at a time: compiled ahead, equal code once, slow ones pruned, finalists in turn."""
+"""Many configs at a time: compiled ahead, equal code once, slow ones pruned, finalists interleaved."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def children(*parents: int) -> set[int]:
     return found
 
 
-def test_finalists_are_checked_anew_and_timed_in_turn(searching: LocalEvaluator, scale_problem: Problem) -> None:
+def test_finalists_are_checked_again_and_timed_interleaved(searching: LocalEvaluator, scale_problem: Problem) -> None:
     configs = [Config({"REPEAT": 1}), Config({"REPEAT": 4}), Config()]
     searched = list(searching.evaluate(scale_problem, REPEATED, configs[:2]))
     found = searching.compare(scale_problem, REPEATED, configs)

@@ -87,7 +87,7 @@ def test_a_folder_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "no weights", "cut weights"])
-def test_a_damaged_packaged_model_is_told_in_one_line(
+def test_a_damaged_packaged_model_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str
 ) -> None:
     model = tmp_path / "model"

@@ -55,7 +55,7 @@ def test_a_change_rebuilds_without_a_word(tmp_path: Path, changed: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "no header", "text"])
-def test_a_corrupt_file_is_told_and_replaced(tmp_path: Path, damage: str) -> None:
+def test_a_corrupt_file_is_reported_and_replaced(tmp_path: Path, damage: str) -> None:
     good, _ = _open(tmp_path, Letters())
     path = tmp_path / FILE
     data = path.read_bytes()

@@ -96,7 +96,7 @@ def test_other_runs_teach_nothing(tmp_path: Path, records: list[dict[str, Any]])
         lambda records: [{**record, "device": None, "best": 5} for record in records],
     ],
 )
-def test_a_journal_that_makes_no_sense_is_told_and_left_out(tmp_path: Path, damage: Any) -> None:
+def test_a_journal_that_makes_no_sense_is_reported_and_left_out(tmp_path: Path, damage: Any) -> None:
     _results(tmp_path, damage(_records()), "bad")
     notes: list[str] = []
     assert len(run_examples(_results(tmp_path, _records()), notes.append)) == 1
@@ -116,7 +116,7 @@ def test_a_run_whose_code_cannot_be_analysed_teaches_without_its_operation(
     assert ExampleRetriever([found], None).search(Query("tile in registers"), 1)[0].example == found
 
 
-def test_a_corrupt_line_is_told(tmp_path: Path) -> None:
+def test_a_corrupt_line_is_reported(tmp_path: Path) -> None:
     path = _results(tmp_path, _records()) / "multiturn_logs" / "journal_1_P_tilelang_cpu.jsonl"
     path.write_text("{\n" + path.read_text())
     notes: list[str] = []

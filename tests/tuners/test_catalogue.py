@@ -124,8 +124,8 @@ def columns(name: str, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> set
     return seen
 
 
-def test_the_figures_of_tiles_are_features_where_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three parameters, three products and three ratios of them, eight figures."""
+def test_the_metrics_of_tiles_are_features_where_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three parameters, three products and three ratios of them, eight numbers."""
     assert columns("xgboost", PROFILE, monkeypatch) == {("CostModel", 9)}
     assert columns("xgboost", GPU, monkeypatch) == {("CostModel", 17)}
     assert columns("portfolio", PROFILE, monkeypatch) == {("CostModel", 9), ("GaussianProcess", 3)}

@@ -1,4 +1,4 @@
-"""A recording's form is told from its content; what has none gets one line that says where and what to do."""
+"""A recording's format is detected from its content; an unknown one gives one line with the place and the fix."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_journal_of_several_kernels(tmp_path: Path) -> None:
         read_recording(path, "cc")
 
 
-def test_a_journal_tells_which_kernel_it_is_of(tmp_path: Path) -> None:
+def test_a_journal_reports_which_kernel_it_is_of(tmp_path: Path) -> None:
     text = journal(evaluation({"A": 1}, 5.0), evaluation({"A": 1}, 1.0, digest="bbbb"))
     assert read_recording(written(tmp_path, text), "bb").kernel == "bbbb"
     assert read_recording(written(tmp_path, CSV)).kernel is None
 
 
 def test_a_journal_reads_as_the_table_of_its_search(tmp_path: Path) -> None:
-    """What the finalists did in turn with each other is no time to set beside those of the search."""
+    """Interleaved times of finalists do not compare with those of the search."""
     path, csv = tmp_path / "journal.jsonl", tmp_path / "trials.csv"
     table = Table(lambda config: 1.0 + 0.01 * int(config["A"]), lambda config: 0.9 - 0.01 * int(config["A"]))
     search(path, table, budget=Budget(trials=6))

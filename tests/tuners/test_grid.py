@@ -34,7 +34,7 @@ def test_the_first_pass_is_every_third() -> None:
     assert all_of(Grid(SPACE, 3)) == [*members[0::3], *members[1::3], *members[2::3]]
 
 
-def test_a_result_told_between_asks_leaves_a_config_out() -> None:
+def test_a_result_reported_between_asks_leaves_a_config_out() -> None:
     members = list(SPACE)
     grid = Grid(SPACE)
     first = grid.ask(2)

@@ -194,7 +194,7 @@ def test_what_is_no_product_of_tiles_has_a_limit_of_threads_only() -> None:
     assert constraints(TRITON, ("BLOCK",), GPU) == []
 
 
-def test_without_a_known_product_shared_memory_is_not_judged() -> None:
+def test_without_a_known_product_shared_memory_is_not_evaluated() -> None:
     found = constraints(TRITON, NAMES, GPU.model_copy(update={"product": None}))
     assert len(found) == 2
     assert not any("232448" in text for text in found)
@@ -247,7 +247,7 @@ def test_the_model_of_tiles_needs_names_product_and_limits(space: SearchSpace, p
 
 
 @pytest.mark.parametrize("left_out", [(), ("NUM_WARPS",), ("NUM_STAGES",), ("NUM_WARPS", "NUM_STAGES", "LAYOUT")])
-def test_figures_are_finite(left_out: tuple[str, ...]) -> None:
+def test_metrics_are_finite(left_out: tuple[str, ...]) -> None:
     space = SearchSpace.of({p.name: p.values for p in TILES.parameters if p.name not in left_out})
     model = of(space)
     members = space.encoded.members

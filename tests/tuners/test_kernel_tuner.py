@@ -218,7 +218,7 @@ def read_or_refused(path: Path) -> Recording | None:
 
 @pytest.mark.parametrize("document", [json.loads(CACHE + "}}"), T4], ids=["cache", "t4"])
 def test_whatever_stands_in_a_file_is_read_or_refused(tmp_path: Path, document: dict[str, Any]) -> None:
-    """A recording that is read can be told to a tuner and written again; a refusal is one line with the file."""
+    """A recording that is read can be given to a tuner and written again; a refusal is one line with the file."""
     for place in places(document):
         for junk in JUNK:
             damaged = copy.deepcopy(document)

@@ -24,7 +24,7 @@ def told(*results: float | str) -> Observations:
     return seen
 
 
-def test_what_was_asked_is_pending_until_it_is_told() -> None:
+def test_what_was_asked_is_pending_until_it_is_reported() -> None:
     seen = Observations(SPACE)
     config = seen.ask(ROWS[3])
     assert config == list(SPACE)[3]
@@ -37,7 +37,7 @@ def test_what_was_asked_is_pending_until_it_is_told() -> None:
     assert not seen.is_fresh(ROWS)[3]
 
 
-def test_what_was_never_asked_counts_as_asked_once_told() -> None:
+def test_what_was_never_asked_counts_as_asked_once_reported() -> None:
     seen = told(1.0, "timeout")
     assert seen.fresh(ROWS).tolist() == ROWS[2:].tolist()
 

@@ -1,4 +1,4 @@
-"""What a recording tells a tuner, and what of it, or of a live search, is written."""
+"""A recording's results for a tuner, and the writing of recordings and live searches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_single_sample_is_the_time_itself(samples_ms: tuple[float, ...], resul
     assert Result.of(timed(*samples_ms)) == result
 
 
-def test_a_recording_tells_as_an_evaluator_would(tmp_path: Path) -> None:
+def test_a_recording_reports_as_an_evaluator_would(tmp_path: Path) -> None:
     recording = read_recording(written(tmp_path, CSV))
     for config, result in RESULTS.items():
         told = recording.evaluation(config)

@@ -97,7 +97,7 @@ def test_repetitions_are_free_but_not_for_ever() -> None:
     assert forever.curve == (20.0,)
 
 
-def test_batches_are_asked_whole_and_told_whole() -> None:
+def test_batches_are_asked_whole_and_reported_whole() -> None:
     tuner = InOrder(iter(range(8)))
     found = replay(RECORDING, lambda space, seed: tuner, 0, 5, batch=3)
     assert tuner.calls == [("ask", 3), *(("tell", a) for a in range(3)), ("ask", 2), ("tell", 3), ("tell", 4)]

@@ -1,4 +1,4 @@
-"""A search that goes on where an earlier one stopped: nothing is measured twice, nothing torn is believed."""
+"""A search that goes on where an earlier one stopped: nothing is measured twice, nothing torn is used."""
 
 from __future__ import annotations
 

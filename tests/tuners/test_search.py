@@ -129,7 +129,7 @@ def test_a_budget_in_seconds(path: Path) -> None:
 
 
 def test_every_trial_says_how_long_it_took(path: Path) -> None:
-    """Finalists are timed in turn with each other, and share the time of that."""
+    """Finalists are timed interleaved, and share the time equally."""
     clock = Clock()
 
     def taking(seconds: float) -> Callable[[Config], Answer]:
@@ -146,7 +146,7 @@ def test_every_trial_says_how_long_it_took(path: Path) -> None:
 
 
 def test_what_ends_the_search_closes_the_evaluator(path: Path) -> None:
-    """A full disk, a mistake in the tuner: nothing goes on behind the back of who is told."""
+    """A full disk, a mistake in the tuner: nothing keeps running after the error."""
     table = Table()
 
     class Failing(Grid):

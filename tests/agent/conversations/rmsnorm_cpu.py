@@ -1,4 +1,4 @@
-"""A CPU kernel (RMS normalization) on its way to its target: hoisting gone wrong, mended, tuned, then threads."""
+"""A CPU kernel (RMS normalization) on its way to its target: a wrong hoist, fixed, tuned, then threads."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_the_run_and_its_end(history: History) -> None:
     assert history.profile.floor_ms == pytest.approx(1.016, abs=1e-3)
 
 
-def test_a_turn_tells_what_was_tried_and_what_came_of_it(history: History) -> None:
+def test_a_turn_reports_what_was_tried_and_what_came_of_it(history: History) -> None:
     first, second = history.turns
     assert (first.name, first.category, first.strategy) == ("1.0", "compute", "hoist the reciprocal root")
     assert first.evidence == ("one root and one division per element, in the innermost loop", "half of the cores idle")
@@ -82,7 +82,7 @@ def test_trials_stand_in_the_order_in_which_they_ended_with_those_of_searches(hi
     assert history.trials[1].metrics.latency_ms is None
 
 
-def test_lanes_of_a_beam_are_told_apart(tmp_path: Path) -> None:
+def test_lanes_of_a_beam_are_distinguished(tmp_path: Path) -> None:
     def second_lane(records: list[Record]) -> list[Record]:
         for record in records:
             if record.get("iteration") == 2:
@@ -259,7 +259,7 @@ def test_the_table_has_a_row_per_turn(history: History) -> None:
     assert table["tokens"].sum() == 19170 + 15234
 
 
-def test_a_turn_in_which_nothing_was_right_keeps_the_best(tmp_path: Path) -> None:
+def test_a_turn_in_which_nothing_was_correct_keeps_the_best(tmp_path: Path) -> None:
     def fail(turn: Record) -> None:
         if turn["iteration"] == 2:
             turn |= {"best": None, "improved": False, "improvement": 0.0, "error": "compile_error: no such name"}

@@ -1,4 +1,4 @@
-"""Whether the models work is found out before anything is measured, and told in one line."""
+"""Models are checked before anything is measured, and a failure is reported in one line."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_other_failures(tmp_path: Path, step: Any, said: str) -> None:
     assert len(message) < 450
 
 
-def test_a_folder_for_prompts_is_made_or_its_failure_told(tmp_path: Path) -> None:
+def test_a_folder_for_prompts_is_made_or_its_failure_reported(tmp_path: Path) -> None:
     Asked(tmp_path, f"files:{tmp_path / 'deep' / 'chat'}").models().check()
     assert (tmp_path / "deep" / "chat").is_dir()
     (tmp_path / "file").touch()
@@ -178,7 +178,7 @@ def test_a_folder_for_prompts_is_made_or_its_failure_told(tmp_path: Path) -> Non
     assert message == f"cannot use {tmp_path}/file/chat: Not a directory; choose another folder for --model files:DIR"
 
 
-def test_the_command_tells_it_before_it_measures(tmp_path: Path) -> None:
+def test_the_command_reports_it_before_it_measures(tmp_path: Path) -> None:
     with OpenAIServer([]) as server:
         command = [sys.executable, "-m", "kernelwright", "optimize", "--kernel", "1_36", "--api-base", server.base_url]
         environment = {**os.environ, "OPENAI_API_KEY": "sk-wrong-secret-tail"}

@@ -33,13 +33,13 @@ def test_replay_and_files_have_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["gpt-4o", "openai/", "/o3", "", "Rules", "reply:x"])
-def test_what_is_no_model_is_told_with_what_is(text: str) -> None:
+def test_what_is_no_model_is_reported_with_what_is(text: str) -> None:
     with pytest.raises(ModelError, match="is no model; write provider/name such as openai/o3, replay:FILE, files:DIR"):
         parse(text)
 
 
 @pytest.mark.parametrize("prefix", ["replay", "files"])
-def test_a_path_that_is_missing_is_told_with_an_example(prefix: str) -> None:
+def test_a_path_that_is_missing_is_reported_with_an_example(prefix: str) -> None:
     with pytest.raises(ModelError, match=f"names no path; write one, such as {prefix}:"):
         parse(f"{prefix}:")
 
@@ -64,6 +64,6 @@ def test_the_default_is_the_strongest_that_there_is_a_key_for() -> None:
     assert choose("openai/gpt-4o", {}).name == "openai/gpt-4o"
 
 
-def test_a_typing_mistake_is_told_without_loading_dspy() -> None:
+def test_a_typing_mistake_is_reported_without_loading_dspy() -> None:
     code = "import sys, kernelwright.agent.models.choice; sys.exit('dspy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -245,7 +245,7 @@ def test_the_time_limit_of_the_run_ends_the_waiting(tmp_path: Path) -> None:
     assert asked.records == []
 
 
-def test_a_folder_that_becomes_unusable_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_becomes_unusable_is_reported(tmp_path: Path) -> None:
     asked, chat = files(tmp_path)
     models = asked.models()
     models.check()

@@ -83,7 +83,7 @@ def test_a_reply_without_a_lane_serves_whoever_asks_first(tmp_path: Path) -> Non
     assert sorted(taken, key=int) == [str(number) for number in range(3, 20)]
 
 
-def test_what_is_used_up_is_told(tmp_path: Path) -> None:
+def test_what_is_used_up_is_reported(tmp_path: Path) -> None:
     asked = Asked(tmp_path, write(tmp_path, said("first", lane="1.0")))
     models = asked.models()
     ask(models)
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_recording_is_refused_at_once(tmp_path: Path, content:
         Asked(tmp_path, f"replay:{path}").models()
 
 
-def test_a_recording_that_was_removed_is_told(tmp_path: Path) -> None:
+def test_a_recording_that_was_removed_is_reported(tmp_path: Path) -> None:
     asked = Asked(tmp_path, write(tmp_path, said("first")))
     (tmp_path / "recorded.jsonl").unlink()
     with pytest.raises(ModelError, match=r"cannot read .* No such file or directory; give the transcript"):

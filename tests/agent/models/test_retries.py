@@ -1,4 +1,4 @@
-"""A server that fails for the moment is asked again, with the user told, and never past the run's limits."""
+"""A request is repeated after a temporary failure, with a message, and never beyond the run's limits."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_separate_model_analyses(tmp_path: Path) -> None:
     ]
 
 
-def test_one_model_does_both_unless_told_otherwise(tmp_path: Path) -> None:
+def test_one_model_does_both_by_default(tmp_path: Path) -> None:
     with OpenAIServer([Text("memory"), Text("kernel")]) as server:
         models = Asked(tmp_path, server=server).models()
         ask(models, purpose=ANALYSE)

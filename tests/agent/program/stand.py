@@ -135,7 +135,7 @@ class Told:
 
 
 class Heard:
-    """An observer that remembers what a person would be told."""
+    """An observer that records the messages for a person."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []

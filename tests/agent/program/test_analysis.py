@@ -27,7 +27,7 @@ def analysed(tmp_path: Path, here: Stand, text: str | None) -> Analysis:
     return ModelProposer(textual(tmp_path, [Text(text)]), here.heard).analyse(here.context)
 
 
-def test_an_analysis_replaces_what_the_figures_said(run: Run, here: Stand) -> None:
+def test_an_analysis_replaces_what_the_metrics_showed(run: Run, here: Stand) -> None:
     found = run([analysis("memory", ["1 GB/s of 10"], IDEA)]).analyse(here.context)
     assert found.category is Category.MEMORY
     assert found.evidence == ("1 GB/s of 10",)
@@ -61,7 +61,7 @@ def test_no_expected_gain_is_made_up(tmp_path: Path, here: Stand, written: str) 
     assert here.heard.failures == []
 
 
-def test_what_an_analysis_leaves_empty_is_filled_from_the_figures(tmp_path: Path, here: Stand) -> None:
+def test_what_an_analysis_leaves_empty_is_filled_from_the_metrics(tmp_path: Path, here: Stand) -> None:
     found = analysed(tmp_path, here, analysis("memory", []).content)
     metrics = here.context.analysis
     assert (found.category, found.evidence, found.suggestions) == (
@@ -81,14 +81,14 @@ def test_what_an_analysis_leaves_empty_is_filled_from_the_figures(tmp_path: Path
         (FENCED, "no category, evidence, suggestions in the reply"),
     ],
 )
-def test_of_an_analysis_that_cannot_be_read_the_figures_serve(
+def test_of_an_analysis_that_cannot_be_read_the_metrics_serve(
     tmp_path: Path, here: Stand, text: str, reason: str
 ) -> None:
     assert analysed(tmp_path, here, text) == here.context.analysis
     assert here.heard.failures == [f"the analysis cannot be read ({reason}); the figures serve instead"]
 
 
-def test_suggestions_that_cannot_be_read_are_told_in_a_line(tmp_path: Path, here: Stand) -> None:
+def test_suggestions_that_cannot_be_read_are_reported_in_a_line(tmp_path: Path, here: Stand) -> None:
     text = "[[ ## category ## ]]\nmemory\n\n[[ ## evidence ## ]]\n[]\n\n[[ ## suggestions ## ]]\nuse threads"
     assert analysed(tmp_path, here, text) == here.context.analysis
     (told,) = here.heard.failures

@@ -1,4 +1,4 @@
-"""What models are told: words for figures, and whole requests as golden files.
+"""The text for models: metrics in words, and whole requests as golden files.
 
 After an intended change: `GOLDEN=write pytest tests/agent/test_briefing.py`, and read the difference.
 """
@@ -209,7 +209,7 @@ def test_a_prompt_gets_shorter_and_keeps_the_task(tmp_path: Path, case: str) -> 
         assert inputs[-1]["reference"] == inputs[0]["reference"] == where.problem.source
 
 
-def test_the_sizes_that_are_measured_are_told() -> None:
+def test_the_sizes_that_are_measured_are_reported() -> None:
     assert briefing.workload_text(PROBLEM.at("default")) == "999_Scale at the sizes that the reference sets"
     told = briefing.workload_text(PROBLEM.at("rows=7,columns=9"))
     assert (
@@ -217,7 +217,7 @@ def test_the_sizes_that_are_measured_are_told() -> None:
     )
 
 
-def test_a_figure_that_others_disturbed_is_told_as_such() -> None:
+def test_a_figure_that_others_disturbed_is_reported_as_such() -> None:
     kernel = CASES["tilelang_cpu"][0]
     quiet = right(kernel, 2.0, 4.0)
     assert briefing.measured_text(quiet) == "correct: 2 ms against the reference's 4 ms: speedup 2.000x [2.000, 2.000]"
@@ -237,7 +237,7 @@ def test_every_failure_comes_with_a_hint(status: Status) -> None:
     assert "what was printed" not in briefing.failure_text(failure)
 
 
-def test_only_failures_of_an_attempt_are_told() -> None:
+def test_only_failures_of_an_attempt_are_reported() -> None:
     kernel = CASES["triton"][0]
     failures = tuple(wrong(kernel, Status.TIMEOUT, f"no {number}") for number in range(4))
     attempt = Attempt(proposed(kernel, "s", "r"), (right(kernel, 1, 1), *failures), "timeout: no 0")
@@ -248,7 +248,7 @@ def test_only_failures_of_an_attempt_are_told() -> None:
     assert briefing.attempt_text(Attempt(None, (), "there was no kernel")) == "there was no kernel"
 
 
-def test_early_turns_are_told_in_a_line_each(tmp_path: Path) -> None:
+def test_early_turns_are_reported_in_a_line_each(tmp_path: Path) -> None:
     turns = context(tmp_path, "triton", past=True).turns
     assert briefing.history_text(()) == "nothing was tried so far"
     short, full = briefing.history_text(turns, 0).splitlines(), briefing.history_text(turns, 2).splitlines()
@@ -268,7 +268,7 @@ def test_early_turns_are_told_in_a_line_each(tmp_path: Path) -> None:
     assert len(mixed) > 2
 
 
-def test_figures_have_no_exponent() -> None:
+def test_metrics_have_no_exponent() -> None:
     big = GPU.model_copy(update={"flops": 1.374e11, "matrix_flops": 1.374e11})
     kernel = CASES["triton"][0]
     told = briefing.roofline_text(big, right(kernel, 0.0003, 0.0004)) + briefing.device_text(big)

@@ -86,14 +86,16 @@ def test_the_line_of_a_tilelang_failure_is_found(evaluator: LocalEvaluator, scal
     assert len(told) < 3500
 
 
-def test_of_a_cpp_error_the_compilers_own_words_are_told(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+def test_of_a_cpp_error_the_compilers_own_words_are_reported(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
     source = changed(SCALE_KERNEL, ('["-O3"]', '["-O3", "-fno-such"]'))
     kernel, evaluation = judged(evaluator, scale_problem, source)
     for told in (failure_text(evaluation, log=True), error_context(kernel, evaluation)):
         assert "g++: error: unrecognized command-line option" in told.split("the last lines of its output:\n")[1]
 
 
-def test_a_wrong_value_is_told_with_where_and_how_far_off(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+def test_a_wrong_value_is_reported_with_where_and_how_far_off(
+    evaluator: LocalEvaluator, scale_problem: Problem
+) -> None:
     source = changed(SCALE_KERNEL, ("* W[j]", "* W[j] + 1.0"))
     kernel, evaluation = judged(evaluator, scale_problem, source)
     assert evaluation.status is Status.WRONG_VALUE
@@ -226,7 +228,7 @@ def test_the_gist_of_a_failure_is_one_line(message: str, line: str) -> None:
     assert gist(message) == line
 
 
-def test_the_end_of_a_log_is_told() -> None:
+def test_the_end_of_a_log_is_reported() -> None:
     assert last_lines("") == ""
     assert last_lines("\n".join(map(str, range(50)))).splitlines() == [str(n) for n in range(30, 50)]
     assert last_lines("source=def make_closure\n    __tb.set_fileline(1)") == ""

@@ -24,7 +24,7 @@ RIGHT = source(5.0)
 TOO_LONG = Fail(400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded")
 
 
-def test_a_repair_is_told_what_failed(tmp_path: Path, here: Stand) -> None:
+def test_a_repair_gets_what_failed(tmp_path: Path, here: Stand) -> None:
     failed = PythonKernel.parse(source("wrong_value"))
     verdict = evaluation(failed, Config(), "wrong_value")
     attempts = [
@@ -61,7 +61,7 @@ def test_a_prompt_that_is_too_long_is_sent_again_with_less(served: Served, here:
     assert here.heard.failures == ["the prompt was too long: asking again with less in it"] * 2
     sizes = [len(str(request.body["messages"])) for request in server.requests]
     assert sizes[-1] < sizes[0] < sizes[1]
-    # The conversation begins anew: what made it long is gone.
+    # A new conversation begins, without the long part.
     assert [message["role"] for message in server.requests[-1].body["messages"]] == ["system", "user"]
     assert "## Larger tiles" in str(server.requests[0].body)
     assert "## Larger tiles" not in str(server.requests[-1].body)

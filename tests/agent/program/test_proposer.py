@@ -55,7 +55,7 @@ def test_mistakes_with_tools_are_answered_and_noted(run: Run, here: Stand) -> No
     assert [call.arguments for call in here.lane.tool_calls[:2]] == [{"speed": "high"}, {"kernel": 7}]
 
 
-def test_what_tools_say_reaches_the_model(served: Served, here: Stand) -> None:
+def test_tool_results_reaches_the_model(served: Served, here: Stand) -> None:
     proposer, server = served(use("frobnicate"), use("profile"), submit(RIGHT, "s", "r"))
     proposer.propose(here.context)
     said = [message["content"] for message in server.requests[-1].body["messages"] if message["role"] == "tool"]
@@ -80,7 +80,7 @@ def test_in_text_the_conversation_is_text(tmp_path: Path, here: Stand) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["faster!", "[1, 2]", "7", '{"kernel": '])
-def test_arguments_that_are_no_json_object_end_the_attempt_or_are_mended(
+def test_arguments_that_are_no_json_object_end_the_attempt_or_are_fixed(
     served: Served, here: Stand, arguments: str
 ) -> None:
     proposer, server = served(Tools([("evaluate", arguments)]), submit(RIGHT, "s", "r"))
@@ -135,7 +135,7 @@ def test_a_bare_kernel_is_submitted(run: Run, here: Stand, text: str, strategy: 
         (f"```python\n{RIGHT[:-10]}", "the reply ends in the middle of its code"),
     ],
 )
-def test_a_reply_without_a_kernel_is_asked_for_once_more_then_told(
+def test_a_reply_without_a_kernel_is_asked_for_once_more_then_reported(
     run: Run, here: Stand, text: str, reason: str
 ) -> None:
     with pytest.raises(NoKernel) as caught:
@@ -156,7 +156,7 @@ def test_a_kernel_after_prose_is_taken(run: Run, here: Stand) -> None:
         (RIGHT.replace("(x, self.weight", "(x, self.weight)"), "the reply is no valid Python: line 17: unmatched ')'"),
     ],
 )
-def test_a_submitted_kernel_that_is_none_is_told(run: Run, here: Stand, kernel: str, reason: str) -> None:
+def test_a_submitted_kernel_that_is_none_is_reported(run: Run, here: Stand, kernel: str, reason: str) -> None:
     with pytest.raises(NoKernel) as caught:
         run([use("submit", kernel=kernel, strategy="s", rationale="r")]).propose(here.context)
     assert reason in str(caught.value)
@@ -200,14 +200,14 @@ def test_a_bug_on_the_way_to_the_model_is_no_missing_submission(
 
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError("division by zero"), DeviceError("the evaluation server ended")])
-def test_a_bug_in_a_tool_ends_the_run_and_is_not_told_to_the_model(run: Run, here: Stand, bug: Exception) -> None:
+def test_a_bug_in_a_tool_ends_the_run_and_is_not_reported_to_the_model(run: Run, here: Stand, bug: Exception) -> None:
     here.evaluator.bug = bug
     with pytest.raises(type(bug)) as caught:
         run([use("evaluate", kernel=RIGHT)]).propose(here.context)
     assert caught.value is bug
 
 
-def test_a_limit_reached_in_the_middle_is_told_and_the_kernel_still_taken(run: Run, here: Stand) -> None:
+def test_a_limit_reached_in_the_middle_is_reported_and_the_kernel_still_taken(run: Run, here: Stand) -> None:
     here.late.append("time limit of 60 s reached")
     proposal = run([use("evaluate", kernel=RIGHT), submit(RIGHT, "s", "r")]).propose(here.context)
     assert proposal.kernel.source == RIGHT

@@ -111,7 +111,7 @@ def test_a_file_may_begin_with_anything() -> None:
 
 
 @pytest.mark.parametrize("wrapped", ["{}", "```python\n{}```", "So:\n\n{}\n"])
-def test_a_syntax_error_is_told_with_its_line(wrapped: str) -> None:
+def test_a_syntax_error_is_reported_with_its_line(wrapped: str) -> None:
     broken = SCALE_KERNEL.replace("return build(*x.shape)(x, self.weight)", "return build(*x.shape(x, self.weight)")
     said = refusal(wrapped.format(broken))
     assert "line 33: '(' was never closed (return build(*x.shape(x, self.weight))" in said
@@ -122,7 +122,7 @@ def test_code_with_a_mistake_is_not_dropped_as_prose(tail: str) -> None:
     assert "line 35: " in refusal(f"{SCALE_KERNEL}\n{tail}")
 
 
-def test_prose_in_the_middle_is_told_as_such() -> None:
+def test_prose_in_the_middle_is_reported_as_such() -> None:
     text = SCALE_KERNEL.replace("class ModelNew", "Now the module itself:\n\nclass ModelNew")
     assert "line 27: invalid syntax (Now the module itself:)" in refusal(text)
 

@@ -61,7 +61,7 @@ def test_saved_instructions_are_read_and_used(tmp_path: Path) -> None:
     ]
 
 
-def test_a_program_tells_what_is_known_of_it(tmp_path: Path) -> None:
+def test_a_program_reports_what_is_known_of_it(tmp_path: Path) -> None:
     content = json.loads(saved(tmp_path).read_text())
     assert (content["language"], content["target"], content["score"]) == ("tilelang", "cpu", 1.5)
     assert content["kernelwright_program"] == 1
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_program_is_refused_in_a_line(tmp_path: Path, content:
 
 
 @pytest.mark.parametrize("name", ["nothing.json", "."])
-def test_a_missing_file_is_told_in_a_line(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_is_reported_in_a_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelError, match=r"cannot be read \((FileNotFound|IsADirectory)Error: ") as caught:
         read_program(tmp_path / name, *CPU)
     assert "\n" not in str(caught.value)

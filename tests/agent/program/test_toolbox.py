@@ -26,7 +26,7 @@ def toolbox(here: Stand, retriever: OneExample | None = None) -> dict[str, Any]:
 
 
 def fielded(text: str) -> dict[str, Any]:
-    """The fields of an answer, with figures and configs as what they were."""
+    """The fields of an answer, with numbers and configs parsed."""
     values = ("config", "calls_left")
     return {name: json.loads(value) if name in values else value for name, value in fields(text).items()}
 
@@ -39,7 +39,7 @@ def answer(tools: dict[str, Any], name: str, /, **arguments: Any) -> dict[str, A
     return found
 
 
-def test_a_right_kernel_is_evaluated(here: Stand) -> None:
+def test_a_correct_kernel_is_evaluated(here: Stand) -> None:
     found = answer(toolbox(here), "evaluate", kernel=f"```python\n{source(5.0)}```")
     assert found["result"].startswith("correct: 5 ms against the reference's 10 ms: speedup 2.000x")
     assert found["against_the_kernel_you_were_given"] == "4.000 times as fast"
@@ -53,7 +53,7 @@ def test_a_right_kernel_is_evaluated(here: Stand) -> None:
     assert here.heard.calls == [call]
 
 
-def test_a_config_is_evaluated_and_a_slower_kernel_is_told_as_such(here: Stand) -> None:
+def test_a_config_is_evaluated_and_a_slower_kernel_is_reported_as_such(here: Stand) -> None:
     tools = toolbox(here)
     assert answer(tools, "evaluate", kernel=source(5.0), config={"BLOCK": 16})["result"].startswith("correct: 2.5 ms")
     assert here.lane.tried[0].kernel.config["BLOCK"] == 16
@@ -164,7 +164,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "reason"), BAD)
-def test_a_mistake_is_told_and_noted(here: Stand, name: str, arguments: dict[str, Any], reason: str) -> None:
+def test_a_mistake_is_reported_and_noted(here: Stand, name: str, arguments: dict[str, Any], reason: str) -> None:
     found = answer(toolbox(here, OneExample()), name, **arguments)
     assert reason in found["error"]
     (call,) = here.lane.tool_calls
@@ -194,7 +194,7 @@ def test_every_tuner_on_offer_exists(here: Stand, tuner: str) -> None:
     assert found["config"] == {"BLOCK": 16}
 
 
-def test_examples_are_found_for_the_situation(here: Stand) -> None:
+def test_examples_are_found_for_the_context(here: Stand) -> None:
     examples = OneExample()
     found = answer(toolbox(here, examples), "search_examples", query="a cold cache", technique="loop-order")
     assert "## Larger tiles" in found["result"]
@@ -252,10 +252,10 @@ def test_a_bug_is_no_answer(here: Stand, bug: Exception) -> None:
     with pytest.raises(ToolBroke) as caught:
         toolbox(here)["evaluate"](kernel=source(5.0))
     assert caught.value.why is bug
-    assert not isinstance(caught.value, Exception)  # which DSPy would tell the model
+    assert not isinstance(caught.value, Exception)  # which DSPy would report to the model
 
 
-def test_the_model_is_told_the_types_and_bounds_of_arguments(here: Stand) -> None:
+def test_the_model_gets_the_types_and_bounds_of_arguments(here: Stand) -> None:
     told = {tool.name: tool for tool in Toolbox(here.context, None, print).tools()}
     parameters = told["tune"].format_as_litellm_function_call()["function"]["parameters"]
     assert parameters["required"] == ["kernel", "space"]

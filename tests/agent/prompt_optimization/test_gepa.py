@@ -1,4 +1,4 @@
-"""GEPA over recorded situations: real HTTP, DSPy and GEPA; a scripted model that heeds its instructions."""
+"""GEPA over recorded contexts: real HTTP, DSPy and GEPA; a scripted model that follows its instructions."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_nothing_is_asked_or_measured_twice_when_resumed(tmp_path: Path) -> None
     assert two.compiled == one.compiled
 
 
-def test_the_same_instructions_are_tried_once_in_a_situation(tmp_path: Path) -> None:
+def test_the_same_instructions_are_tried_once_in_a_context(tmp_path: Path) -> None:
     model = Model()  # lessons that change nothing of what the model does
     practise(tmp_path, model, two_problems(), evaluations=10)
     questions = [json.loads(line) for line in (tmp_path / "transcript.jsonl").read_text().splitlines()]
@@ -217,7 +217,7 @@ def test_pages_tell_what_was_given_done_and_measured(tmp_path: Path) -> None:
     assert "defines `class ModelNew" not in rewritten
 
 
-def test_a_failure_that_is_repaired_is_told_and_repair_is_improved(tmp_path: Path) -> None:
+def test_a_failure_that_is_repaired_is_reported_and_repair_is_improved(tmp_path: Path) -> None:
     class Clumsy(Model):
         def __call__(self, body: JSON) -> Step:
             step = super().__call__(body)
@@ -281,7 +281,7 @@ def test_the_split_is_seeded_and_keeps_problems_apart() -> None:
     assert 1 <= len(first.validation) <= 4
 
 
-def test_situations_of_one_problem_are_split_and_a_single_one_serves_twice() -> None:
+def test_contexts_of_one_problem_are_split_and_a_single_one_serves_twice() -> None:
     problem = situations(1)[0]
     same = [dataclasses.replace(problem, kernel=PythonKernel.parse(source(float(n)))) for n in range(1, 4)]
     parted = split(same, 0)

@@ -58,7 +58,7 @@ def test_the_gain_of_a_turn_is_over_what_it_began_with(tmp_path: Path) -> None:
     assert start / first.metrics.latency_ms > 1.1
 
 
-def test_a_turn_that_began_with_what_was_measured_nowhere_is_told(tmp_path: Path) -> None:
+def test_a_turn_that_began_with_what_was_measured_nowhere_is_reported(tmp_path: Path) -> None:
     path = copied(tmp_path, change=each(lambda record: record.update(before=record["before"] + "\n"), "turn"))
     notes: list[str] = []
     assert read_turn_contexts([path], problems, device(), notes.append) == []
@@ -75,7 +75,7 @@ def test_the_searches_of_a_run_that_was_set_aside_are_its_own(tmp_path: Path) ->
     assert notes == []
 
 
-def test_an_error_without_a_message_is_told_too(tmp_path: Path) -> None:
+def test_an_error_without_a_message_is_reported_too(tmp_path: Path) -> None:
     def broken(name: str) -> Sequence[Problem]:
         raise ValueError
 

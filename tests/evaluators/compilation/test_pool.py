@@ -1,4 +1,4 @@
-"""Compiling ahead: what it tells, what it leaves in the cache, and what it survives."""
+"""Compiling ahead: its results, its cache, and the failures that it survives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_measuring_worker_finds_what_was_compiled(
     assert not files_in(worker.folder / "cache")
 
 
-def test_the_digest_tells_work_not_text(pool: CompilePool) -> None:
+def test_the_digest_identifies_work_not_text(pool: CompilePool) -> None:
     texts = [SCALE_KERNEL, "UNUSED = 1\n" + SCALE_KERNEL, PythonKernel.parse(SCALE_KERNEL).bind({"BLOCK": 16}).source]
     # The second is compiled by the other worker or found in the cache: neither may change the digest.
     one, same, other = [future.result(timeout=200) for future in [pool.submit(text) for text in texts]]
@@ -207,7 +207,7 @@ def running(argument: str) -> list[str]:
     return found
 
 
-def test_a_worker_that_cannot_be_started_is_told() -> None:
+def test_a_worker_that_cannot_be_started_is_reported() -> None:
     def fail() -> Worker:
         raise OSError(24, "Too many open files")
 

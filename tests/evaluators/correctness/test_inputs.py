@@ -65,7 +65,7 @@ def test_no_two_timed_calls_see_the_same_and_each_can_be_made_again(tmp_path: Pa
     assert all(torch.equal(Feed(one).at(7, number)[0], value) for number, value in enumerate(seen, start=1))
 
 
-def test_kernels_that_are_timed_in_turn_do_not_meet_their_inputs_again(tmp_path: Path) -> None:
+def test_kernels_that_are_timed_interleaved_do_not_meet_their_inputs_again(tmp_path: Path) -> None:
     feed = Feed(problem(tmp_path))
     seen = []
     for seed in (1, 2, 1, 2):

@@ -1,4 +1,4 @@
-"""References with which nothing can be compared are told at once, and exactness is looked at output by output."""
+"""Unusable references are reported at once, and accuracy is checked output by output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_reference_that_fits_nothing(first: list[Any], again: list[Any], says:
         require_reference(first, again)
 
 
-def test_dropout_is_told(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
+def test_dropout_is_reported(evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel) -> None:
     """Though what it draws would come again with the inputs' seed."""
     random = scale_problem.source.replace("return x * self.weight", "return nn.functional.dropout(x * self.weight)")
     with pytest.raises(ProblemError, match="dropout"):
@@ -87,7 +87,7 @@ def test_fp64_beside_indices_and_with_a_reference_that_writes_to_its_input() -> 
     assert exactness.copes(Twice(), [x.clone()], "large", TOLERANCES)
 
 
-def test_nulls_are_what_they_are() -> None:
+def test_trivial_outputs_are_what_they_are() -> None:
     small, x = 1e-7 * torch.randn(100), torch.randn(100)
     assert passing_trivial_outputs([x], [x], Allowed(TOLERANCES)) == ["input 0"]
     assert passing_trivial_outputs([small], [x], Allowed(TOLERANCES)) == []

@@ -1,4 +1,4 @@
-"""What the static check refuses, each beside what looks like it and is honest.
+"""What the static check refuses, each beside similar code that is allowed.
 
 `{body}` of a case is in forward, `{top}` at the top of the file, `{init}` in the constructor.
 """
@@ -35,7 +35,7 @@ class ModelNew(nn.Module):
 
 @dataclass(frozen=True)
 class Snippet:
-    """A part of a kernel, and the rule that it breaks; none where it is honest."""
+    """A part of a kernel, and the rule that it breaks; none where it is allowed."""
 
     rule: str | None
     body: str = "return x"

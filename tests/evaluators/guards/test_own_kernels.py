@@ -1,4 +1,4 @@
-"""The candidate's kernels are counted when they run, and told from a library's by their names."""
+"""The candidate's kernels are counted when they run, and distinguished from a library's by their names."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_each_launch_counts_wherever_it_is_made(double: Any) -> None:
     assert counter.counts == {"double": 1}, "each call is counted by itself"
 
 
-def test_time_in_kernels_is_told_from_time_beside_them(double: Any) -> None:
+def test_time_in_kernels_is_distinguished_from_time_beside_them(double: Any) -> None:
     with LaunchCounter("cpu") as counter:
         double(X)
         time.sleep(0.06)

@@ -1,4 +1,4 @@
-"""The static check against what it must refuse, and against every honest kernel there is."""
+"""The static check against what it must refuse, and against every correct kernel there is."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_verdict_says_which_line_and_what_to_do() -> None:
     )
 
 
-def test_the_first_violation_by_line_is_told() -> None:
+def test_the_first_violation_by_line_is_reported() -> None:
     source = MM.format("torch.mm(x, x)") + "import time\ntime.time()\n"
     found = find_violations("open('a')\n" + source, kernel_of(source), AllowTorch.GLUE)
     assert [one.rule for one in found] == ["file-access", "torch-operator", "timer"]

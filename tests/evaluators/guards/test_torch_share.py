@@ -1,4 +1,4 @@
-"""What torch does for a candidate: seen in every way it can be asked, and judged against the reference."""
+"""What torch does for a candidate: seen in every way to call it, and compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a candidate must leave as it was is seen when it does not, and honest work is not taken for it."""
+"""Changes of state that a candidate must not touch are found, and allowed work is not mistaken for them."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_process_that_goes_on_is_seen(watch: Watch) -> None:
     process.wait()
 
 
-def test_not_more_is_told_than_anybody_reads(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_more_is_reported_than_anybody_reads(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "abs", "neg", "add", "mul"):
             patch.setattr(torch, name, fake)

@@ -46,7 +46,7 @@ def run(
     return found
 
 
-def test_the_first_timed_call_is_left_out_and_figures_have_three_digits() -> None:
+def test_the_first_timed_call_is_left_out_and_metrics_have_three_digits() -> None:
     device = ScriptedDevice([99.0, 1.23456, 2.0, 99.0, 3.0, 7.0])
     found = run(device, "return torch.relu(x)")
     assert device.times == []

@@ -95,7 +95,7 @@ def test_what_is_no_binary_has_no_kernels(tmp_path: Path) -> None:
     assert tilelang_kernels(tmp_path) == []
 
 
-def test_kernels_of_one_name_are_told_apart_by_their_registers() -> None:
+def test_kernels_of_one_name_are_distinguished_by_their_registers() -> None:
     lean, fat, worst = (CompiledKernel("main_kernel", *metrics) for metrics in ((32, 0), (64, 8), (64, 16)))
     assert find_kernel([lean, fat, worst], "main_kernel", 32) is lean
     assert find_kernel([lean, fat, worst], "main_kernel", 64) is worst

@@ -1,4 +1,4 @@
-"""Nsight Compute's counters: its CSV read, its absence told, and the program that it would run, run for real."""
+"""Nsight Compute's counters: its CSV read, its absence reported, and the program that it would run, run for real."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ...conftest import torch_kernel
 
 # As ncu 2025.3 wrote it on an H200 for the Triton kernel of 1_36.
 RECORDED = Path(__file__).with_name("ncu_h200.csv")
-# Of the same form, with figures that are easy to follow.
+# Of the same form, with simple numbers.
 RAW = Path(__file__).with_name("ncu_raw.csv")
-# Takes the place of ncu: notes its options, runs the program, and leaves in the log what it is told to.
+# Takes the place of ncu: notes its options, runs the program, and writes the given log.
 TOOL = """#!{python}
 import json, subprocess, sys
 at = sys.argv.index({python!r})

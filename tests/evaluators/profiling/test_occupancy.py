@@ -32,7 +32,7 @@ KIB = 1024
         (100, 1024, 64, 0, 1, 0.5, "registers"),
     ],
 )
-def test_as_the_calculator_says(
+def test_as_in_the_calculator(
     capability: int, threads: int, registers: int, shared: int, blocks: int, share: float, limited_by: str
 ) -> None:
     found = occupancy(capability, threads, registers, shared)

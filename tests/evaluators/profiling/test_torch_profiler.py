@@ -52,7 +52,7 @@ def test_a_trace_of_a_gpu_becomes_a_table() -> None:
     assert found.own_share == pytest.approx(23 / 55)
 
 
-def test_of_a_gpu_that_is_not_known_no_occupancy_is_told() -> None:
+def test_of_a_gpu_that_is_not_known_no_occupancy_is_reported() -> None:
     found = KernelProfile(**read_trace(TRACE, [], lambda name: True, 70))
     assert {kernel.occupancy for kernel in found.kernels} == {None}
 
@@ -62,7 +62,7 @@ def test_an_empty_trace_shows_that_nothing_ran() -> None:
     assert (found.kernels, found.time_ms, found.own_share) == ((), 0, None)
 
 
-def test_on_a_cpu_operators_are_told_from_own_code() -> None:
+def test_on_a_cpu_operators_are_distinguished_from_own_code() -> None:
     import torch
 
     matrix = torch.randn(300, 300)
@@ -88,7 +88,7 @@ def test_on_a_cpu_operators_are_told_from_own_code() -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_own_kernels_are_told_from_torchs() -> None:
+def test_on_a_gpu_own_kernels_are_distinguished_from_torchs() -> None:
     import torch
     import triton
     import triton.language as tl

@@ -1,4 +1,4 @@
-"""Baselines: compiled for real, timed in turn with eager, remembered."""
+"""Baselines: compiled for real, timed interleaved with eager, cached."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_keys_tell_apart_what_a_ratio_depends_on() -> None:
     assert baseline_key("compile", PROBLEM, {**ENVIRONMENT, "uuid": "5678"}, "580") == keys[0]
 
 
-def test_torch_compiles_and_is_timed_in_turn_with_eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A product alone: inductor has no C++ to generate for it, which would take most of the time."""
     import torch
 

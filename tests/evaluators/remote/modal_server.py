@@ -32,7 +32,7 @@ Outcome = Callable[[str], pb.GenericResult | None]
 
 @dataclass
 class ModalServer:
-    """What the client did, and what it is to be told."""
+    """The client's calls, and the prepared results."""
 
     run: Callable[[str], str]
     """A payload to its responses: what the container's method does."""

@@ -187,7 +187,7 @@ def test_leaving_gives_up_what_is_under_way() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("spread")]
 
 
-def test_in_a_search_what_is_known_travels_and_twins_are_whole() -> None:
+def test_in_a_search_what_is_known_travels_and_duplicates_are_whole() -> None:
     first = evaluation(KERNEL, Config({"A": 50}), 2.0).model_copy(
         update={"code_digest": "abc", "log": "all of it", "environment": {"device": "here"}}
     )
@@ -230,7 +230,7 @@ def test_the_problem_that_travels_is_the_one_that_is_asked_for(scale_problem: Pr
     assert workers.asked[0].problem.problem() == replace(other, path="")
 
 
-def test_workers_with_different_devices_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_with_different_devices_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     def somewhere(payload: Payload) -> list[Response]:
         (response,) = right(payload)
         response["evaluation"]["environment"] = {"device": f"GPU {int(payload.configs[0]['A']) // 3}"}

@@ -105,7 +105,7 @@ def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
     assert len(finals) == len(found.finals) >= 2
     assert all(one.speedup for one in finals)
     await_workers(workers, 1)
-    # What Ray tells of the node must not stand where a command prints its result.
+    # Ray's messages about the node must not appear where a command prints its result.
     assert capfd.readouterr().out == ""
 
 

@@ -1,4 +1,4 @@
-"""Choosing a sandbox, what it hides, and reading what foreign code left: the parts that need no server."""
+"""Choosing a sandbox, what it hides, and reading files of untrusted code: the parts that need no server."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class TestChoice:
         monkeypatch.setattr(landlock, "abi", lambda: 0)
 
     @pytest.mark.usefixtures("without_bwrap")
-    def test_what_is_missing_is_said(self) -> None:
+    def test_what_is_missing_is_reported(self) -> None:
         with pytest.raises(DeviceError, match=r"--sandbox bwrap: .*apt install bubblewrap"):
             contain(Sandbox.BWRAP, "cpu")
 
-    def test_what_does_not_work_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_what_does_not_work_is_reported(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         fake = tmp_path / "bwrap"
         fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
         fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
@@ -103,7 +103,7 @@ class TestPlaces:
 
 
 class TestHanded:
-    """Reading what foreign code left."""
+    """Reading files of untrusted code."""
 
     def test_a_plain_file_is_read_from_where_one_says(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"0123456789")

@@ -1,4 +1,4 @@
-"""What foreign code cannot do in each sandbox, tried by foreign code; and what it still can."""
+"""What untrusted code cannot do in each sandbox, tried by such code; and what it still can."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHECKOUT = Path(containment.__file__).resolve().parents[2]
 SAYS = "RuntimeError: returned "
 
 Compile = Callable[[str], CompileResult]
-Foreign = Callable[..., Any]
+Untrusted = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +84,17 @@ def compiled(evaluator: LocalEvaluator, scale_problem: Problem) -> Iterator[Comp
 
 
 @pytest.fixture(scope="module")
-def foreign(compiled: Compile) -> Foreign:
+def untrusted(compiled: Compile) -> Untrusted:
     """What a function's body returns that is executed in the sandbox, its names given."""
 
-    def foreign(body: str, **names: object) -> Any:
+    def untrusted(body: str, **names: object) -> Any:
         given = "".join(f"{name} = {value!r}\n" for name, value in names.items())
         code = f"import os, socket\n{given}\ndef tried():\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
         told = compiled(code + "raise RuntimeError(f'returned {tried()}')\n").message
         assert told.startswith(SAYS), told
         return ast.literal_eval(told.removeprefix(SAYS).splitlines()[0])
 
-    return foreign
+    return untrusted
 
 
 WRITE = """
@@ -112,7 +112,7 @@ READ = WRITE.replace('"a"', '"rb"').replace('file.write("changed")', "file.read(
 
 
 def test_it_writes_nowhere_but_in_its_own_folder(
-    foreign: Foreign, processes: Processes, home: Path, tmp_path: Path, scale_problem: Problem
+    untrusted: Untrusted, processes: Processes, home: Path, tmp_path: Path, scale_problem: Problem
 ) -> None:
     neighbour = processes.candidate(scale_problem)()
     victim, kernel = tmp_path / "victim", neighbour.inbox / "kernel_1.py"
@@ -127,14 +127,14 @@ def test_it_writes_nowhere_but_in_its_own_folder(
     before = {path: path.read_bytes() for path in forbidden if path.exists()}
     allowed = ["own", "tmp/own", os.devnull]
     assert problems
-    written = foreign(WRITE, paths=[*map(str, forbidden), *allowed])
+    written = untrusted(WRITE, paths=[*map(str, forbidden), *allowed])
     private = ["/dev/shm"] if not processes.containment.confines_workers else []
     assert [path for path in written if str(Path(path).parent) not in private] == allowed
     assert {path: path.read_bytes() for path in forbidden if path.exists()} == before
     neighbour.discard()
 
 
-def test_it_reads_no_secrets(foreign: Foreign, processes: Processes, home: Path, scale_problem: Problem) -> None:
+def test_it_reads_no_secrets(untrusted: Untrusted, processes: Processes, home: Path, scale_problem: Problem) -> None:
     reference_client = processes.reference_client(scale_problem)
     secrets = [str(path) for path in home.rglob("*") if path.is_file()]
     secrets += [str(CHECKOUT / "pyproject.toml"), *map(str, (processes.folder / "reference").rglob("log"))]
@@ -143,12 +143,12 @@ def test_it_reads_no_secrets(foreign: Foreign, processes: Processes, home: Path,
     ]
     allowed = ["/etc/passwd", "/proc/self/status", os.__file__, containment.__file__]
     assert len(secrets) > 8 and all(os.access(path, os.R_OK) for path in secrets)
-    assert foreign(READ, paths=secrets + allowed) == allowed
+    assert untrusted(READ, paths=secrets + allowed) == allowed
 
 
-def test_it_is_told_no_keys(foreign: Foreign) -> None:
+def test_it_gets_no_keys(untrusted: Untrusted) -> None:
     seen = "str(dict(os.environ)) + open('/proc/self/environ').read()"
-    assert foreign(f"return ['PATH' in {seen}, 'not for kernels' in {seen}]") == [True, False]
+    assert untrusted(f"return ['PATH' in {seen}, 'not for kernels' in {seen}]") == [True, False]
 
 
 CONNECT = """
@@ -166,7 +166,7 @@ CONNECT = """
 """
 
 
-def test_it_has_no_network(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_no_network(untrusted: Untrusted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -184,14 +184,14 @@ def test_it_has_no_network(foreign: Foreign, tmp_path: Path, monkeypatch: pytest
             ("AF_UNIX", "SOCK_STREAM", str(tmp_path / "service")),
             ("AF_UNIX", "SOCK_STREAM", abstract.getsockname().decode()),
         ]
-        assert foreign(CONNECT, addresses=addresses) == []
-        foreign(CONNECT, addresses=[("AF_INET", "SOCK_DGRAM", list(udp.getsockname()))])
+        assert untrusted(CONNECT, addresses=addresses) == []
+        untrusted(CONNECT, addresses=[("AF_INET", "SOCK_DGRAM", list(udp.getsockname()))])
         udp.settimeout(0.1)
         with pytest.raises(TimeoutError):
             udp.recv(1)
 
 
-def test_it_signals_no_other_process(foreign: Foreign, processes: Processes, scale_problem: Problem) -> None:
+def test_it_signals_no_other_process(untrusted: Untrusted, processes: Processes, scale_problem: Problem) -> None:
     reference_client, server = processes.reference_client(scale_problem), processes.server
     body = """
         hit = []
@@ -204,16 +204,16 @@ def test_it_signals_no_other_process(foreign: Foreign, processes: Processes, sca
         return hit
     """
     pids = [(reference_client.pid, 9), (server.pid, 9), (os.getpid(), 0), *((pid, 9) for pid in processes.server_pids)]
-    assert foreign(body, pids=pids) == []
+    assert untrusted(body, pids=pids) == []
     reference_client.call("properties")
     assert processes.server is server
 
 
 def test_it_cannot_kill_the_server_that_started_it(
-    foreign: Foreign, processes: Processes, scale_problem: Problem
+    untrusted: Untrusted, processes: Processes, scale_problem: Problem
 ) -> None:
     start = processes.candidate(scale_problem)
-    foreign("try: os.kill(os.getppid(), 9)\nexcept OSError: pass")
+    untrusted("try: os.kill(os.getppid(), 9)\nexcept OSError: pass")
     time.sleep(0.1)
     worker = start()  # it raises when its server is gone
     assert worker.alive

@@ -185,7 +185,7 @@ def test_an_empty_call_costs_the_flush_and_the_wait(gpu: SimulatedGpu) -> None:
 
 
 @pytest.mark.parametrize("call", HONEST)
-def test_honest_calls_hide_nothing(gpu: SimulatedGpu, call: Callable[[SimulatedGpu], None]) -> None:
+def test_correct_calls_hide_nothing(gpu: SimulatedGpu, call: Callable[[SimulatedGpu], None]) -> None:
     clock = Clock("cuda", gpu=gpu)
     empty_ms = clock.empty_ms()
     taken = clock.sample(always(lambda: call(gpu)), 9)
@@ -245,7 +245,7 @@ def test_the_simulated_gpu_is_one() -> None:
 class TestCuda:
     """The same on a real GPU."""
 
-    def test_honest_calls_hide_nothing_and_a_side_stream_does(self) -> None:
+    def test_correct_calls_hide_nothing_and_a_side_stream_does(self) -> None:
         import torch
 
         clock = Clock("cuda")

@@ -76,7 +76,7 @@ class Time:
 
 
 @pytest.mark.usefixtures("nvml")
-def test_medians_of_what_the_gpu_tells() -> None:
+def test_medians_of_what_the_gpu_reports() -> None:
     now = Time()
     telemetry = Telemetry("abc", now)
     assert telemetry.medians() == {}
@@ -118,7 +118,7 @@ def test_without_nvml_there_are_no_metrics(load: Callable[[str], None]) -> None:
 
 
 @pytest.mark.gpu
-def test_a_real_gpu_tells() -> None:
+def test_a_real_gpu_has_telemetry() -> None:
     import torch
 
     torch.ones(1, device="cuda")

@@ -66,7 +66,7 @@ def test_other_devices_do_not_wait(tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_long_wait_says_for_whom(
+def test_a_long_wait_names_the_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(device_lock, "REPORTED_AFTER_S", 0.1)

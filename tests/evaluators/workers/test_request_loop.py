@@ -1,4 +1,4 @@
-"""What a worker tells of an exception."""
+"""A worker's report of an exception."""
 
 from __future__ import annotations
 
