@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -70,6 +71,7 @@ def serve(folder: Path, owner: int, modules: list[str]) -> None:
                 os.close(descriptor)
             client.send(str(pid).encode())
             forks[client.fileno()] = _Fork(pid, client)
+    shutil.rmtree(folder, ignore_errors=True)  # pytest does so itself, unless it was killed
 
 
 def _become(request: dict[str, Any], channel: int, errors: int) -> NoReturn:

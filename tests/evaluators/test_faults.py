@@ -257,7 +257,7 @@ def test_a_reference_worker_that_is_killed_from_outside_costs_nothing(
 def test_servers_that_are_killed_end_the_search_and_it_can_go_on(
     short: LocalEvaluator, scale_problem: Problem, path: Path
 ) -> None:
-    ended = pytest.raises(DeviceError, match=r"the evaluation server ended .*run again with --resume")
+    ended = pytest.raises(DeviceError, match=r"the evaluation server ended .*run again with `resume`")
     with killer(short, scale_problem, "servers") as killed, ended:
         search(short, scale_problem, path, KILLED)
     assert killed
@@ -317,7 +317,7 @@ def test_a_journal_on_a_full_disk_keeps_what_it_has(short: LocalEvaluator, scale
     names = interleaved(["leaves"])
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        with pytest.raises(ResultsError, match=r"cannot write .*make room.*--resume"):
+        with pytest.raises(ResultsError, match=r"cannot write .*make room.*resume"):
             search(short, scale_problem, path, names, DiskFills(path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -80,7 +80,7 @@ def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Pr
         assert fresh._client is bench
         worker = bench.worker
         _kill(servers, lambda: bench.alive or worker.alive or reference_client.alive)
-        with pytest.raises(DeviceError, match="run again with --resume"):
+        with pytest.raises(DeviceError, match="run again with `resume`"):
             reference_client.call("properties")
         # Between two configs of one call, and from call to call.
         assert next(evaluations).status is Status.OK
@@ -129,7 +129,7 @@ def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPa
             server.load("cmath")
         monkeypatch.undo()
         assert not server.alive
-        with pytest.raises(DeviceError, match="--resume"):
+        with pytest.raises(DeviceError, match="`resume`"):
             server.load("cmath")
         assert server.end(1, 0.0) is None
     finally:
