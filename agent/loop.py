@@ -68,7 +68,7 @@ class Optimization:
         workbench: Workbench,
         kernel: Kernel,
         proposer: Proposer,
-        goal: StoppingCriteria,
+        criteria: StoppingCriteria,
         observer: Observer,
         keep: Callable[[Turn], None],
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
@@ -77,7 +77,7 @@ class Optimization:
         """`keep` writes a finished turn; `cost` returns the cost of a lane's model calls."""
         self.workbench = workbench
         self.proposer = proposer
-        self.goal = goal
+        self.criteria = criteria
         self.observer = observer
         self.kernel = kernel
         self.turns: list[Turn] = []
@@ -114,9 +114,9 @@ class Optimization:
     def _iterate(self, profile: Profile) -> str | None:
         """Expand the beam once; return why the run ends, or None."""
         number = self.turns[-1].number + 1 if self.turns else 1
-        members = self._population.beam(self.goal.beam)
+        members = self._population.beam(self.criteria.beam)
         tasks = []
-        for i in range(self.goal.beam):
+        for i in range(self.criteria.beam):
             lane, member = Lane(self.workbench, number, i, self._late, self._left), members[i % len(members)]
             tasks.append(partial(self._expand, profile, lane, member, i // len(members)))
         outcomes = run_parallel(tasks)
@@ -137,7 +137,7 @@ class Optimization:
         try:
             context = replace(context, analysis=self.proposer.analyse(context))
             self.observer.analysed(lane.name, context.analysis)
-            while len(attempts) <= self.goal.repairs and (attempt := self._attempt(context, attempts)) is not None:
+            while len(attempts) <= self.criteria.repairs and (attempt := self._attempt(context, attempts)) is not None:
                 attempts.append(attempt)
                 if attempt.correct or not attempt.error:
                     break
@@ -169,7 +169,7 @@ class Optimization:
         return Attempt(proposal, tuple(evaluations), failure)
 
     def _evaluate(self, lane: Lane, proposal: Proposal) -> list[Evaluation]:
-        trials = min(self.goal.trials_per_turn, proposal.space.cardinality if proposal.space else 1)
+        trials = min(self.criteria.trials_per_turn, proposal.space.cardinality if proposal.space else 1)
         self.observer.proposed(lane.name, proposal, trials)
         if proposal.space is None:
             return [lane.evaluate(proposal.kernel, Config(), proposal.strategy)]
@@ -189,7 +189,7 @@ class Optimization:
 
     def _stop(self, profile: Profile) -> str | None:
         """Return why there is nothing more to do, or None."""
-        target = self.goal.target_speedup
+        target = self.criteria.target_speedup
         self._repeat_disturbed()
         if self._stands(lambda one: one.speedup is not None and one.speedup.ratio >= target):
             return f"target of {target:g}x reached"
@@ -197,7 +197,7 @@ class Optimization:
             return f"{ROOFLINE:.0%} of what the roofline allows reached"
         if self._population.best is None:
             return "no kernel is left"
-        if (done := self.goal.done(self.turns)) is None and (late := self._late()) is not None:
+        if (done := self.criteria.done(self.turns)) is None and (late := self._late()) is not None:
             self._cut_short = True
             return late
         return done
@@ -205,12 +205,12 @@ class Optimization:
     def _late(self) -> str | None:
         """Return which limit on trials or seconds is reached, or None."""
         spent = Budget(trials=self.workbench.trials, seconds=self._clock() - self._started)
-        limits = Budget(trials=self.goal.budget.trials, seconds=self.goal.budget.seconds)
+        limits = Budget(trials=self.criteria.budget.trials, seconds=self.criteria.budget.seconds)
         return limits.exhausted(spent)
 
     def _left(self) -> float | None:
         """Return the seconds until the time limit."""
-        seconds = self.goal.budget.seconds
+        seconds = self.criteria.budget.seconds
         return None if seconds is None else max(0.0, seconds - (self._clock() - self._started))
 
     def _failed(self) -> list[Category]:

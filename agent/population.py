@@ -14,7 +14,7 @@ class Population:
     def __init__(self) -> None:
         self.best: Candidate | None = None
         """None before the first, and when not even the start kernel has passed its last check."""
-        self._right: dict[str, Candidate] = {}
+        self._correct: dict[str, Candidate] = {}
         self._known: set[str] = set()
 
     def knows(self, kernel: Kernel) -> bool:
@@ -23,7 +23,7 @@ class Population:
 
     def beam(self, size: int) -> list[Candidate]:
         """Return the best, then the fastest others: a change that costs time may still lead to the fastest kernel."""
-        others = (candidate for candidate in self._right.values() if candidate is not self.best)
+        others = (candidate for candidate in self._correct.values() if candidate is not self.best)
         ranked = sorted(others, key=lambda candidate: candidate.latency_ms)
         return [*([self.best] if self.best else []), *ranked][:size]
 
@@ -32,21 +32,21 @@ class Population:
         for candidate in found:
             if not self.knows(candidate.kernel):
                 self._known.add(candidate.kernel.digest)
-                self._right[candidate.kernel.digest] = candidate
+                self._correct[candidate.kernel.digest] = candidate
         self._choose()
 
     def update(self, candidate: Candidate, again: Evaluation) -> None:
         """Replace a candidate's measurement by its last check; without a speedup it is removed."""
         corrected = Candidate(candidate.kernel, again) if again.speedup is not None else None
         if corrected is None:
-            del self._right[candidate.kernel.digest]
+            del self._correct[candidate.kernel.digest]
         else:
-            self._right[candidate.kernel.digest] = corrected
+            self._correct[candidate.kernel.digest] = corrected
         if candidate is self.best:
             self.best = corrected
         self._choose()
 
     def _choose(self) -> None:
-        fastest = min(self._right.values(), key=lambda candidate: candidate.latency_ms, default=None)
+        fastest = min(self._correct.values(), key=lambda candidate: candidate.latency_ms, default=None)
         if fastest is not None and (self.best is None or fastest.beats(self.best)):
             self.best = fastest

@@ -61,8 +61,8 @@ class Results:
     def save_history(self, problem: Problem, backend: str, turns: Sequence[Turn]) -> Path:
         """Write one JSON object per turn."""
         path = self.logs / f"optimization_history_{problem.name}{_suffix(backend)}.json"
-        told = [turn.record().model_dump(mode="json", by_alias=True, exclude={"kind"}) for turn in turns]
-        return self._write(path, json.dumps(told, indent=2) + "\n")
+        records = [turn.record().model_dump(mode="json", by_alias=True, exclude={"kind"}) for turn in turns]
+        return self._write(path, json.dumps(records, indent=2) + "\n")
 
     def save_conversation(self, problem: Problem, backend: str) -> Path | None:
         """Write all exchanges with models as text, if there were any."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from ..core import Budget, Evaluation, Profile
 from .turn import Turn
 
-PATIENCE = 3
+MAX_STALE_ROUNDS = 3
 """Rounds in a row without the required improvement before the loop stops."""
 ROOFLINE = 0.95
 """A kernel this close to the roofline's floor has nothing left to gain."""
@@ -37,9 +37,9 @@ class StoppingCriteria:
         rounds = [max(turn.gain for turn in round_) for _, round_ in groupby(turns, key=lambda turn: turn.number)]
         if len(rounds) >= self.max_iterations:
             return f"{self.max_iterations} iterations done"
-        recent = rounds[-PATIENCE:]
-        if len(recent) == PATIENCE and all(gain < 1 + self.min_improvement for gain in recent):
-            return f"{PATIENCE} turns in a row improved by less than {self.min_improvement:.0%}"
+        recent = rounds[-MAX_STALE_ROUNDS:]
+        if len(recent) == MAX_STALE_ROUNDS and all(gain < 1 + self.min_improvement for gain in recent):
+            return f"{MAX_STALE_ROUNDS} turns in a row improved by less than {self.min_improvement:.0%}"
         return None
 
 

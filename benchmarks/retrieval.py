@@ -74,17 +74,17 @@ WAYS = {
 def read_queries(path: Path) -> list[tuple[Query, list[str]]]:
     """Return the queries of a file, and the expected slugs of each."""
     found = []
-    for said in tomllib.loads(path.read_text())["query"]:
+    for entry in tomllib.loads(path.read_text())["query"]:
         query = Query(
-            text=said["text"],
-            language=find_language(said["language"]),
-            target=Target(said["target"]),
-            operation=said.get("operation"),
-            category=said.get("category"),
-            source=(ROOT / said["kernel"]).read_text() if "kernel" in said else None,
-            exclude=said.get("problem"),
+            text=entry["text"],
+            language=find_language(entry["language"]),
+            target=Target(entry["target"]),
+            operation=entry.get("operation"),
+            category=entry.get("category"),
+            source=(ROOT / entry["kernel"]).read_text() if "kernel" in entry else None,
+            exclude=entry.get("problem"),
         )
-        found.append((query, said["expected"]))
+        found.append((query, entry["expected"]))
     return found
 
 

@@ -116,7 +116,7 @@ class Metrics(BaseModel):
     interval: tuple[float, float] | None = None
     """In which the speedup lies, as the 95 % intervals of both medians allow."""
     contention: float | None = None
-    """Cores that other processes kept busy, where that was too much to trust the figures."""
+    """Cores that other processes kept busy, where that was too much for reliable metrics."""
 
     @property
     def trusted(self) -> bool:

@@ -72,14 +72,14 @@ class Language:
     installs: tuple[str, ...] = ()
     """Distributions to install on another machine; torch is there."""
     cache_variables: tuple[str, ...] = ()
-    """Environment variables that say in which folder compiled kernels are kept."""
+    """Environment variables that name the folder of compiled kernels."""
     definition: str = r"(?!)"
     """A regular expression for what stands once in a source for each kernel that it defines."""
     excerpt: str = r"(?!)"
     """A regular expression for a compiler's excerpt of the source in a message: its lines up to the one that is
     refused, and the reason."""
     noise: str = ""
-    """A text in the output that tells that it explains nothing."""
+    """A text that marks output without an explanation."""
     log_line: str = r"(?!)"
     """A regular expression for a remark about a line of the kernel in the output; its group is the line's number."""
     keeps_asynchronous_stages: bool = False

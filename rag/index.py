@@ -53,7 +53,7 @@ def open_index(
         index = _build(texts, embedder)
         if path:
             try:
-                write_whole(path, _packed(index, key), "the examples are embedded anew at each start")
+                write_whole(path, _packed(index, key), "the examples are embedded again at each start")
             except ResultsError as error:
                 note(str(error))
     return VectorIndex(index, embedder)
@@ -86,11 +86,11 @@ def _read(path: Path, key: str, count: int, note: Callable[[str], None]) -> Any 
 
     try:
         head, _, data = path.read_bytes().partition(b"\n")
-        said = json.loads(head)
-        if said["key"] != key:
+        header = json.loads(head)
+        if header["key"] != key:
             return None
         # Checked before FAISS sees it: its reader trusts the sizes in the file.
-        if said["sha256"] != hashlib.sha256(data).hexdigest():
+        if header["sha256"] != hashlib.sha256(data).hexdigest():
             raise ValueError("its checksum is wrong")
         index = faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8))
         if index.ntotal != count:

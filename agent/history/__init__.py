@@ -1,4 +1,4 @@
-"""A recorded run, read back: turns, code, figures, tools, exchanges with models, costs."""
+"""A recorded run, read back: turns, code, metrics, tools, exchanges with models, costs."""
 
 from .run import History, load_history
 

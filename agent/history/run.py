@@ -1,4 +1,4 @@
-"""A recorded run, read back: turns, code, figures, tools, exchanges with models, costs."""
+"""A recorded run, read back: turns, code, metrics, tools, exchanges with models, costs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class History:
-    """All that a run left. Times are in milliseconds where the name says so, else in seconds."""
+    """The recorded data of a run. Times are in milliseconds where the name says so, else in seconds."""
 
     files: RunFiles
     problem: str
@@ -51,7 +51,7 @@ class History:
     """What the problem asks of the device; None when the run ended before it was measured."""
     start: Metrics | None
     best: Metrics | None
-    """At the final check; in a run that did not finish, the fastest right kernel so far."""
+    """At the final check; in a run that did not finish, the fastest correct kernel so far."""
     finished: FinishedRecord | None
     """None while the run goes on, and when it was cut off."""
     turns: tuple[TurnRecord, ...]
@@ -61,7 +61,7 @@ class History:
 
     @property
     def name(self) -> str:
-        """Of the problem, as the journal's file is named: '36_RMSNorm_'; its id where that says nothing."""
+        """Of the problem, as the journal's file is named: '36_RMSNorm_'; its id where that is empty."""
         stem = self.files.journal.stem
         if stem.startswith("journal_") and f"_{self.backend}" in stem:
             return stem.removeprefix("journal_").rpartition(f"_{self.backend}")[0]

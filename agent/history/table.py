@@ -40,7 +40,7 @@ def rows(history: History) -> list[dict[str, Any]]:
 
 
 def _status(turn: TurnRecord) -> str:
-    """Of the fastest right kernel, else of the last one that was tried."""
+    """Of the fastest correct kernel, else of the last one that was tried."""
     if turn.metrics is not None:
         return turn.metrics.status
     tried = [attempt.statuses[-1] for attempt in turn.attempts if attempt.statuses]

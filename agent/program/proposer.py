@@ -104,14 +104,14 @@ class ModelProposer:
     def _analysis(self, context: TurnContext) -> Analysis:
         metrics = context.analysis
         try:
-            said = self._ask(
+            prediction = self._ask(
                 context, ANALYSE, lambda program, detail: program.analyse(**analysis_inputs(context, detail))
             )
-            suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in said.suggestions)
-            evidence = tuple(str(line) for line in said.evidence)
+            suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in prediction.suggestions)
+            evidence = tuple(str(line) for line in prediction.evidence)
             return dataclasses.replace(
                 metrics,
-                category=_category(said.category),
+                category=_category(prediction.category),
                 evidence=evidence or metrics.evidence,
                 suggestions=suggestions or metrics.suggestions,
             )

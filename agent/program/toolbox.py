@@ -48,7 +48,7 @@ class Toolbox:
     """The tools of one attempt in a lane. Every call is recorded in the lane, with its cost."""
 
     def __init__(self, context: TurnContext, retriever: Retriever | None, observe: Callable[[ToolCall], None]) -> None:
-        self._situation = context
+        self._context = context
         self._lane: Lane = context.lane
         self._retriever = retriever
         self._observe = observe
@@ -82,7 +82,7 @@ class Toolbox:
                 "result": briefing.failure_text(evaluation, log=True),
                 "next": LOCATED if evaluation.status in NAMES_LINES else NOT_LOCATED,
             }
-        start = self._situation.candidate.latency_ms
+        start = self._context.candidate.latency_ms
         gain = start / evaluation.latency_ms if evaluation.latency_ms else 1.0
         return {
             "result": briefing.measured_text(evaluation),
@@ -97,7 +97,7 @@ class Toolbox:
         if self._retriever is None:
             return {"result": "there are no examples in this run", "next": "go on without"}
         idea = f"{technique}: {query}" if technique else query
-        hits = self._retriever.search(question(self._situation, idea), k)
+        hits = self._retriever.search(question(self._context, idea), k)
         return {
             "result": within(hits, EXAMPLE_TOKENS) or "nothing fits",
             "next": "take over the idea, not the code: sizes and names are another problem's",
@@ -115,7 +115,7 @@ class Toolbox:
         candidate = self._candidate(kernel, space)
         if not space:
             raise SpaceError(f"the space is empty; name constants and values: it has {_named(candidate.config)}")
-        sizes = named_sizes(self._situation.problem, self._situation.profile)
+        sizes = named_sizes(self._context.problem, self._context.profile)
         found = self._lane.tune(candidate, candidate.space(space, constraints or [], sizes), tuner, trials)
         if found.best is None or found.best.latency_ms is None:
             statuses = ", ".join(f"{count} {status.value}" for status, count in found.progress.statuses.items())
@@ -130,7 +130,7 @@ class Toolbox:
 
     def profile(self) -> dict[str, Any]:
         """Describe the fastest kernel's position under the roofline."""
-        context = self._situation
+        context = self._context
         fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=context.candidate)
         return {
             "result": briefing.roofline_text(context.profile, fastest.evaluation),
@@ -186,7 +186,7 @@ class Toolbox:
     def _candidate(self, kernel: str, constants: Collection[str]) -> Kernel:
         """Return the model's kernel, which has these constants; raises `KernelError` if it has not."""
         # Formatted like a submitted kernel, so that an evaluated kernel is not measured again.
-        candidate = laid_out(kernel_of(kernel, self._situation.problem, self._situation.candidate.kernel))
+        candidate = laid_out(kernel_of(kernel, self._context.problem, self._context.candidate.kernel))
         if unknown := sorted(set(constants) - set(candidate.config)):
             raise KernelError(
                 f"the kernel has no constant {', '.join(unknown)} at module level; it has {_named(candidate.config)}"

@@ -155,7 +155,7 @@ def _metric(
 def _next_predictor(
     state: Any, trajectories: Sequence[Any], scores: Sequence[float], index: int, candidate: Mapping[str, str]
 ) -> list[str]:
-    """GEPA's turn-taking among predictors, those left out that did not run: a right rewrite is never repaired."""
+    """GEPA's turn-taking among predictors, those left out that did not run: a correct rewrite is never repaired."""
     ran = {call[0].signature.instructions for one in trajectories for call in one["trace"]}
     names = state.list_of_named_predictors
     turn = state.named_predictor_id_to_update_next_for_program_candidate
@@ -166,7 +166,7 @@ def _next_predictor(
 
 
 class _GepaCallback:
-    """Follows GEPA through its callbacks: notes what was validated, and tells of it."""
+    """Follows GEPA through its callbacks: records and reports what was validated."""
 
     def __init__(self, compiled: OptimizedProgram, tell: Callable[[str], None]) -> None:
         self._compiled = compiled

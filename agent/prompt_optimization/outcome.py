@@ -22,8 +22,8 @@ class Try:
     """One attempt, and what its tools did."""
 
     attempt: Attempt
-    right: tuple[Candidate, ...]
-    """Right and timed kernels, those that a tool evaluated too."""
+    correct: tuple[Candidate, ...]
+    """Correct and timed kernels, those that a tool evaluated too."""
     tool_calls: tuple[ToolCall, ...]
 
 
@@ -33,24 +33,24 @@ class Rollout:
 
     context: TurnContext
     metrics: Analysis
-    """What the figures alone said."""
+    """The analysis by metrics alone."""
     tries: tuple[Try, ...]
-    """The rewrite, and its repair where it was not right."""
+    """The rewrite, and its repair where it was not correct."""
 
     @property
     def found(self) -> Candidate | None:
-        """The fastest right kernel; one that other processes disturbed only for want of a better."""
-        right = [candidate for one in self.tries for candidate in one.right]
-        return min(right, key=lambda one: (one.evaluation.contention is not None, one.latency_ms), default=None)
+        """The fastest correct kernel; one that other processes disturbed only if there is no other."""
+        correct = [candidate for one in self.tries for candidate in one.correct]
+        return min(correct, key=lambda one: (one.evaluation.contention is not None, one.latency_ms), default=None)
 
     @property
     def gain(self) -> float:
-        """How many times as fast as the kernel given; 0 when nothing was right."""
+        """How many times as fast as the kernel given; 0 when nothing was correct."""
         return self.context.candidate.latency_ms / self.found.latency_ms if self.found else 0.0
 
     @property
     def score(self) -> float:
-        """0 when nothing was right, 0.5 for a kernel no faster than the one given, towards 1 for ever faster ones.
+        """0 when nothing was correct, 0.5 for a kernel no faster than the one given, towards 1 for ever faster ones.
 
         Two digits: what is less than the noise of a measurement must not decide.
         """
@@ -60,7 +60,7 @@ class Rollout:
     def summary(self) -> str:
         """One line."""
         came = (
-            f"{self.gain:.3f} times as fast" if self.gain else f"nothing right ({self.tries[-1].attempt.error[:100]})"
+            f"{self.gain:.3f} times as fast" if self.gain else f"nothing correct ({self.tries[-1].attempt.error[:100]})"
         )
         return f"{came}, score {self.score:g}"
 
@@ -74,7 +74,7 @@ class Rollout:
             if not one.attempt.correct
         ]
         if self.found is None:
-            return "\n".join([*lines, "In the end nothing was right: score 0."])
+            return "\n".join([*lines, "In the end nothing was correct: score 0."])
         given, got = self.context.candidate.latency_ms, self.found.latency_ms
         lines += [
             briefing.measured_text(self.found.evaluation),
@@ -96,7 +96,7 @@ class Rollout:
         if predictor == ANALYSE:
             given += [
                 briefing.roofline_text(context.profile, context.candidate.evaluation),
-                f"the figures alone say: {briefing.analysis_text(self.metrics)}",
+                f"by the metrics alone: {briefing.analysis_text(self.metrics)}",
                 briefing.history_text(context.turns),
             ]
             done = [briefing.analysis_text(analysis), "suggested:", *(f"- {idea}" for idea in analysis.suggestions)]

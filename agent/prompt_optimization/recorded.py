@@ -93,7 +93,7 @@ def journals_in(paths: Iterable[Path]) -> list[Path]:
 def read_turn_contexts(
     paths: Sequence[Path], problems: Callable[[str], Iterable[TorchProblem]], device: str, note: Callable[[str], None]
 ) -> list[RecordedTurn]:
-    """The situations of all journals that were recorded on this device, each once, in the order of the journals.
+    """The contexts of all journals that were recorded on this device, each once, in the order of the journals.
 
     `problems` gives the problems that an id may mean; the one with the recorded reference is taken. `note` is told
     which journals are left out, and why.
@@ -101,17 +101,17 @@ def read_turn_contexts(
     found: dict[str, RecordedTurn] = {}
     for path in paths:
         try:
-            for one in _situations(path, problems, device):
+            for one in _contexts(path, problems, device):
                 found.setdefault(one.digest, one)
         except KernelwrightError as error:
             note(f"left out: {error}")
         except (OSError, KeyError, TypeError, ValueError, SyntaxError, RecursionError) as error:
-            said = next(iter(str(error).splitlines()), "")
-            note(f"left out: {path} is not what a run writes ({type(error).__name__}: {said})")
+            line = next(iter(str(error).splitlines()), "")
+            note(f"left out: {path} is not what a run writes ({type(error).__name__}: {line})")
     return list(found.values())
 
 
-def _situations(path: Path, problems: Callable[[str], Iterable[TorchProblem]], device: str) -> list[RecordedTurn]:
+def _contexts(path: Path, problems: Callable[[str], Iterable[TorchProblem]], device: str) -> list[RecordedTurn]:
     records = read_journal(path)
     run = next(of(records, RunRecord), None)
     if run is None:
@@ -121,11 +121,11 @@ def _situations(path: Path, problems: Callable[[str], Iterable[TorchProblem]], d
     profile = next((record.profile for record in of(records, ProfileRecord)), None)
     trials = [trial.evaluation for trial in of(records, Trial)]
     if profile is None or not trials or trials[0].speedup is None:
-        raise JournalError(f"{path}: the start kernel was not right, or not timed")
+        raise JournalError(f"{path}: the start kernel was not correct, or not timed")
     problem = _problem(run, path, problems)
     sources = {record.digest: record.source for record in of(records, KernelRecord)}
     start = PythonKernel.parse(sources[trials[0].kernel_digest], problem.name)
-    situations = [RecordedTurn(problem, profile, start, ())]
+    contexts = [RecordedTurn(problem, profile, start, ())]
     searched = [*trials, *_searched(path)]
     # What a turn begins with is the start, or what an earlier turn found.
     measured = {start.source: trials[0]}
@@ -137,12 +137,12 @@ def _situations(path: Path, problems: Callable[[str], Iterable[TorchProblem]], d
         if kernel.source not in measured:
             raise JournalError(f"{path}: what turn {record.number} began with was measured nowhere")
         past = tuple(turn for turn in turns if turn.number < record.number)
-        situations.append(RecordedTurn(problem, profile, kernel, past))
+        contexts.append(RecordedTurn(problem, profile, kernel, past))
         turn = _turn(record, Candidate(kernel, measured[kernel.source]), searched)
         turns.append(turn)
         if turn.found is not None:
             measured[turn.found.kernel.source] = turn.found.evaluation
-    return situations
+    return contexts
 
 
 def _problem(run: RunRecord, path: Path, problems: Callable[[str], Iterable[TorchProblem]]) -> TorchProblem:

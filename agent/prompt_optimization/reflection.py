@@ -24,7 +24,7 @@ CONTRACT = "{{contract}}"
 _PARTS = {
     ANALYSE: "finds the bottleneck of a kernel and suggests what to change; the first suggestion is then carried out",
     REWRITE: "carries out a suggestion in a kernel, with tools in reach, and submits the whole new file",
-    REPAIR: "mends a rewritten kernel that failed, with tools in reach, and submits the whole mended file",
+    REPAIR: "fixes a rewritten kernel that failed, with tools in reach, and submits the whole fixed file",
 }
 
 
@@ -40,7 +40,7 @@ class ImproveInstructions(dspy.Signature):
 class Reflection:
     """What GEPA calls for new instructions (its `ProposalFn`).
 
-    The contract of a kernel, and what DSPy tells an agent of its tools, are kept from changes: the one stands as a
+    The contract of a kernel, and what DSPy adds about its tools, are kept from changes: the one stands as a
     mark in the text that is improved, the other is taken off and put back.
     """
 

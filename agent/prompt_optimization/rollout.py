@@ -26,7 +26,7 @@ from .recorded import RecordedTurn
 Result = TypeVar("Result")
 
 
-PATIENCE = 2
+MAX_REPEATS = 2
 """Further measurements of a kernel to improve, while other processes disturb them: every gain depends on it."""
 
 
@@ -35,7 +35,7 @@ class Stopped(BaseException):
 
 
 class Rollouts:
-    """Makes rollouts. The same instructions in the same situation are tried once: what they came to is remembered.
+    """Makes rollouts. The same instructions in the same context are tried once: what they came to is remembered.
 
     A resumed compile asks nothing twice: each conversation has a lane of its own, named by what it is asked with.
     """
@@ -69,30 +69,30 @@ class Rollouts:
 
     def begin(self, recorded: RecordedTurn) -> str | None:
         """Measure the kernel to improve, with which gains are compared; why it cannot serve, or None."""
-        bench = self._workbench(recorded)
-        start = bench.evaluate(recorded.kernel, Config(), "start")
-        for _ in range(PATIENCE):
+        workbench = self._workbench(recorded)
+        start = workbench.evaluate(recorded.kernel, Config(), "start")
+        for _ in range(MAX_REPEATS):
             if start.contention is None:
                 break
-            start = bench.evaluate(recorded.kernel, Config(), "start", again=True)
+            start = workbench.evaluate(recorded.kernel, Config(), "start", again=True)
         if start.speedup is None:
             return start.message or "not timed"
         self._begun[recorded.name] = recorded, Candidate(recorded.kernel, start)
         return None
 
     def program(self) -> KernelProgram:
-        """The program with the instructions that it has, which name its tools; any begun situation has the same."""
+        """The program with the instructions that it has, which name its tools; any begun context has the same."""
         recorded, candidate = next(iter(self._begun.values()))
         metrics = analyse(recorded.profile, recorded.kernel, candidate.evaluation)
         lane = _NamedLane(self._workbench(recorded), 1, "")
-        situation = TurnContext(recorded.problem, recorded.profile, candidate, metrics, (), lane)
-        offered = KernelProgram(*recorded.kind, Toolbox(situation, self._retriever, lambda call: None))
+        context = TurnContext(recorded.problem, recorded.profile, candidate, metrics, (), lane)
+        offered = KernelProgram(*recorded.kind, Toolbox(context, self._retriever, lambda call: None))
         program = KernelProgram(*recorded.kind)
         program.load_state(offered.dump_state())
         return program
 
     def run(self, state: Mapping[str, Any], name: str) -> Rollout:
-        """Try a program's instructions in a situation. Raises `Stopped` when no more can be tried."""
+        """Try a program's instructions in a context. Raises `Stopped` when no more can be tried."""
         return self.guarded(lambda: self._run(state, name))
 
     def guarded(self, work: Callable[[], Result]) -> Result:
@@ -120,16 +120,16 @@ class Rollouts:
         metrics = analyse(recorded.profile, recorded.kernel, candidate.evaluation, _failed(recorded))
         asked = len(self._memory)
 
-        def situation(analysis: Analysis, *parts: str) -> TurnContext:
+        def context(analysis: Analysis, *parts: str) -> TurnContext:
             lane = _NamedLane(self._workbench(recorded), len(recorded.turns) + 1, f"{name} {_digest(state, parts)}")
             return TurnContext(recorded.problem, recorded.profile, candidate, analysis, recorded.turns, lane)
 
-        begun = situation(metrics, ANALYSE)
+        begun = context(metrics, ANALYSE)
         analysis = self._once(begun.lane.name, lambda: proposer.analyse(begun))
-        first = situation(analysis, ANALYSE, REWRITE)
+        first = context(analysis, ANALYSE, REWRITE)
         tries = [self._once(first.lane.name, lambda: _try(proposer, first, ()))]
         if not tries[0].attempt.correct:
-            again = situation(analysis, ANALYSE, REWRITE, REPAIR)
+            again = context(analysis, ANALYSE, REWRITE, REPAIR)
             tries.append(self._once(again.lane.name, lambda: _try(proposer, again, (tries[0].attempt,))))
         rollout = Rollout(first, metrics, tuple(tries))
         if len(self._memory) > asked:
@@ -189,10 +189,10 @@ def in_daemon(work: Callable[[], Result], given_up: threading.Event) -> Result:
     return results[0]
 
 
-def _try(proposer: ModelProposer, situation: TurnContext, failed: tuple[Attempt, ...]) -> Try:
-    lane = situation.lane
+def _try(proposer: ModelProposer, context: TurnContext, failed: tuple[Attempt, ...]) -> Try:
+    lane = context.lane
     try:
-        proposal = proposer.propose(situation, failed)
+        proposal = proposer.propose(context, failed)
     except NoKernel as error:
         attempt = Attempt(None, (), str(error))
     else:

@@ -1,4 +1,4 @@
-"""Proof that the candidate's own kernel ran: counts its launches and tells its kernels from a library's.
+"""Proof that the candidate's own kernel ran: counts its launches and distinguishes its kernels from a library's.
 
 Names alone prove little (anyone can name a kernel like cuBLAS's), so names that libraries use never count as the
 candidate's, and `torch_share` checks the work of torch beside the kernel.

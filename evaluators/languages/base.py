@@ -12,7 +12,7 @@ from ...core import Language, OptionError, known_languages
 
 
 class UntraceableCall(Exception):
-    """Something that only a real call on the real device can tell."""
+    """Something that only a real call on the real device can show."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ Around = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class LanguageSupport:
-    """One language, for workers and for what judges them; what is not overridden does nothing.
+    """One language, for workers and for the evaluator; a method that is not overridden does nothing.
 
     Its module imports neither the language nor torch: methods do. They are called in workers, which are forks of a
     process that has imported `preload`.
@@ -72,7 +72,7 @@ class LanguageSupport:
     def capture_launches(self, launched: Launched, device: str) -> None:
         """From now on, in this process, launching a kernel compiles it and reports it to `launched`; nothing runs.
 
-        Tensors are fake. Raise `UntraceableCall` for what only a real call can tell. Without this, kernels of the
+        Tensors are fake. Raise `UntraceableCall` for what only a real call can show. Without this, kernels of the
         language cannot be compiled ahead of measuring.
         """
 

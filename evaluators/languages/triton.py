@@ -12,7 +12,7 @@ from typing import Any
 from .base import Around, CompiledKernel, Counted, LanguageSupport, Launch, Launched, UntraceableCall, replaced
 from .cubin import read_binary
 
-# Of a compiled Triton kernel, what its code does not tell; which of them exist depends on the version.
+# Of a compiled Triton kernel, attributes that its code does not show; which of them exist depends on the version.
 _SETTINGS = (
     "num_warps", "num_ctas", "cluster_dims", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl",
     "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size",

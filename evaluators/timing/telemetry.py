@@ -19,7 +19,7 @@ _THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 class Telemetry:
     """One GPU, named by its UUID (with or without 'GPU-') or by its number among all of the machine.
 
-    Without NVML, or for a GPU that it does not know, there are no figures. Call `sample` between timings, not
+    Without NVML, or for a GPU that it does not know, there are no metrics. Call `sample` between timings, not
     during one.
     """
 
@@ -48,7 +48,7 @@ class Telemetry:
     def medians(self) -> dict[str, float]:
         """sm_mhz, memory_mhz, temperature_c, power_w as medians; throttled as the share of samples.
 
-        What the GPU does not tell is left out; empty before the first sample.
+        Values that the GPU does not report are left out; empty before the first sample.
         """
         typical = {name: statistics.median(values) for name, values in self._seen.items() if name != "throttled"}
         if "throttled" in self._seen:

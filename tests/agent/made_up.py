@@ -121,7 +121,7 @@ def run(
     start: Kernel,
     proposer: Any,
     evaluator: Scripted | Sequence[Scripted] | None = None,
-    goal: StoppingCriteria = ENDLESS,
+    criteria: StoppingCriteria = ENDLESS,
     observer: Silence | None = None,
     clock: Callable[[], float] = lambda: 0.0,
     searcher: Scripted | None = None,
@@ -137,7 +137,7 @@ def run(
     with Journal(folder / "journal.jsonl") as journal:
         workbench = Workbench(PROBLEM, pool, search, journal, watching)  # type: ignore[arg-type]
         written = partial(keep, journal)
-        return Optimization(workbench, start, proposer, goal, watching, written, clock=clock).run()
+        return Optimization(workbench, start, proposer, criteria, watching, written, clock=clock).run()
 
 
 def trials(limit: int) -> StoppingCriteria:

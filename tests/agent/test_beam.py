@@ -39,7 +39,7 @@ def given(proposer: Planned, number: int) -> list[tuple[float, int]]:
 def test_expansions_are_distributed_over_the_candidates(tmp_path: Path) -> None:
     plan = {"1.0": [kernel(30.0)], "2.0": [kernel(40.0)], "3.0": [kernel(25.0)]}
     proposer = Planned(plan)
-    outcome = run(tmp_path, START, proposer, goal=wide(4, iterations=4))
+    outcome = run(tmp_path, START, proposer, criteria=wide(4, iterations=4))
     assert given(proposer, 1) == [(20.0, 0), (20.0, 1), (20.0, 2), (20.0, 3)]
     assert given(proposer, 2) == [(20.0, 0), (30.0, 0), (20.0, 1), (30.0, 1)]
     assert given(proposer, 3) == [(20.0, 0), (30.0, 0), (40.0, 0), (20.0, 1)]
@@ -57,7 +57,7 @@ def test_slower_candidates_lead_on_and_the_slowest_is_let_go(tmp_path: Path) -> 
         "3.0": [kernel(4.0)],
     }
     proposer = Planned(plan)
-    outcome = run(tmp_path, START, proposer, goal=wide(3))
+    outcome = run(tmp_path, START, proposer, criteria=wide(3))
     assert given(proposer, 2) == [(20.0, 0), (22.0, 0), (25.0, 0)]
     assert given(proposer, 3) == [(5.0, 0), (20.0, 0), (21.0, 0)]
     assert outcome.turns[4].before.latency_ms == 22.0
@@ -68,7 +68,7 @@ def test_slower_candidates_lead_on_and_the_slowest_is_let_go(tmp_path: Path) -> 
 def test_candidates_are_distinct(tmp_path: Path) -> None:
     proposer = Planned({"1.0": [kernel(15.0)], "1.1": [kernel(15.0)], "1.2": [START]})
     evaluator = Scripted()
-    outcome = run(tmp_path, START, proposer, evaluator, goal=wide(3))
+    outcome = run(tmp_path, START, proposer, evaluator, criteria=wide(3))
     assert given(proposer, 2) == [(15.0, 0), (20.0, 0), (15.0, 1)]
     assert [turn.improved for turn in outcome.turns] == [True, False, False], "one of them became the best"
     assert evaluator.calls.count(kernel(15.0).source) == 2, "once, and at the last check"
@@ -76,7 +76,7 @@ def test_candidates_are_distinct(tmp_path: Path) -> None:
 
 def test_only_one_turn_of_an_iteration_becomes_the_best(tmp_path: Path) -> None:
     proposer = Planned({"1.0": [kernel(10.0)], "1.1": [kernel(5.0)], "1.2": [kernel("timeout")]})
-    outcome = run(tmp_path, START, proposer, goal=wide(3))
+    outcome = run(tmp_path, START, proposer, criteria=wide(3))
     assert [(turn.improved, turn.gain) for turn in outcome.turns] == [(False, 1.0), (True, 4.0), (False, 1.0)]
     assert [turn.helped for turn in outcome.turns] == [True, True, False]
 
@@ -93,7 +93,7 @@ def test_when_the_best_fails_its_check_the_next_of_its_iteration_serves(tmp_path
 
 def test_patience_counts_rounds(tmp_path: Path) -> None:
     slower = {f"{number}.{lane}": [kernel(30.0 + number + lane / 8)] for number in range(1, 9) for lane in range(3)}
-    outcome = run(tmp_path, START, Planned(slower), goal=wide(3))
+    outcome = run(tmp_path, START, Planned(slower), criteria=wide(3))
     assert "3 turns in a row" in outcome.stopped
     assert len(outcome.turns) == 9
 
@@ -101,21 +101,21 @@ def test_patience_counts_rounds(tmp_path: Path) -> None:
 def test_a_round_is_as_good_as_its_best_lane(tmp_path: Path) -> None:
     plan = {f"{number}.{lane}": [kernel(40.0 + number + lane / 8)] for number in range(1, 6) for lane in range(2)}
     plan["2.1"] = [kernel(10.0)]
-    outcome = run(tmp_path, START, Planned(plan), goal=wide(2))
+    outcome = run(tmp_path, START, Planned(plan), criteria=wide(2))
     assert "3 turns in a row" in outcome.stopped
     assert outcome.turns[-1].number == 5
 
 
 def test_iterations_are_rounds(tmp_path: Path) -> None:
     plan = {f"{number}.{lane}": [kernel(20.0 / 2**number - lane)] for number in range(1, 4) for lane in range(2)}
-    outcome = run(tmp_path, START, Planned(plan), goal=wide(2, iterations=2))
+    outcome = run(tmp_path, START, Planned(plan), criteria=wide(2, iterations=2))
     assert outcome.stopped == "2 iterations done"
     assert len(outcome.turns) == 4
 
 
 def test_lanes_with_nothing_to_try_do_not_end_the_run(tmp_path: Path) -> None:
     proposer = Planned({"1.1": [kernel(10.0)], "2.0": [kernel(5.0)]})
-    outcome = run(tmp_path, START, proposer, goal=wide(3))
+    outcome = run(tmp_path, START, proposer, criteria=wide(3))
     assert outcome.stopped == "nothing left to try"
     assert [(turn.number, turn.lane) for turn in outcome.turns] == [(1, 1), (2, 0)]
 
@@ -193,7 +193,7 @@ def test_what_goes_wrong_in_a_lane_is_raised_when_the_others_are_done(
     plan = {"1.0": [waiting], "1.1": [fail], "1.2": [late]}
     observer = Silence()
     with pytest.raises(kind, match="a bug"):
-        run(tmp_path, START, Planned(plan), goal=wide(3), observer=observer)
+        run(tmp_path, START, Planned(plan), criteria=wide(3), observer=observer)
     with Journal(tmp_path / "journal.jsonl") as journal:
         assert [(one.lane, one.improved) for one in journal.of(TurnRecord)] == [(2, True)]
     assert observer.of("close")
@@ -204,7 +204,7 @@ def test_a_lane_that_ends_the_run_lets_the_others_finish(tmp_path: Path) -> None
         time.sleep(0.05)
         return kernel(5.0)
 
-    outcome = run(tmp_path, START, Planned({"1.0": [RunEnded("no more dollars")], "1.1": [late]}), goal=wide(2))
+    outcome = run(tmp_path, START, Planned({"1.0": [RunEnded("no more dollars")], "1.1": [late]}), criteria=wide(2))
     assert outcome.stopped == "no more dollars"
     assert [turn.lane for turn in outcome.turns] == [1]
     assert outcome.best.latency_ms == 5.0
@@ -222,10 +222,10 @@ def test_the_order_in_which_lanes_finish_changes_nothing(tmp_path: Path, seed: i
     searching = Proposal(tuned, "tune", "compute", "because", space)
     plan = {f"{number}.{lane}": [searching, kernel(18.0, SPEED=12)] for number in (1, 2) for lane in range(3)}
     plan |= {f"3.{lane}": [kernel("timeout"), kernel(6.0 + lane)] for lane in range(3)}
-    goal = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3, trials_per_turn=2)
+    criteria = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3, trials_per_turn=2)
 
     def result(folder: str, evaluators: list[Scripted]) -> list[object]:
-        outcome = run(tmp_path / folder, START, Planned(plan), evaluators, goal)
+        outcome = run(tmp_path / folder, START, Planned(plan), evaluators, criteria)
         return [outcome.best, outcome.stopped, *(turn.record() for turn in outcome.turns)]
 
     shaking = [Scripted(change=shaken(random.Random(10 * seed + i))) for i in range(3)]

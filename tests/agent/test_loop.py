@@ -16,7 +16,10 @@ from .made_up import ENDLESS, Planned, Scripted, Silence, listed, run, trials
 
 def test_stops_on_the_target(tmp_path: Path) -> None:
     outcome = run(
-        tmp_path, kernel(20.0), listed(kernel(8.0), kernel(4.0), kernel(2.0)), goal=StoppingCriteria(target_speedup=2)
+        tmp_path,
+        kernel(20.0),
+        listed(kernel(8.0), kernel(4.0), kernel(2.0)),
+        criteria=StoppingCriteria(target_speedup=2),
     )
     assert outcome.stopped == "target of 2x reached"
     assert not outcome.cut_short
@@ -26,7 +29,7 @@ def test_stops_on_the_target(tmp_path: Path) -> None:
 
 
 def test_a_start_that_is_fast_enough_is_left_alone(tmp_path: Path) -> None:
-    outcome = run(tmp_path, kernel(5.0), listed(kernel(1.0)), goal=StoppingCriteria(target_speedup=2))
+    outcome = run(tmp_path, kernel(5.0), listed(kernel(1.0)), criteria=StoppingCriteria(target_speedup=2))
     assert (outcome.stopped, outcome.turns) == ("target of 2x reached", ())
     assert outcome.reached(2)
     assert not outcome.reached(2.1)
@@ -41,11 +44,11 @@ def test_stops_on_a_plateau(tmp_path: Path) -> None:
 def test_stops_after_the_iterations_and_the_budget(tmp_path: Path) -> None:
     proposals = [kernel(20.0 / 2**i) for i in range(1, 9)]
     outcome = run(
-        tmp_path, kernel(20.0), listed(*proposals), goal=StoppingCriteria(target_speedup=1e9, max_iterations=3)
+        tmp_path, kernel(20.0), listed(*proposals), criteria=StoppingCriteria(target_speedup=1e9, max_iterations=3)
     )
     assert outcome.stopped == "3 iterations done"
     (tmp_path / "journal.jsonl").unlink()
-    assert run(tmp_path, kernel(20.0), listed(*proposals), goal=trials(3)).stopped == "budget of 3 trials used up"
+    assert run(tmp_path, kernel(20.0), listed(*proposals), criteria=trials(3)).stopped == "budget of 3 trials used up"
 
 
 def test_stops_when_nothing_is_proposed(tmp_path: Path) -> None:
@@ -196,7 +199,7 @@ def test_a_turn_tries_no_more_configs_than_it_may(tmp_path: Path) -> None:
     space = SearchSpace.of({"SPEED": list(range(2, 21))}, SPEED=20)
     searching = Proposal(tuned, "tune", "compute", "because", space, first=(Config({"SPEED": 7}),))
     outcome = run(
-        tmp_path, kernel(20.0), listed(searching), goal=StoppingCriteria(target_speedup=1e9, trials_per_turn=3)
+        tmp_path, kernel(20.0), listed(searching), criteria=StoppingCriteria(target_speedup=1e9, trials_per_turn=3)
     )
     assert len(outcome.turns[0].evaluations) == 3
     assert [dict(one.config) for one in outcome.turns[0].evaluations][:2] == [{"SPEED": 20}, {"SPEED": 7}]
@@ -215,8 +218,8 @@ def test_stops_when_the_time_is_up(tmp_path: Path) -> None:
         now[0] += 40
         return kernel(20.0 / 2**context.lane.number)
 
-    goal = StoppingCriteria(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
-    outcome = run(tmp_path, kernel(20.0), listed(*[slow] * 9), goal=goal, clock=lambda: now[0])
+    criteria = StoppingCriteria(target_speedup=1e9, budget=ENDLESS.budget.model_copy(update={"seconds": 100.0}))
+    outcome = run(tmp_path, kernel(20.0), listed(*[slow] * 9), criteria=criteria, clock=lambda: now[0])
     assert outcome.stopped == "budget of 100 seconds used up"
     assert outcome.cut_short
     assert len(outcome.turns) == 3
@@ -232,7 +235,7 @@ def test_a_lane_knows_when_the_limits_are_reached(tmp_path: Path) -> None:
         late.append(context.lane.late())
         return kernel(5.0)
 
-    run(tmp_path, kernel(20.0), listed(step), goal=trials(2))
+    run(tmp_path, kernel(20.0), listed(step), criteria=trials(2))
     assert late == [None, "budget of 2 trials used up"]
 
 

@@ -117,15 +117,15 @@ def test_lanes_that_wait_leave_the_others_their_turns(tmp_path: Path) -> None:
         first, last = replies
         return Planned({"1.0": [first], "1.1": [kernel(5.0)], "1.2": [last]})
 
-    goal = StoppingCriteria(target_speedup=1e9, max_iterations=1, beam=3)
+    criteria = StoppingCriteria(target_speedup=1e9, max_iterations=1, beam=3)
     evaluators = [Scripted(), Scripted(), Scripted()]
     waiting = Waiting("0001.prompt.md has no reply yet"), Waiting("0003.prompt.md has no reply yet")
     with pytest.raises(Waiting, match=r"0001.prompt.md has no reply yet; 0003.prompt.md has no reply yet"):
-        run(tmp_path, kernel(20.0), plan(*waiting), evaluators[0], goal)
+        run(tmp_path, kernel(20.0), plan(*waiting), evaluators[0], criteria)
     assert turns_written(tmp_path) == [(1, 1)]
     with pytest.raises(Waiting, match=r"^0003.prompt.md has no reply yet$"):
-        run(tmp_path, kernel(20.0), plan(kernel(7.0), waiting[1]), evaluators[1], goal)
-    outcome = run(tmp_path, kernel(20.0), plan(kernel(7.0), kernel(4.0)), evaluators[2], goal)
+        run(tmp_path, kernel(20.0), plan(kernel(7.0), waiting[1]), evaluators[1], criteria)
+    outcome = run(tmp_path, kernel(20.0), plan(kernel(7.0), kernel(4.0)), evaluators[2], criteria)
     measured = [[float(source.removeprefix("RESULT = ")) for source in one.calls] for one in evaluators]
     assert measured == [[20.0, 5.0], [7.0], [4.0, 4.0]]
     # The lane that did not wait is written again: its kernel is no longer the best of the iteration.
@@ -143,7 +143,7 @@ def test_a_run_that_ended_goes_on_with_what_it_had_found(tmp_path: Path) -> None
         context.lane.evaluate(kernel(9.0), Config(), "evaluate")
         return kernel(6.0)
 
-    run(tmp_path, kernel(20.0), listed(ends), goal=ENDLESS)
+    run(tmp_path, kernel(20.0), listed(ends), criteria=ENDLESS)
     evaluator = Scripted()
     outcome = run(tmp_path, kernel(20.0), listed(goes_on), evaluator)
     assert evaluator.calls == [kernel(6.0).source] * 2

@@ -51,8 +51,8 @@ class Times:
 
 
 def optimized(folder: Path, *rules: Times, beam: int = 1, iterations: int = 9, start: Kernel = START) -> Outcome:
-    goal = StoppingCriteria(target_speedup=1e9, max_iterations=iterations, min_improvement=0.0, beam=beam)
-    return run(folder, start, RuleProposer(Machine(cores=2), rules), Scripted(), goal)
+    criteria = StoppingCriteria(target_speedup=1e9, max_iterations=iterations, min_improvement=0.0, beam=beam)
+    return run(folder, start, RuleProposer(Machine(cores=2), rules), Scripted(), criteria)
 
 
 def strategies(outcome: Outcome) -> list[str]:

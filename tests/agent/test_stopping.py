@@ -23,7 +23,7 @@ def turns(*rounds: list[float]) -> list[Turn]:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "goal", "says"),
+    ("rounds", "criteria", "says"),
     [
         ([], StoppingCriteria(), None),
         ([], StoppingCriteria(max_iterations=0), "0 iterations done"),
@@ -42,8 +42,8 @@ def turns(*rounds: list[float]) -> list[Turn]:
         ([[1.0, 1.0]] * 3, StoppingCriteria(), "3 turns in a row improved by less than 5%"),
     ],
 )
-def test_rounds_decide(rounds: list[list[float]], goal: StoppingCriteria, says: str | None) -> None:
-    assert goal.done(turns(*rounds)) == says
+def test_rounds_decide(rounds: list[list[float]], criteria: StoppingCriteria, says: str | None) -> None:
+    assert criteria.done(turns(*rounds)) == says
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_a_failing_proposal_is_repaired(tmp_path: Path) -> None:
 @pytest.mark.parametrize("repairs", [0, 1, 2])
 def test_a_turn_ends_when_its_repairs_are_used_up(tmp_path: Path, repairs: int) -> None:
     steps = [kernel("timeout"), NoKernel("nothing"), kernel("wrong_value"), kernel(1.0)]
-    goal = StoppingCriteria(target_speedup=1e9, repairs=repairs)
-    outcome = run(tmp_path, kernel(20.0), Planned({"1.0": steps, "2.0": [kernel(5.0)]}), goal=goal)
+    criteria = StoppingCriteria(target_speedup=1e9, repairs=repairs)
+    outcome = run(tmp_path, kernel(20.0), Planned({"1.0": steps, "2.0": [kernel(5.0)]}), criteria=criteria)
     failed, right = outcome.turns
     assert len(failed.attempts) == 1 + repairs
     assert (failed.found, failed.improved, failed.gain) == (None, False, 1.0)
