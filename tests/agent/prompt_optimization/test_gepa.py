@@ -67,7 +67,7 @@ class Model:
     def _reflect(self, user: str) -> Step:
         self.asked.append("reflect")
         self.pages.append(user)
-        part = "analyse" if "finds the bottleneck" in user else "repair" if "mends" in user else "rewrite"
+        part = "analyse" if "finds the bottleneck" in user else "repair" if "fixes" in user else "rewrite"
         present = re.search(r"## present ## \]\]\n(.*?)\n\n\[\[ ## pages", user, re.DOTALL)
         assert present is not None
         return Text(f"[[ ## new_instructions ## ]]\n{present[1]}\n{self.lessons.get(part, 'Go on.')}\n")

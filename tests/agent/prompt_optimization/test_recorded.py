@@ -97,7 +97,7 @@ def _forget(records: list[Any]) -> list[Any]:
         (each(lambda record: record.update(before=None), "turn"), "turn 1 does not say what it began with"),
         (each(lambda record: record.update(attempts=7), "turn"), "is no valid turn record: attempts: "),
         (each(lambda record: record.update(evaluation={}), "trial"), "is no valid trial record: evaluation.status: "),
-        (_forget, "not right, or not timed"),
+        (_forget, "not correct, or not timed"),
     ],
 )
 def test_a_journal_that_cannot_serve_is_left_out_in_a_line(tmp_path: Path, change: Any, told: str) -> None:
