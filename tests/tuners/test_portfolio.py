@@ -58,7 +58,7 @@ def first_proposal(
 ) -> list[str]:
     """The digits of four configs that are proposed when little else than the best is known, by models as told."""
     monkeypatch.setattr(portfolio, "CHANCE", chance)
-    monkeypatch.setattr(portfolio, "spread", lambda space, count, rng: space.encoded.rows([]))
+    monkeypatch.setattr(portfolio, "diverse", lambda space, count, rng: space.encoded.rows([]))
     tuner = Portfolio(SPACE, 0, [BEST, *pending], warm)
     monkeypatch.setattr(tuner, "_predict", lambda rows: (trees(rows), mean(rows), promise(rows)))
     for one in tuner.ask(len(tuner._queue)):
