@@ -32,9 +32,6 @@ def within(hits: Iterable[Hit], tokens: int) -> str:
     return "\n\n".join(parts)
 
 
-"""Yield an example in full, then in shorter forms."""
-
-
 def _forms(example: WorkedExample) -> Iterator[str]:
     """An example at its fullest, then shorter and shorter."""
     head = _head(example)

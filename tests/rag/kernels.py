@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.core import Gain, Target, WorkedExample
+from kernelwright.core import Gain, Target, WorkedExample, find_language
 
 TRITON = '''"""{doc}"""
 
@@ -143,7 +143,7 @@ def example(slug: str = "triton/one", **changes: object) -> WorkedExample:
     fields: dict[str, object] = {
         "slug": slug,
         "title": "Rectified linear unit with wide accesses",
-        "language": TRITON,
+        "language": find_language("triton"),
         "target": Target.CUDA,
         "operation": "elementwise",
         "category": "memory",

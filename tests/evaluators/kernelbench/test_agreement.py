@@ -29,7 +29,7 @@ APART = ("hardware", "device", "runtime_error_traceback", "excessive_speedup")
 def shipped(number: str, backend: str = "triton", workload: str = "tiny") -> Case:
     file = find_kernel(number, backend)
     kernel = file.read()
-    return Case(find_problem(file.problem).read().at(workload), kernel.source, kernel.language.value)
+    return Case(find_problem(file.problem).read().at(workload), kernel.source, kernel.language.id)
 
 
 def modified(problem: Problem, body: str, constructor: str = "pass", precision: Precision = Precision.FP32) -> Case:
