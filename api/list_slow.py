@@ -103,7 +103,7 @@ class Records(JsonLines):
     """Speedups measured before, by device, versions, problem, sizes, kernel source and how strictly it was checked."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(path, "set KERNELWRIGHT_CACHE to another folder")
         self._known = self.replay()
 
     def find(self, key: dict[str, str]) -> dict[str, Any] | None:

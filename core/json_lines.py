@@ -14,22 +14,26 @@ from .errors import JournalError, ResultsError
 from .line import JsonObject
 
 
+ELSEWHERE = "choose another folder with `results`"
+
+
 class JsonLines:
     """A file that one process at a time writes; `JournalError` while another does.
 
-    A killed process loses at most the line that it was writing.
+    A killed process loses at most the line that it was writing. `elsewhere` says in errors how to move the file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, elsewhere: str = ELSEWHERE) -> None:
         self.path = path
+        self._elsewhere = elsewhere
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: what a full disk refuses must not come back at the next write.
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
-            raise ResultsError(f"cannot write {path}: {error.strerror}; choose another folder with `results`") from None
+            raise ResultsError(f"cannot write {path}: {error.strerror}; {elsewhere}") from None
         try:
-            lock(self._file, path)
+            lock(self._file, path, elsewhere)
         except JournalError:
             self._file.close()
             raise
@@ -53,8 +57,7 @@ class JsonLines:
         except OSError as error:
             self._file.truncate(end)
             raise ResultsError(
-                f"cannot write {self.path}: {error.strerror}; make room or choose another folder with `results`, "
-                "then go on with `resume`"
+                f"cannot write {self.path}: {error.strerror}; make room or {self._elsewhere}, then go on with `resume`"
             ) from None
 
     def close(self) -> None:
@@ -93,7 +96,7 @@ def split_lines(data: bytes, path: Path) -> tuple[list[JsonObject], int]:
     return objects, end
 
 
-def lock(file: BinaryIO | FileIO, path: Path) -> None:
+def lock(file: BinaryIO | FileIO, path: Path, elsewhere: str = ELSEWHERE) -> None:
     """Hold the file until it is closed; `JournalError` while another process holds it.
 
     The lock is on the file itself, not on one beside it: its name may change, and there is nothing to clean up.
@@ -101,4 +104,4 @@ def lock(file: BinaryIO | FileIO, path: Path) -> None:
     from filelock import lock_descriptor
 
     if not lock_descriptor(file.fileno(), blocking=False):
-        raise JournalError(f"{path} is in use by another run; wait for it, or choose another `results`")
+        raise JournalError(f"{path} is in use by another run; wait for it, or {elsewhere}")

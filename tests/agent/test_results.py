@@ -89,3 +89,17 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     blocked.write_text("")
     with pytest.raises(ResultsError, match="cannot write results folder"):
         Results(blocked)
+
+
+def test_searches_are_set_aside_with_their_run_whatever_the_problem_is_called(tmp_path: Path) -> None:
+    """A name may hold what a glob pattern gives a meaning: the searches of another problem stay."""
+    results = Results(tmp_path)
+    problem = TorchProblem("mine", "soft[ab]max", PROBLEM.source)
+    journal = results.journal_path(problem, "triton")
+    own, other = (journal.with_name(f"{stem}_tune_1.jsonl") for stem in (journal.stem, "journal_softamax_triton"))
+    for path in (journal, own, other):
+        path.touch()
+    results.set_aside(problem, "triton")
+    assert sorted(path.name for path in journal.parent.glob("*.jsonl")) == sorted(
+        [journal.with_suffix(".1.jsonl").name, own.with_suffix(".1.jsonl").name, other.name]
+    )
