@@ -72,7 +72,7 @@ def test_dollars_cannot_be_counted_where_no_price_is_known(tmp_path: Path, watch
         with pytest.raises(OptionError) as caught:
             asked.models().check()
         asked.transcript.close()
-        message = "no price is known for openai/my-model, so --max-cost cannot be kept; use --max-tokens"
+        message = "no price is known for openai/my-model, so `max_cost` cannot be kept; use `max_tokens`"
         assert str(caught.value) == message
         unlimited = Asked(tmp_path, "openai/my-model", server)
         models = unlimited.models(watch=watch)
@@ -125,7 +125,7 @@ def test_an_unknown_provider_says_how_to_reach_a_server_of_ones_own(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     message = refused(Asked(tmp_path, "nosuch/llama").models().check)
-    assert message == "there is no provider nosuch; for a server of your own write openai/llama and --api-base URL"
+    assert message == "there is no provider nosuch; for a server of your own write openai/llama and `api_base` URL"
     assert capfd.readouterr() == ("", "")
 
 
@@ -134,14 +134,14 @@ def test_no_server(tmp_path: Path) -> None:
         bound.bind(("127.0.0.1", 0))
         base = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
         message = refused(Asked(tmp_path, api_base=base).models().check)
-    assert message.startswith("the server of openai/gpt-4o failed; check --api-base and the network, then --resume")
+    assert message.startswith("the server of openai/gpt-4o failed; check `api_base` and the network, then `resume`")
 
 
 def test_a_server_that_hangs_is_asked_once(tmp_path: Path) -> None:
     with OpenAIServer([Hang(30), Text("late")]) as server:
         start = time.monotonic()
         message = refused(Asked(tmp_path, server=server).models(reply_s=0.3, retries=4).check)
-    assert message.startswith("openai/gpt-4o did not answer in time; go on with --resume, or use a faster model")
+    assert message.startswith("openai/gpt-4o did not answer in time; go on with `resume`, or use a faster model")
     assert time.monotonic() - start < 5
     assert len(server.requests) == 1
 
@@ -175,7 +175,7 @@ def test_a_folder_for_prompts_is_made_or_its_failure_reported(tmp_path: Path) ->
     assert (tmp_path / "deep" / "chat").is_dir()
     (tmp_path / "file").touch()
     message = refused(Asked(tmp_path / "2", f"files:{tmp_path / 'file' / 'chat'}").models().check)
-    assert message == f"cannot use {tmp_path}/file/chat: Not a directory; choose another folder for --model files:DIR"
+    assert message == f"cannot use {tmp_path}/file/chat: Not a directory; choose another folder for `model` files:DIR"
 
 
 def test_the_command_reports_it_before_it_measures(tmp_path: Path) -> None:

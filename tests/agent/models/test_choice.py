@@ -1,4 +1,4 @@
-"""What `--model` means."""
+"""What ``model`` means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--model files:DIR`: prompts as pages, replies in files beside them."""
+"""``model` files:DIR`: prompts as pages, replies in files beside them."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_without_waiting_it_says_what_to_write_and_how_to_go_on(tmp_path: Path) 
     with pytest.raises(NoReply) as caught:
         ask(models)
     assert models.explain(caught.value) == (
-        f"{chat}/0001.prompt.md has no reply yet; write 0001.reply.md beside it, then run again with --resume"
+        f"{chat}/0001.prompt.md has no reply yet; write 0001.reply.md beside it, then run again with `resume`"
     )
     assert asked.records == []
 
@@ -253,7 +253,7 @@ def test_a_folder_that_becomes_unusable_is_reported(tmp_path: Path) -> None:
     chat.write_text("a file now")
     with pytest.raises(dspy.LMError) as caught:
         ask(models)
-    assert f"cannot use {chat}: File exists; choose another folder for --model files:DIR" in models.explain(
+    assert f"cannot use {chat}: File exists; choose another folder for `model` files:DIR" in models.explain(
         caught.value
     )
 

@@ -1,4 +1,4 @@
-"""`--model replay:FILE` answers from a recording, and asks nobody."""
+"""``model` replay:FILE` answers from a recording, and asks nobody."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_an_hour_is_not_waited_for(tmp_path: Path) -> None:
         with pytest.raises(dspy.LMRateLimitError) as caught:
             ask(models)
         assert time.monotonic() - start < 2
-    assert "allows no more requests for the next 3600 s; wait, then go on with --resume" in models.explain(caught.value)
+    assert "allows no more requests for the next 3600 s; wait, then go on with `resume`" in models.explain(caught.value)
     assert asked.told == []
 
 

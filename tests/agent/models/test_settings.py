@@ -40,7 +40,7 @@ def test_a_model_that_reasons_is_sent_no_temperature(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 2.0])
 def test_a_model_that_reasons_takes_no_temperature_but_one(tmp_path: Path, temperature: float) -> None:
-    with pytest.raises(OptionError, match=rf"--temperature {temperature:g}: openai/o3 reasons, .* leave it out"):
+    with pytest.raises(OptionError, match=rf"`temperature` {temperature:g}: openai/o3 reasons, .* leave it out"):
         Asked(tmp_path, "openai/o3", temperature=temperature).models()
     assert Asked(tmp_path / "one", "openai/o3", temperature=1.0).models()
 
@@ -72,7 +72,7 @@ def test_a_server_of_ones_own_is_not_asked_for_the_models_of_others(tmp_path: Pa
 
 
 def test_a_server_of_ones_own_wants_a_model_of_its_protocol(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"--api-base .* write openai/llama3 for a model of that server, or leave"):
+    with pytest.raises(OptionError, match=r"`api_base` .* write openai/llama3 for a model of that server, or leave"):
         Asked(tmp_path, "ollama/llama3", api_base="http://127.0.0.1:1/v1")
 
 
@@ -98,5 +98,5 @@ def test_one_model_does_both_by_default(tmp_path: Path) -> None:
 
 
 def test_the_rules_cannot_analyse_for_a_model(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="the rules are no language model; name one for --analysis-model"):
+    with pytest.raises(OptionError, match="the rules are no language model; name one for `analysis_model`"):
         Asked(tmp_path, analysis=RULES)

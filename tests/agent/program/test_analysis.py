@@ -85,7 +85,7 @@ def test_of_an_analysis_that_cannot_be_read_the_metrics_serve(
     tmp_path: Path, here: Stand, text: str, reason: str
 ) -> None:
     assert analysed(tmp_path, here, text) == here.context.analysis
-    assert here.heard.failures == [f"the analysis cannot be read ({reason}); the figures serve instead"]
+    assert here.heard.failures == [f"the analysis cannot be read ({reason}); the metrics are used instead"]
 
 
 def test_suggestions_that_cannot_be_read_are_reported_in_a_line(tmp_path: Path, here: Stand) -> None:

@@ -80,7 +80,7 @@ def test_the_line_of_a_tilelang_failure_is_found(evaluator: LocalEvaluator, scal
     assert reason in context
     told = failure_text(evaluation, log=True)
     assert reason in told
-    assert "hint: mend what" in told
+    assert "hint: fix what" in told
     # TileLang's rewriting of the kernel, which it prints, would only mislead.
     assert "__tb" not in context + told
     assert len(told) < 3500

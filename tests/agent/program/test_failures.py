@@ -78,8 +78,8 @@ def test_a_prompt_that_stays_too_long_ends_the_run(served: Served, here: Stand) 
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (Fail(500, "oops"), "the server of openai/gpt-4o failed; check --api-base and the network, then --resume"),
-        (Fail(429, "slow down"), "openai/gpt-4o allows no more requests for now; wait, then go on with --resume"),
+        (Fail(500, "oops"), "the server of openai/gpt-4o failed; check `api_base` and the network, then `resume`"),
+        (Fail(429, "slow down"), "openai/gpt-4o allows no more requests for now; wait, then go on with `resume`"),
         (Fail(401, "no", code="invalid_api_key"), "the key for openai/gpt-4o was refused"),
         (Malformed(b"<html>"), "openai/gpt-4o"),
     ],

@@ -209,7 +209,7 @@ def test_finalists_and_profiles_that_no_worker_answers_are_no_verdicts() -> None
     workers = MadeUp(gone)
     spread = RemoteEvaluator(workers, Settings(), attempts=2)
     for ask in (lambda: spread.compare(PROBLEM, KERNEL, configs(2)), lambda: spread.profile(PROBLEM)):
-        with pytest.raises(DeviceError, match=r"the node went away, the last of 2 .*--resume"):
+        with pytest.raises(DeviceError, match=r"the node went away, the last of 2 .*`resume`"):
             ask()
     assert len(workers.asked) == 4
 

@@ -154,7 +154,7 @@ def test_what_modal_refuses(
     ("error", "kind", "words"),
     [
         (modal.exception.AuthError("bad token"), DeviceError, "Modal refuses the token: bad token; run"),
-        (modal.exception.ConnectionError("gone"), DeviceError, "the connection to Modal was lost: gone; .*--resume"),
+        (modal.exception.ConnectionError("gone"), DeviceError, "the connection to Modal was lost: gone; .*`resume`"),
         (modal.exception.ServiceError("gone"), DeviceError, "the connection to Modal was lost"),
         (
             modal.exception.ImageBuildError("no such tag", "im-1"),

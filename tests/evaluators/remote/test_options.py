@@ -19,13 +19,13 @@ def test_this_machine_needs_no_workers() -> None:
 @pytest.mark.parametrize(
     ("where", "gpu", "address", "device", "words"),
     [
-        (Where.LOCAL, "H100", None, "auto", "--gpu H100 is for --evaluator modal"),
-        (Where.RAY, "H100", None, "auto", "--gpu H100 is for --evaluator modal"),
-        (Where.LOCAL, None, "a:1", "auto", "--ray-address is for --evaluator ray"),
-        (Where.MODAL, None, "a:1", "auto", "--ray-address is for --evaluator ray"),
-        (Where.MODAL, None, None, "cpu", "--device cpu is of this machine; with --evaluator modal, --gpu"),
-        (Where.RAY, None, None, "cuda:1", "--device cuda:1: with --evaluator ray it is cpu, cuda or auto"),
-        (Where.MODAL, "H1OO", None, "auto", "--gpu H1OO: Modal has T4, L4, .*H100, .*B200"),
+        (Where.LOCAL, "H100", None, "auto", "`gpu` H100 is for `evaluator` modal"),
+        (Where.RAY, "H100", None, "auto", "`gpu` H100 is for `evaluator` modal"),
+        (Where.LOCAL, None, "a:1", "auto", "`ray_address` is for `evaluator` ray"),
+        (Where.MODAL, None, "a:1", "auto", "`ray_address` is for `evaluator` ray"),
+        (Where.MODAL, None, None, "cpu", "`device` cpu is of this machine; with `evaluator` modal, `gpu`"),
+        (Where.RAY, None, None, "cuda:1", "`device` cuda:1: with `evaluator` ray it is cpu, cuda or auto"),
+        (Where.MODAL, "H1OO", None, "auto", "`gpu` H1OO: Modal has T4, L4, .*H100, .*B200"),
     ],
 )
 def test_what_does_not_go_together(where: Where, gpu: str | None, address: str | None, device: str, words: str) -> None:

@@ -154,7 +154,7 @@ def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RemoteEvaluator, sca
 
 
 def test_a_cluster_without_gpus_says_so(nodes: Any, evaluator: RemoteEvaluator) -> None:
-    with pytest.raises(DeviceError, match="has no GPU; use --device cpu"):
+    with pytest.raises(DeviceError, match="has no GPU; use `device` cpu"):
         RayCluster(nodes.address, "cuda")
 
 
@@ -170,8 +170,8 @@ def test_a_node_with_another_kernelwright_is_refused(what: str) -> None:
     [
         ("127.0.0.1:1", "cannot reach the Ray cluster: 127.0.0.1:1: Connection refused"),
         ("ray://127.0.0.1:1", "cannot reach the Ray cluster: 127.0.0.1:1: Connection refused"),
-        (None, "^no Ray cluster runs on this machine; start one with 'ray start --head', or .* --ray-address$"),
-        ("nonsense", "cannot join the Ray cluster at nonsense: .*--ray-address"),
+        (None, "^no Ray cluster runs on this machine; start one with 'ray start --head', or .* `ray_address`$"),
+        ("nonsense", "cannot join the Ray cluster at nonsense: .*`ray_address`"),
     ],
 )
 def test_a_cluster_that_is_not_there(address: str | None, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ class TestChoice:
 
     @pytest.mark.usefixtures("without_bwrap")
     def test_what_is_missing_is_reported(self) -> None:
-        with pytest.raises(DeviceError, match=r"--sandbox bwrap: .*apt install bubblewrap"):
+        with pytest.raises(DeviceError, match=r"`sandbox` bwrap: .*apt install bubblewrap"):
             contain(Sandbox.BWRAP, "cpu")
 
     def test_what_does_not_work_is_reported(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ class TestChoice:
 
     @pytest.mark.usefixtures("without_landlock")
     def test_landlock_must_be_there_when_it_is_asked_for(self) -> None:
-        with pytest.raises(DeviceError, match="--sandbox landlock: this kernel has no Landlock"):
+        with pytest.raises(DeviceError, match="`sandbox` landlock: this kernel has no Landlock"):
             contain(Sandbox.LANDLOCK, "cpu")
 
     @pytest.mark.usefixtures("without_bwrap")
