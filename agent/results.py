@@ -47,7 +47,9 @@ class Results:
     def set_aside(self, problem: Problem, backend: str) -> None:
         """Rename what an earlier run of the problem left to be resumed."""
         journal = self.journal_path(problem, backend)
-        searches = [path for path in self.logs.glob(f"{glob.escape(journal.stem)}{TUNING}*.jsonl") if "." not in path.stem]
+        searches = [
+            path for path in self.logs.glob(f"{glob.escape(journal.stem)}{TUNING}*.jsonl") if "." not in path.stem
+        ]
         set_aside(journal, self.transcript_path(problem, backend), *searches)
 
     def save_kernel(self, problem: Problem, backend: str, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:

@@ -13,7 +13,6 @@ from typing import BinaryIO, Self
 from .errors import JournalError, ResultsError
 from .line import JsonObject
 
-
 ELSEWHERE = "choose another folder with `results`"
 
 

@@ -4,7 +4,8 @@
 # cannot be written for, is g++ as ever. It stands first on the PATH as g++; see pytest_configure.
 here=$(dirname "$0")
 kept=$here/kept
-PATH=${PATH#"$here":}
+# Wherever it stands: nvcc puts folders of its own before it.
+PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$here" | paste -sd : -)
 options='' source='' output='' templates='' shared='' next=''
 for argument in "$@"; do
     if [ "$next" ]; then

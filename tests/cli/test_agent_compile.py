@@ -86,7 +86,7 @@ def test_a_program_is_compiled_and_followed_and_nothing_is_paid_twice(folder: Pa
     assert json.loads(again.stdout) | {"tokens": 0, "dollars": 0} == summary | {"tokens": 0, "dollars": 0}
     assert summary["scores"][0] == 0.0
     assert max(summary["scores"]) > 0.3
-    assert "a single situation serves" in run.stderr
+    assert "a single situation is used" in run.stderr
     assert "GEPA" not in run.output  # its bars
     saved = json.loads((folder / "program.json").read_text())
     assert saved["scores"] == summary["scores"]

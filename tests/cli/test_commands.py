@@ -49,7 +49,7 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path, monkeyp
         assert found[which]["latency_ms"] > 0
         low, high = found[which]["interval"]
         assert low <= found[which]["speedup"] <= high
-    assert f"optimized_{found['best']['speedup']:.3f}x.py" in found["kernel"]
+    assert f"optimized_{found['best']['speedup']:.3f}x_tilelang_cpu.py" in found["kernel"]
     history = json.loads((folder / found["history"]).read_text())
     assert len(history) == found["iterations"]
     for turn in history:

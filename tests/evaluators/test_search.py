@@ -160,7 +160,7 @@ def test_finalists_are_checked_again_and_timed_interleaved(searching: LocalEvalu
     assert all(e.ok and e.speedup is not None for e in found)
     seeds = {e.correctness.seeds for e in found if e.correctness}
     assert len(seeds) == 1
-    assert len(next(iter(seeds))) == FAST.trials
+    assert len(next(iter(seeds))) == FAST.checks
     assert seeds.isdisjoint(e.correctness.seeds for e in searched if e.correctness)
     # All meet the same samples of the reference.
     assert found[0].reference == found[1].reference == found[2].reference is not None
