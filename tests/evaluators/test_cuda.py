@@ -119,4 +119,4 @@ def test_a_kernel_is_compiled_before_the_device_is_locked(cuda: LocalEvaluator, 
 
 
 def compiled(cuda: LocalEvaluator) -> set[Path]:
-    return set(cuda.processes.folder.glob("ahead-*/**/*.cubin"))
+    return set(cuda.processes.folder.glob("work/ahead-*/**/*.cubin"))
