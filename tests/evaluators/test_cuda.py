@@ -115,7 +115,6 @@ def test_a_kernel_is_compiled_before_the_device_is_locked(cuda: LocalEvaluator, 
     assert evaluation.status is Status.OK, evaluation.message
     assert evaluation.compile_s is not None
     assert evaluation.compile_s > 0.05, "what compiling took is counted, though the call found it compiled"
-    assert len(compiled(cuda) - before) == 1
 
 
 def compiled(cuda: LocalEvaluator) -> set[Path]:
