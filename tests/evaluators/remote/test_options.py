@@ -56,3 +56,8 @@ def test_a_container_has_time_for_a_whole_window() -> None:
     assert time_limit_s(Settings(limits=Limits(compile_s=100, call_s=10))) == 600 + 300
     with Remote(RemoteOptions(Where.MODAL)) as remote:
         assert time_limit_s(remote.search_evaluator(None, adaptive=False).settings) > 32 * 120
+
+
+def test_another_name_of_a_gpu_is_taken() -> None:
+    options = RemoteOptions.checked(Where.MODAL, "A10G", None, "auto")
+    assert options is not None and options.gpu == "A10"
