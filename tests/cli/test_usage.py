@@ -10,6 +10,7 @@ import pytest
 from kernelwright.cli.main import app
 from typer.testing import CliRunner
 
+from ..beside import KERNELWRIGHT
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 from .commands import SCALE, kernelwright, refused, refused_here
 
@@ -129,12 +130,23 @@ def test_a_full_disk_is_one_line(kernel_file: Path) -> None:
     """A file size limit stands in for the full disk; the journal keeps what was written before."""
     folder = kernel_file.parent
     program = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "import resource, signal, sys; del sys.argv[0]; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY)); "
-        "sys.argv = ['optimize', *sys.argv[1:]]; from kernelwright.cli.main import optimize_main; optimize_main()"
+        "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program, "--kernel", str(kernel_file), *SCALE, "--quiet"],
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            program,
+            KERNELWRIGHT[-1],
+            "optimize",
+            "--kernel",
+            str(kernel_file),
+            *SCALE,
+            "--quiet",
+        ],
         cwd=folder,
         capture_output=True,
         text=True,

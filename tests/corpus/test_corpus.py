@@ -70,13 +70,18 @@ def test_gpu_kernels_compile_for_sm_90(backend: str) -> None:
         assert all(0 <= shared <= 227 * 1024 for shared in kernels.values())
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("backend", ["triton", "tilelang"])
-def test_kernels_are_correct_on_a_gpu(backend: str) -> None:
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[LocalEvaluator]:
     with LocalEvaluator("cuda") as evaluator:
-        for problem in PROBLEMS:
-            for workload in ("tiny", "default"):
-                kernel = find_kernel(problem, backend).read()
-                at = find_problem(problem).read().at(workload)
-                evaluation = next(iter(evaluator.evaluate(at, kernel, [Config()])))
-                assert evaluation.status is Status.OK, f"{problem} {workload}: {evaluation.message}"
+        yield evaluator
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("backend", ["triton", "tilelang"])
+def test_kernels_are_correct_on_a_gpu(gpu: LocalEvaluator, backend: str, problem: str) -> None:
+    kernel = find_kernel(problem, backend).read()
+    for workload in ("tiny", "default"):
+        at = find_problem(problem).read().at(workload)
+        evaluation = next(iter(gpu.evaluate(at, kernel, [Config()])))
+        assert evaluation.status is Status.OK, f"{workload}: {evaluation.message}"

@@ -72,7 +72,7 @@ def test_a_real_kernel_is_compiled_ahead_and_measured(
     configs = [Config({"BLOCK": size}) for size in (4, 8, 16)]
     found = list(searching.evaluate(scale_problem, scale_kernel, configs))
     assert [e.status for e in found] == [Status.OK] * 3
-    assert all(e.compile_s is not None and e.compile_s > 0.05 for e in found)
+    assert all(e.compile_s is not None and e.compile_s > 0 for e in found)
     assert all(e.correctness is not None and e.correctness.checks == 1 for e in found)
     assert len({e.correctness.seeds for e in found if e.correctness}) == 3
     assert all(e.duplicate_of is None for e in found)
