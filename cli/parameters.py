@@ -73,17 +73,24 @@ def as_flags(text: str, names: Collection[str]) -> str:
 
     def flag(match: re.Match[str]) -> str:
         name = match[1]
-        return flag_of(name, negated=name in NEGATED) if name in names else match[0]
+        return flag_of(name, negated=name in true_by_default()) if name in names else match[0]
 
     return _NAMED.sub(flag, text)
 
 
-NEGATED = frozenset({"save", "wait", "prune"})
-"""Options that are true by default: the flag turns them off."""
-
-
+@functools.cache
 def option_names() -> frozenset[str]:
     """The names of the options of all commands."""
+    return frozenset(field.name for field in _all_fields()) | {"batch", "list_slow"}
+
+
+@functools.cache
+def true_by_default() -> frozenset[str]:
+    """The names of the options whose flags turn them off."""
+    return frozenset(field.name for field in _all_fields() if field.default is True)
+
+
+def _all_fields() -> list[dataclasses.Field[Any]]:
     from ..api.options import corpus, evaluate, optimize, program, report, tune
 
     classes = [
@@ -91,7 +98,7 @@ def option_names() -> frozenset[str]:
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
         *(program.CompileOptions, report.ReportOptions),
     ]
-    return frozenset(field.name for one in classes for field in dataclasses.fields(one)) | {"batch", "list_slow"}
+    return [field for one in classes for field in dataclasses.fields(one)]
 
 
 def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool, optional: bool) -> inspect.Parameter:
