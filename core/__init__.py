@@ -22,6 +22,7 @@ from .evaluation import (
     Metrics,
     Origin,
     Rejection,
+    Replay,
     SecondWorkload,
     Status,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "Query",
     "Record",
     "Rejection",
+    "Replay",
     "ResultsError",
     "Retriever",
     "RunRecord",

@@ -134,6 +134,18 @@ _LOOKED_AT = (
 )  # fmt: skip
 
 
+class Replay(BaseModel):
+    """Whether a kernel was timed by replaying its launches in a process that never loaded its Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    replayed: bool
+    reason: str = ""
+    """Why not."""
+    steps: tuple[str, ...] = ()
+    """The launch plan as text, a line per step."""
+
+
 class EvaluationSummary(Metrics):
     """All of an evaluation but its samples, its log and its environment; what was not looked at is not written."""
 
@@ -193,6 +205,8 @@ class Evaluation(BaseModel):
     """State of the GPU while it was timed: sm_mhz, memory_mhz, temperature_c, power_w, each a median."""
     kernel_profile: KernelProfile | None = None
     """What ran on the device, and the resources of the compiled kernels; None where not profiled."""
+    replay: Replay | None = None
+    """None in a search, and where nothing was timed."""
     stages: dict[str, float] = Field(default_factory=dict)
     """Seconds of each stage of the evaluation."""
     environment: dict[str, str] = Field(default_factory=dict)

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ...core import Config, Kernel, Rejection, ResultsError, Status
+from ...core.launch_plan import LaunchPlan
 from ..reference.client import ReferenceClient
+from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
 from ..timing.clock import hidden_work
 from ..workers.channel import Message
@@ -21,14 +23,16 @@ from .responses import (
     OperatorsResponse,
     OutputsResponse,
     ProfileResponse,
+    RecordResponse,
     Response,
     RunResponse,
     TimeResponse,
 )
-from .verified import CheckPlan, Comparisons, Failure, VerifiedConfig, rejected
+from .verified import CheckPlan, Comparisons, Failure, RecordedPlan, VerifiedConfig, rejected
 
 Form = TypeVar("Form", bound=Response)
 
+MAX_PLAN_BYTES = 32 << 20
 _SIDE_EFFECTS = {
     "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
     "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
@@ -153,6 +157,27 @@ class CandidateClient:
         """Return one call's torch operators and launches of own kernels. Raises `Failure`."""
         seed = checked.correctness.seeds[0]
         return self._ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
+
+    def record(self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int) -> RecordedPlan | str:
+        """Return the launch plan of a call with the weights and inputs of this seed, or why there is none.
+
+        Raises `Failure` where the call fails.
+        """
+        state, plan = self.worker.inbox / "state.pt", self.worker.folder / "plan.json"
+        reference_client.call("state", seed=seed, path=str(state))
+        request = {"serial": checked.serial, "seed": seed, "state": str(state)}
+        paths = {"plan": str(plan), "constants": str(self._outputs)}
+        answer = self._ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
+        if answer.reason is not None:
+            return answer.reason
+        try:
+            size = plan.lstat().st_size
+            if size > MAX_PLAN_BYTES:
+                return f"a plan of {size >> 20} MB"
+            recorded = LaunchPlan.model_validate_json(bytes(read_untrusted_file(plan, size)))
+        except (OSError, ValidationError):
+            raise Failure(Status.CRASHED, "the process sent no proper plan") from None
+        return RecordedPlan(recorded, answer.described(), self._outputs)
 
     def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:
         """Return what runs on the device in one call; `own` are the kernel names that the source defines."""
@@ -314,6 +339,7 @@ _STAGES = {
     "timed_outputs": "timing",
     "operators": "running",
     "profile": "profiling",
+    "record": "recording its launches",
     "resize": "loading other sizes",
     "warm": "starting",
 }

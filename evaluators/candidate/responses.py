@@ -78,6 +78,17 @@ class OperatorsResponse(Response):
     call_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class RecordResponse(Response):
+    """One call was recorded as a launch plan, or could not be."""
+
+    reason: str | None
+    constants: list[OutputTensor]
+
+    def described(self) -> list[dict[str, Any]]:
+        """Return the constants in the form for the reference worker."""
+        return [constant.model_dump() for constant in self.constants]
+
+
 class ProfileResponse(Response):
     """What ran on the device in one call."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from ...core import Config, Correctness, Rejection, Status
+from ...core import Config, Correctness, Rejection, Replay, Status
+from ...core.launch_plan import LaunchPlan
 from ..workers.channel import Message
 
 
@@ -45,6 +47,15 @@ class CheckPlan:
     """Whether to check held outputs, determinism, fp64 and trivial outputs too."""
 
 
+@dataclass(frozen=True)
+class RecordedPlan:
+    """A launch plan from a candidate's process, and where the constants lie that it names."""
+
+    plan: LaunchPlan
+    constants: list[Message]
+    path: Path
+
+
 @dataclass
 class VerifiedConfig:
     """A loaded config that is correct."""
@@ -58,6 +69,15 @@ class VerifiedConfig:
     """The seed of its current weights, which it is timed with."""
     timed: list[tuple[int, int]] = field(default_factory=list)
     """Of the last chunk of timed calls: the seed of the inputs, and the number of the last call."""
+    replay: Replay | None = None
+    """Whether it is timed by replaying its launch plan; None where that was not tried."""
+    launches: dict[str, int] = field(default_factory=dict)
+    """Of a replayed plan: launches by kernel."""
+
+    @property
+    def replayed(self) -> bool:
+        """Whether it is timed by replaying its launch plan."""
+        return self.replay is not None and self.replay.replayed
 
 
 class Comparisons:

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ..correctness.inputs import Buffers, draw
-from ..correctness.side_effects import SideEffects
+from ..correctness.side_effects import SideEffects, poison
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
-from ..languages.base import supports
+from ..languages.base import UntraceableCall, supports
 from ..profiling.torch_profiler import profile_call
+from ..replay.record import Recorder
+from ..replay.values import UnplannableCall
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
@@ -27,7 +29,7 @@ from ..workers.request_loop import Handler, describe, serve_requests
 
 # Sticky errors of an earlier kernel, which may only show when a compiler loads the next one.
 _FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
-_REQUESTS = ("warm", "load", "run", "again", "time", "timed_outputs", "operators", "profile", "resize")
+_REQUESTS = ("warm", "load", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize")
 
 _AFTER = {"load": "loading", "run": "a call", "again": "a call", "time": "timing", "timed_outputs": "timing"}
 COUNTED = 3
@@ -125,7 +127,7 @@ class CandidateWorker:
             model.load_state_dict(torch.load(state, map_location=self.device))
         self._shared.clear()
         inputs = self.inputs.fill(draw(self.problem, seed, distribution))
-        _poison(self._held or inputs)
+        poison(self._held or inputs)
         effects, weights = SideEffects(inputs), SideEffects([one.data for one in model.parameters()])
         start = time.perf_counter()
         result = model(*inputs)
@@ -163,6 +165,25 @@ class CandidateWorker:
         # The best of several: on a busy machine any call may wait for the processor.
         counted = min((self._counted(call) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
         return {"operators": operators_of(call), **counted}
+
+    def record(self, serial: int, seed: int, state: str, plan: str, constants: str) -> Message:
+        """Record the first call of a new model as a launch plan; write it, and the constants that it names, to files.
+
+        `reason` in the response says why there is no plan.
+        """
+        import torch
+
+        torch.manual_seed(0)
+        model = type(self.models[serial])(*self.problem.init_inputs()).to(self.device)
+        if Path(state).exists():
+            model.load_state_dict(torch.load(state, map_location=self.device))
+        recorder = Recorder(self.device)
+        try:
+            recorded = recorder.record(model, draw(self.problem, seed))
+        except (UnplannableCall, UntraceableCall) as reason:
+            return {"reason": str(reason), "constants": []}
+        Path(plan).write_text(recorded.model_dump_json())
+        return {"reason": None, "constants": tensor_ipc.write(list(recorder.constants.values()), Path(constants))}
 
     def _counted(self, call: Callable[[], object]) -> Message:
         with self._launches as launches:
@@ -204,18 +225,6 @@ class CandidateWorker:
             import torch
 
             torch.cuda.synchronize()
-
-
-def _poison(like: list[Any]) -> None:
-    """Leave NaN in the memory of the next allocations of such sizes, so that an unwritten output shows."""
-    import torch
-
-    spoiled = [
-        torch.full_like(value, float("nan"))
-        for value in like
-        if type(value) is torch.Tensor and value.is_floating_point() and value.layout == torch.strided
-    ]
-    del spoiled
 
 
 def stage_of(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core import Status, Tolerance
 from ..workers.channel import Message
-from ..workers.tensor_ipc import Outputs, UnreadableTensor
+from ..workers.tensor_ipc import HeldOutputs, Outputs, UnreadableTensor
 
 CHUNK = 1 << 24
 LARGE = 1e300
@@ -43,16 +43,18 @@ class Allowed:
         return Tolerance(tolerance.absolute * scale + SLACK * self.rounding * rms, tolerance.relative)
 
 
-def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, allowed: Allowed) -> Message:
+def compare(
+    expected: Sequence[Any], described: Sequence[Message], outputs: Path | HeldOutputs, allowed: Allowed
+) -> Message:
     """Compare tensor by tensor; the first difference in shape or dtype decides the status.
 
-    `described` says how to read the candidate's outputs, from `path` where memory is not shared. Returns status,
+    `described` says how to read the candidate's outputs, from a file where memory is not shared. Returns status,
     message, max_abs_error, max_rel_error (relative to the largest magnitude of the reference), tolerance (the relative
     one), absolute_tolerance, and as `actual` the outputs where shape and dtype match.
     """
     if len(described) != len(expected):
         return failed(Status.WRONG_SHAPE, f"returned {len(described)} outputs, the reference {len(expected)}")
-    outputs = Outputs(path)
+    reader = Outputs(outputs) if isinstance(outputs, Path) else outputs
     worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0, "absolute_tolerance": 0.0}
     actuals: list[Any] = []
     for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
@@ -60,7 +62,7 @@ def compare(expected: Sequence[Any], described: Sequence[Message], path: Path, a
         if (different := _different_kind(wanted, got)) is not None:
             return failed(different[0], which + different[1])
         try:
-            actuals.append(outputs.next(got, wanted))
+            actuals.append(reader.next(got, wanted))
         except UnreadableTensor as error:
             return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
         real = as_real(wanted.detach())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core import Language, OptionError, known_languages
+from ...core.launch_plan import KernelCode
 
 
 class UntraceableCall(Exception):
@@ -25,6 +26,19 @@ class Launch:
     grid: list[int]
     arguments: list[Any]
     shared_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor descriptor (TMA) among the arguments of a launch."""
+
+    tensor: Any
+    settings: dict[str, Any]
+    """Its shape, strides, block and what else the hardware is told; JSON."""
+
+
+Recorded = Callable[[KernelCode, tuple[int, int, int], Sequence[Any]], None]
+"""Takes a launch: code, grid, and arguments in the order of `KernelCode.parameters`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,13 @@ class LanguageSupport:
         """While inside, every launch goes through `counted(name, launch)`; the name is that of its function.
 
         Without this a candidate is taken to launch nothing of its own, and is rejected.
+        """
+        return contextlib.nullcontext()
+
+    def recording(self, recorded: Recorded) -> contextlib.AbstractContextManager[None]:
+        """While inside, every launch is reported to `recorded` after it was made, from the thread that made it.
+
+        Without this no launch plan can be made: the candidate is timed in its own process (`replayed: no`).
         """
         return contextlib.nullcontext()
 

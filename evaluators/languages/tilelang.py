@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, UntraceableCall, replaced
+from ...core.launch_plan import CodeKind, KernelCode
+from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, Recorded, UntraceableCall, replaced
 from .cubin import read_binary_file
 
 _BINARIES = ("*.cubin", "*.fatbin")
@@ -80,6 +81,29 @@ class TileLangSupport(LanguageSupport):
         with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
             yield
 
+    @contextlib.contextmanager
+    def recording(self, recorded: Recorded) -> Iterator[None]:
+        """Calls of kernels compiled for a CPU: their generated C, and its arguments.
+
+        A kernel for a GPU launches from generated host code, which a plan does not express yet: its launches are not
+        reported, and what it writes stays unexplained.
+        """
+        try:
+            from tilelang.jit.kernel import JITKernel
+        except ImportError:
+            yield
+            return
+
+        def read(kernel: Any) -> Any:
+            function = vars(kernel).get("torch_function")
+            return function and _reported(kernel, function, recorded)
+
+        def assign(kernel: Any, function: Any) -> None:
+            vars(kernel)["torch_function"] = function
+
+        with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
+            yield
+
     def compiled_kernels(self) -> list[CompiledKernel]:
         """Those whose binaries lie in the cache folder, which is the worker's own."""
         folder = os.environ.get("TILELANG_CACHE_DIR")
@@ -88,6 +112,56 @@ class TileLangSupport(LanguageSupport):
     def source_name(self, kernel_name: str) -> str:
         """A kernel is named like its function with '_kernel', and '_kernel_1' and so on when it has several."""
         return re.sub(r"_kernel(_\d+)?$", "", kernel_name)
+
+
+def _reported(kernel: Any, function: Callable[..., Any], recorded: Recorded) -> Callable[..., Any]:
+    """A kernel's function that reports each call, unless the kernel is for a GPU."""
+    if kernel.target.kind.name == "cuda":
+        return function
+
+    def call(*inputs: Any, **more: Any) -> Any:
+        result = function(*inputs, **more)
+        outputs = iter(result if isinstance(result, list | tuple) else [result])
+        wanted = {index % len(kernel.params) for index in kernel.out_idx or ()}
+        given = iter(inputs)
+        values = [next(outputs if index in wanted else given) for index in range(len(kernel.params))]
+        code, order = _c_code(kernel)
+        recorded(code, (1, 1, 1), [_argument(name, values, kernel) for name in order])
+        return result
+
+    return call
+
+
+_SIGNATURE = re.compile(r"^int32_t (\w+)\(([^)]*)\)\s*\{", re.MULTILINE)
+_C_TYPES = {
+    "int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64", "uint8_t": "uint8",
+    "uint32_t": "uint32", "float": "float32", "double": "float64", "bool": "int8", "int": "int32",
+}  # fmt: skip
+
+
+def _c_code(kernel: Any) -> tuple[KernelCode, list[str]]:
+    """The C of a kernel for a CPU, and the names of its function's parameters."""
+    text = kernel.get_kernel_source()
+    entry, declared = _SIGNATURE.findall(text)[-1]
+    parameters = [part.replace("__restrict__", "").split() for part in declared.split(",") if part.strip()]
+    names = [words[-1].lstrip("*") for words in parameters]
+    types = ["pointer" if "*" in "".join(words) else _C_TYPES.get(words[-2], words[-2]) for words in parameters]
+    flags = tuple(kernel.compile_flags or ())
+    return KernelCode(name=_name(kernel), kind=CodeKind.C, text=text, entry=entry, parameters=types, flags=flags), names
+
+
+def _argument(name: str, values: Sequence[Any], kernel: Any) -> Any:
+    """The value of a C parameter, found by its name: a tensor, a scalar, or an extent of a tensor."""
+    function = kernel.prim_func
+    for parameter, value in zip(function.params, values, strict=True):
+        buffer = function.buffer_map.get(parameter)
+        if name == str(parameter.name if buffer is None else buffer.data.name):
+            return value
+    for parameter, value in zip(function.params, values, strict=True):
+        buffer = function.buffer_map.get(parameter)
+        if buffer is not None and name in (extents := [str(extent) for extent in buffer.shape]):
+            return int(value.shape[extents.index(name)])
+    raise UntraceableCall(f"the C parameter {name}")
 
 
 def kernels_in(folder: Path) -> list[CompiledKernel]:

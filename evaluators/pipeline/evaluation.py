@@ -67,23 +67,35 @@ class EvaluationPipeline:
                 found["second_workload"] = asked.try_other_sizes(checked)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
+            if not quick:
+                asked.replay(checked)
+                found["replay"] = checked.replay
+            if checked.replayed:
+                found["kernel_profile"] = asked.profile(checked)
+                found["second_workload"] = asked.try_other_sizes(checked)
+                client.close()  # nothing of the candidate runs beside the timing
             times = self._time(asked, [checked], sampling, prune_above_ms)
             found |= times.metrics(0, self._device == "cpu")
             if times.candidates[0].pruned and search:
                 found["message"] = PRUNED.format(search.prune_factor)
             else:
-                asked.recheck(checked)
-                asked.prove(checked)  # again: its own work may have become torch's
+                self._recheck(asked, checked)
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
-                found["kernel_profile"] = asked.profile(checked)
-                found["second_workload"] = asked.try_other_sizes(checked)
+                if not checked.replayed:
+                    found["kernel_profile"] = asked.profile(checked)
+                    found["second_workload"] = asked.try_other_sizes(checked)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)
             if failure.rejection is not None:  # its worker is not used for another config
                 client.close()
             return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
+
+    def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
+        asked.recheck(checked)
+        if not checked.replayed:
+            asked.prove(checked)  # again: its own work may have become torch's
 
     def _time(
         self,
@@ -93,7 +105,8 @@ class EvaluationPipeline:
         prune_above_ms: float | None = None,
     ) -> InterleavedTimes:
         """Time interleaved: the candidates with each other and, outside of a search, with the reference."""
-        reference_client, pid = asked.reference_client, asked.client.worker.pid
+        reference_client = asked.reference_client
+        pid = reference_client.pid if all(one.replayed for one in several) else asked.client.worker.pid
         with asked.stage("timing"):
             return self._timekeeper.time(
                 reference_client, asked.timers(several), pid, asked.timing_seeds, sampling, prune_above_ms
@@ -129,12 +142,15 @@ class EvaluationPipeline:
                     checked[current] = asked.check(current, plan, keep=bool(checked))
                     asked.prove(checked[current])
                 if left and is_timed(client.kernel, self._device):
+                    for current in left:
+                        asked.replay(checked[current])
+                        asked.profile(checked[current])
+                    if all(one.replayed for one in checked.values()):
+                        client.close()
                     times = self._time(asked, list(checked.values()), self._settings.sampling)
                     for current, timing in zip(left, times.candidates, strict=True):
-                        asked.recheck(checked[current])
-                        asked.prove(checked[current])  # again, as for a single one
+                        self._recheck(asked, checked[current])
                         self._require_possible(reference_client, timing)
-                        asked.profile(checked[current])
                 break
             except Failure as failure:
                 guilty = failure.config if failure.config is not None else current
@@ -144,6 +160,6 @@ class EvaluationPipeline:
         found = dict(failed)
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            fields = {"correctness": one.correctness, "compile_s": one.compile_s, **metrics}
+            fields = {"correctness": one.correctness, "compile_s": one.compile_s, "replay": one.replay, **metrics}
             found[config] = Evaluation(**common_fields(reference_client, client.kernel, config), **fields)
         return [found[config] for config in configs]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from ...core import Ceilings, Config, KernelProfile, Rejection, SecondWorkload, Status, Target
+from ...core import Ceilings, Config, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.client import CandidateClient
-from ..candidate.verified import CheckPlan, Failure, VerifiedConfig, rejected
+from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..guards.own_kernels import own_names, proof_violation, python_violation
@@ -85,11 +86,76 @@ class Verification:
             if broken is not None:
                 raise rejected(broken)
 
+    def replay(self, checked: VerifiedConfig) -> None:
+        """Make the launch plan, and have the reference worker replay it; `checked.replay` says whether it can.
+
+        Raises `Failure` for a plan that breaks a rule.
+        """
+        if (recorded := self._record(checked)) is not None:
+            self._load(checked, recorded)
+
+    def _record(self, checked: VerifiedConfig) -> RecordedPlan | None:
+        """Record the launch plan twice, with other weights and inputs; None, with the reason noted, without a plan.
+
+        Raises `Failure` where the two differ: then what the kernel does depends on more than its sizes.
+        """
+        with self.stage("recording"):
+            one, two = (self.client.record(self.reference_client, checked, self._draw()) for _ in range(2))
+            if isinstance(one, str) or isinstance(two, str):
+                checked.replay = Replay(replayed=False, reason=one if isinstance(one, str) else str(two))
+                return None
+            if (difference := one.plan.difference(two.plan)) is not None:
+                why = f"two calls at the same sizes launch differently: {difference}"
+                raise rejected(Rejection(rule="changing-plan", where="forward", why=why))
+            return two
+
+    def _load(self, checked: VerifiedConfig, recorded: RecordedPlan) -> None:
+        """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares."""
+        with self.stage("replay check"):
+            reason = self.reference_client.load_plan(checked.serial, recorded.plan, recorded.constants, recorded.path)
+            if reason is None:
+                reason = self._replay_differs(checked)
+            checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=tuple(recorded.plan.lines()))
+            if reason is None:
+                checked.launches = dict(Counter(recorded.plan.codes[one.code].name for one in recorded.plan.launches()))
+                self._prove_replay(checked)
+
+    def _replay_differs(self, checked: VerifiedConfig) -> str | None:
+        """Return why the plan does not do what the reference does; raises `Failure` for side effects."""
+        plan = self.plan()
+        for number, (seed, distribution) in enumerate(
+            [*((seed, None) for seed in plan.seeds), *((self._draw(), name) for name in plan.distributions)]
+        ):
+            verdict = self.reference_client.call(
+                "replay", number=checked.serial, seed=seed, distribution=distribution, precise=number == 0
+            )
+            if verdict["status"] != Status.OK:
+                return f"its launches alone do not compute what its call returns: {verdict['message']}"
+            if verdict["weights"]:
+                raise rejected(Rejection(rule="weights-changed", where="the weights", why="writes to its weights"))
+        checked.weights = plan.seeds[0]
+        return None
+
+    def _prove_replay(self, checked: VerifiedConfig) -> None:
+        """Check that the plan leaves little of the work to torch."""
+        answer = self.reference_client.call("replay_operators", number=checked.serial, seed=checked.weights)
+        found = [Operator.model_validate(one) for one in answer["operators"]]
+        reference = [Operator.model_validate(one) for one in self.reference_client.counted["details"]]
+        broken = torch_violation(found, reference, self._settings.allow_torch)
+        broken = broken or proof_violation(None, checked.launches, self._settings.allow_torch)
+        if broken is not None:
+            raise rejected(broken)
+
     def timers(self, several: Sequence[VerifiedConfig]) -> list[Callable[[int], Message]]:
         """Return the candidates' timers."""
         empty_ms = 0.0 if self._on_cpu else self.reference_client.empty_ms
         graph = self._settings.graph
-        timers = [self.client.timer(checked, self.timing_seeds(), graph, empty_ms) for checked in several]
+        timers = [
+            self.reference_client.plan_timer(checked.serial, self.timing_seeds(), graph)
+            if checked.replayed
+            else self.client.timer(checked, self.timing_seeds(), graph, empty_ms)
+            for checked in several
+        ]
         return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
 
     def _rechecked(self, timer: Callable[[int], Message], checked: VerifiedConfig) -> Callable[[int], Message]:
@@ -111,7 +177,13 @@ class Verification:
     def recheck(self, checked: VerifiedConfig) -> None:
         """Check that timed calls did the work too."""
         with self.stage("recheck"):
-            self.client.recheck(self.reference_client, checked)
+            if not checked.replayed:
+                self.client.recheck(self.reference_client, checked)
+                return
+            verdict = self.reference_client.call("replay_recheck", number=checked.serial)
+            if verdict["status"] != Status.OK:
+                why = f"a timed replay gave something else than the reference: {verdict['message']}"
+                raise rejected(Rejection(rule="wrong-when-timed", where="while it was timed", why=why))
 
     def profile(self, checked: VerifiedConfig) -> KernelProfile | None:
         """Profile one call and check that the candidate's own kernel ran; None in a search."""

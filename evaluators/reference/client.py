@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ...core import ProblemError, TorchProblem
+from ...core.launch_plan import LaunchPlan
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 
@@ -79,6 +81,16 @@ class ReferenceClient:
     def compiled_timer(self, name: str, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
         """Return a timer of the reference that was compiled under this name."""
         return lambda samples: self.call("time_compiled", name=name, samples=samples, seed=next(seeds), graph=graph)
+
+    def load_plan(self, number: int, plan: LaunchPlan, constants: list[Message], path: Path) -> str | None:
+        """Hand over a candidate's launch plan; return why it cannot be replayed, or None."""
+        answer = self.call("load_plan", number=number, plan=plan.model_dump_json(), constants=constants, path=str(path))
+        reason: str | None = answer["reason"]
+        return reason
+
+    def plan_timer(self, number: int, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
+        """Return a timer of a loaded plan, each chunk on the next seed's inputs."""
+        return lambda samples: self.call("replay_time", number=number, samples=samples, seed=next(seeds), graph=graph)
 
     @contextlib.contextmanager
     def at(self, sizes: Mapping[str, Any]) -> Iterator[None]:

@@ -17,22 +17,25 @@ from ..correctness.compare import Allowed, compare
 from ..correctness.fp64 import Fp64Comparison
 from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
 from ..correctness.reference_checks import require_reference
-from ..correctness.side_effects import SideEffects
+from ..correctness.side_effects import SideEffects, poison
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..profiling import op_counter, peaks
 from ..profiling.event_overhead import event_overhead_ms
 from ..profiling.gpu_properties import describe_gpu
+from ..replay.session import ReplaySession
 from ..timing.clock import Clock
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
-from ..workers.tensor_ipc import Outputs, UnreadableTensor
+from ..workers.tensor_ipc import HeldOutputs, Outputs, UnreadableTensor
+from ..workers.tensor_ipc import describe as describe_output
 from .baselines import Baselines
 
 _REQUESTS = (
     "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_compiled", "overhead",
-    "empty", "count", "ceilings", "properties",
+    "empty", "count", "ceilings", "properties", "load_plan", "replay", "replay_operators", "replay_time",
+    "replay_recheck", "forget_plans",
 )  # fmt: skip
 
 
@@ -84,6 +87,7 @@ class ReferenceWorker:
         self._held: list[Any] = []
         self._baselines: Baselines | None = None
         self._changes_inputs = False
+        self._replayed: dict[int, tuple[int, int, list[Any]]] = {}
 
     @property
     def problem(self) -> ProblemModule:
@@ -223,6 +227,75 @@ class ReferenceWorker:
     def overhead(self, graph: bool) -> Message:
         """Measure the overhead of events; this process cannot be used for anything else afterwards."""
         return {"overhead_ms": event_overhead_ms(Clock(self.device, graph))}
+
+    @cached_property
+    def replays(self) -> ReplaySession:
+        """The launch plans of candidates."""
+        folder = Path.cwd() / "plans"
+        folder.mkdir(exist_ok=True)
+        return ReplaySession(self.device, folder)
+
+    def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
+        """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed."""
+        self._prepare(0 if self._weights is None else self._weights)
+        return {"reason": self.replays.load(number, plan, constants, Path(path), self._inputs, self._model)}
+
+    def forget_plans(self) -> Message:
+        """Forget all plans."""
+        self.replays.clear()
+        return {}
+
+    def replay(self, number: int, seed: int, distribution: str | None = None, precise: bool = False) -> Message:
+        """Replay a plan on the weights and inputs of a seed, and compare with the reference.
+
+        `effects` in the response are the inputs that it changed or returned, `weights` the weights that it changed.
+        """
+        import torch
+
+        self._prepare(seed, distribution)
+        inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in self._inputs]
+        poison(inputs)
+        effects = SideEffects(inputs)
+        weights = SideEffects([one.data for one in self._model.parameters()])
+        with torch.no_grad():
+            outputs = outputs_of(self.replays.call(number, self._model)(*inputs))
+        found = {"effects": effects.of(outputs), "weights": weights.of([])["changed"]}
+        exact = self._exactness.of(self._model, self._inputs, distribution) if precise or distribution else None
+        expected = outputs_of(self._model(*self._inputs))
+        allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
+        verdict = self._compare_held(expected, outputs, allowed)
+        if verdict["status"] == Status.OK and precise:
+            verdict |= self._exactness.compare(exact, expected, outputs)
+        return {**verdict, **found}
+
+    def replay_operators(self, number: int, seed: int) -> Message:
+        """Return the torch operators of one replay, as `guards.torch_share.Operator`."""
+        self._prepare(seed)
+        call = self.replays.call(number, self._model)
+        _, seen = op_counter.observe(lambda: call(*self._inputs))
+        return {"operators": op_counter.grouped(seen)}
+
+    def replay_time(self, number: int, samples: int, seed: int, graph: bool) -> Message:
+        """Time replays of a plan on inputs drawn from the seed; the weights are the current ones."""
+        import torch
+
+        self._clear()
+        with torch.no_grad():
+            timed = self.timed.time(1 + number, self.replays.call(number, self._model), seed, samples, graph)
+        self._replayed[number] = (seed, timed["calls"], outputs_of(self.timed.last))
+        return timed
+
+    def replay_recheck(self, number: int) -> Message:
+        """Compare the outputs of the last timed replay."""
+        seed, calls, outputs = self._replayed[number]
+        expected = outputs_of(self._model(*Feed(self.problem).at(seed, calls)))
+        return self._compare_held(expected, outputs, Allowed(self.tolerances, self._exactness.rounding(None)))
+
+    def _compare_held(self, expected: list[Any], outputs: list[Any], allowed: Allowed) -> Message:
+        """Compare outputs of this process."""
+        verdict = compare(expected, [describe_output(one) for one in outputs], HeldOutputs(outputs), allowed)
+        verdict.pop("actual", None)
+        return verdict
 
     def _clear(self) -> None:
         """Free the memory of checking, as the candidate's worker does."""

@@ -1,0 +1,164 @@
+"""What one call of a kernel's `forward` does, as data: kernel launches and allowed torch operators over named tensors.
+
+A plan is made in the process that runs the candidate's Python, and executed in one that never loads it. It holds no
+values of inputs or weights, so it computes on any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CodeKind(StrEnum):
+    """The form of a kernel's code. The process that executes the plan compiles it."""
+
+    C = "c"
+    PTX = "ptx"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TensorLayout(_Part):
+    """Shape, strides and dtype of a tensor; strides and offset count elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    offset: int = Field(default=0, ge=0)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        product = 1
+        for extent in self.shape:
+            product *= extent
+        return product
+
+
+class KernelCode(_Part):
+    """One compiled kernel: its text, and what a launch needs beside its arguments."""
+
+    name: str
+    """The name of the function in the kernel language."""
+    kind: CodeKind
+    text: str
+    entry: str
+    parameters: tuple[str, ...]
+    """Types of the arguments: 'pointer', 'int32', 'int64', 'float32', 'float64', 'descriptor', ..."""
+    flags: tuple[str, ...] = ()
+    """Compiler flags that the kernel's file asks for."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Of a GPU kernel: threads, shared_bytes, cluster, ..."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies the code."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+class TorchStep(_Part):
+    """One torch operator, such as 'aten.view.default'; `{"tensor": n}` in its arguments is a tensor of the plan."""
+
+    kind: Literal["torch"] = "torch"
+    operator: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    results: tuple[int, ...]
+    """Numbers of the tensors that it returns."""
+    layouts: tuple[TensorLayout, ...]
+    """Their layouts."""
+
+
+class LaunchStep(_Part):
+    """One launch of a kernel."""
+
+    kind: Literal["launch"] = "launch"
+    code: str
+    """The digest of its `KernelCode`."""
+    grid: tuple[int, int, int] = (1, 1, 1)
+    arguments: tuple[Any, ...]
+
+
+class ParallelStep(_Part):
+    """Launches on several threads of a CPU at the same time; the next step begins when all have ended."""
+
+    kind: Literal["parallel"] = "parallel"
+    launches: tuple[LaunchStep, ...]
+
+
+Step = TorchStep | LaunchStep | ParallelStep
+
+
+class LaunchPlan(_Part):
+    """The steps of one call, in order. Tensors have numbers: inputs first, then as steps return them."""
+
+    device: Literal["cpu", "cuda"]
+    inputs: tuple[Any, ...]
+    """A tensor's number, or the value of an input that is no tensor, as `{"value": ...}`."""
+    weights: dict[str, int] = Field(default_factory=dict)
+    """Parameters and buffers by their names in the model's state."""
+    constants: dict[int, str] = Field(default_factory=dict)
+    """Other tensors that existed before the call, with a digest of their bytes."""
+    layouts: dict[int, TensorLayout]
+    """Of inputs, weights and constants."""
+    codes: dict[str, KernelCode]
+    """Kernels by the digests of their code."""
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    returns: Literal["tensor", "tuple", "list"]
+
+    @property
+    def digest(self) -> str:
+        """Equal for two plans that do the same."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def launches(self) -> Iterator[LaunchStep]:
+        """All launches in order."""
+        for step in self.steps:
+            if isinstance(step, LaunchStep):
+                yield step
+            elif isinstance(step, ParallelStep):
+                yield from step.launches
+
+    def lines(self) -> list[str]:
+        """The plan as text, a line per step: kernels with their grids and bytes, torch operators by name."""
+        return [self._line(step) for step in self.steps]
+
+    def difference(self, other: LaunchPlan) -> str | None:
+        """The first difference from another plan; None where they are equal."""
+        if self == other:
+            return None
+        for number, (mine, its) in enumerate(zip(self.lines(), other.lines(), strict=False), 1):
+            if mine != its:
+                return f"step {number}: '{mine}', then '{its}'"
+        if len(self.steps) != len(other.steps):
+            return f"{len(self.steps)} steps, then {len(other.steps)}"
+        for number, (one, two) in enumerate(zip(self.steps, other.steps, strict=True), 1):
+            if one != two:
+                return f"the arguments of step {number} ({self.lines()[number - 1]})"
+        different = [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
+        return ", ".join(different)
+
+    def _line(self, step: Step) -> str:
+        if isinstance(step, TorchStep):
+            shapes = ", ".join(_shape(layout) for layout in step.layouts)
+            return f"torch   {step.operator.removeprefix('aten.')}{f' -> {shapes}' if shapes else ''}"
+        if isinstance(step, ParallelStep):
+            names = Counter(self.codes[one.code].name for one in step.launches)
+            return "threads " + ", ".join(f"{count} x {name}" for name, count in names.items())
+        code = self.codes[step.code]
+        grid = f" grid {'x'.join(map(str, step.grid))}" if self.device == "cuda" else ""
+        scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
+        return f"launch  {code.name}{grid}{f' ({scalars})' if scalars else ''}"
+
+
+def _shape(layout: TensorLayout) -> str:
+    return f"{'x'.join(map(str, layout.shape)) or 'scalar'} {layout.dtype}"

@@ -1,0 +1,1 @@
+"""The launch plan: recorded in the candidate's process, executed in one that never loads the candidate's Python."""

@@ -1,0 +1,162 @@
+"""What generated C may contain, and its compilation with flags of ours.
+
+The text comes from the candidate's process, so nothing in it is believed: loops, arithmetic, local arrays, pointers to
+its arguments and functions of mathematics are allowed; everything that could keep state, reach the system or the
+preprocessor is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...core.launch_plan import KernelCode
+from .values import UnplannableCall
+
+FLAGS = re.compile(
+    r"-O[0-3]|-Ofast|-march=native|-mtune=native|-mavx2|-mfma|-mavx512\w*|-mprefer-vector-width=\d+|-funroll-loops"
+    r"|-ffast-math|-fno-math-errno|-fno-trapping-math|-fassociative-math|-freciprocal-math|-ffp-contract=\w+"
+    r"|-fno-signed-zeros|-fopenmp-simd|-ftree-vectorize|-fvect-cost-model=\w+|-fno-semantic-interposition|-std=c\+\+\d\d|-w"
+)
+"""Compiler flags that a kernel's file may ask for."""
+_ALWAYS = ("-x", "c++", "-std=c++17", "-w", "-fPIC", "-shared")
+_HEADER = re.compile(r"^#include <tl_templates/cpp/common\.h>\s*$", re.MULTILINE)
+_LINKAGE = re.compile(r'^#ifdef __cplusplus\s+extern "C"\s+#endif\s*$', re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NUMBER = r"0[xX][\da-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_TOKEN = re.compile(rf"([A-Za-z_]\w*)|({_NUMBER})[uUlLfF]*|(\S)")
+_VECTORS = re.compile(r"(float|double|half|u?char|u?short|u?int|u?long|u?int(8|16|32|64)_t|bool)(2|3|4|8|16|32|64)")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TYPES = _words(
+    """
+    void bool char int long short float double signed unsigned half int8_t int16_t int32_t int64_t uint8_t uint16_t
+    uint32_t uint64_t size_t
+    """
+)
+KEYWORDS = _words("for if else while do break continue return const sizeof true false restrict __restrict__ NULL")
+FORBIDDEN = _words(
+    """
+    static extern asm volatile goto typedef union struct class template using namespace register thread_local auto
+    decltype operator new delete throw try catch
+    """
+)
+_MATHEMATICS = _words(
+    """
+    sqrt rsqrt exp exp2 expm1 exp10 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
+    atanh erf erfc fabs floor ceil round trunc rint nearbyint fmax fmin fma fmod copysign ldexp cbrt hypot max min abs
+    isnan isinf isfinite lrint lround
+    """
+)
+FUNCTIONS = _MATHEMATICS | {f"{name}f" for name in _MATHEMATICS}
+_COMPILE_S = 120.0
+
+
+def checked_source(code: KernelCode) -> str:
+    """Return the C to compile. Raises `UnplannableCall` where the text contains anything that is not allowed."""
+    body = _COMMENT.sub(" ", code.text)
+    body = _LINKAGE.sub("", _HEADER.sub("", body))
+    if "#" in body or "\\" in body or '"' in body or "'" in body:
+        raise UnplannableCall(f"{code.name}: generated C with directives or texts")
+    tokens = [match[1] or match[2] or match[3] for match in _TOKEN.finditer(body)]
+    defined = set(re.findall(r"\bint32_t\s+(\w+)\s*\([^)]*\)\s*\{", body))
+    if code.entry not in defined:
+        raise UnplannableCall(f"{code.name}: generated C without its function")
+    _check_calls(code.name, tokens, defined)
+    _check_scopes(code.name, tokens)
+    return f'#include <tl_templates/cpp/common.h>\nextern "C" {{\n{body}\n}}\n'
+
+
+def _is_type(token: str) -> bool:
+    return token in TYPES or _VECTORS.fullmatch(token) is not None
+
+
+def _check_calls(name: str, tokens: Sequence[str], defined: set[str]) -> None:
+    """Only functions of mathematics and of the text itself are called, and none through a pointer."""
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1] if at + 1 < len(tokens) else ""
+        if token in FORBIDDEN:
+            raise UnplannableCall(f"{name}: generated C with '{token}'")
+        if token.startswith("__") and token not in KEYWORDS:
+            raise UnplannableCall(f"{name}: generated C with '{token}'")
+        if following == "(" and re.match(r"[A-Za-z_]", token):
+            known = token in KEYWORDS or token in FUNCTIONS or token in defined or _is_type(token)
+            if not known:
+                raise UnplannableCall(f"{name}: generated C that calls '{token}'")
+        if token in "([":
+            opened.append(at)
+        elif token in ")]":
+            start = opened.pop() if opened else 0
+            inside = tokens[start + 1 : at]
+            if token == ")" and following == "(" and not all(_is_type(one) or one in ("*", "const") for one in inside):
+                # `if (...) (...)` does not occur in generated code either
+                raise UnplannableCall(f"{name}: generated C that calls through a pointer")
+            if token == "]" and following == "(":
+                raise UnplannableCall(f"{name}: generated C that calls through a pointer")
+
+
+def _check_scopes(name: str, tokens: Sequence[str]) -> None:
+    """Outside of functions there are only functions: no variable outlives a call."""
+    depth = 0
+    statement: list[str] = []
+    for token in tokens:
+        if token == "{":
+            if depth == 0 and "(" not in statement:
+                raise UnplannableCall(f"{name}: generated C with something else than functions")
+            depth += 1
+            statement = []
+        elif token == "}":
+            depth -= 1
+            statement = []
+        elif depth == 0:
+            if token == ";" and statement and not (statement[-1] == ")" and "=" not in statement):
+                raise UnplannableCall(f"{name}: generated C with a variable outside of a function")
+            statement = [] if token == ";" else [*statement, token]
+
+
+def compile_c(code: KernelCode, folder: Path) -> Path:
+    """Compile generated C to a library in the folder, once. Raises `UnplannableCall` where that fails."""
+    source = checked_source(code)
+    for flag in code.flags:
+        for one in flag.split():
+            if not FLAGS.fullmatch(one):
+                raise UnplannableCall(f"{code.name}: the compiler flag {one}, which is not among the allowed ones")
+    flags = [one for flag in code.flags for one in flag.split() if not one.startswith("-std")]
+    library = folder / f"{hashlib.sha256((source + ' '.join(flags)).encode()).hexdigest()}.so"
+    if library.exists():
+        return library
+    text = library.with_suffix(".cc")
+    text.write_text(source)
+    partial = library.with_suffix(".partial")
+    command = [_compiler(), *_ALWAYS, *flags, f"-I{_templates()}", "-o", str(partial), str(text), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+    if done.returncode:
+        raise UnplannableCall(f"{code.name}: generated C that does not compile: {done.stderr.strip()[:200]}")
+    partial.rename(library)
+    return library
+
+
+def _compiler() -> str:
+    found = shutil.which("g++") or shutil.which("clang++")
+    if found is None:
+        raise UnplannableCall("no C++ compiler (g++) to compile the plan with")
+    return found
+
+
+def _templates() -> Path:
+    """TileLang's folder of headers, found without importing TileLang."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("tilelang")
+    if spec is None or spec.origin is None:
+        raise UnplannableCall("TileLang's headers are not installed")
+    return Path(spec.origin).parent / "src"

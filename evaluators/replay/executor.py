@@ -1,0 +1,149 @@
+"""Executes a launch plan on given inputs and weights, in a process that has never loaded the candidate's Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ...core.launch_plan import CodeKind, KernelCode, LaunchPlan, LaunchStep, ParallelStep, TorchStep
+from .c_source import compile_c
+from .operators import allowed_operator
+from .values import UnplannableCall, decode, layout_of, numbers_in
+
+Call = Callable[[], object]
+_C_TYPES: dict[str, Any] = {
+    "pointer": ctypes.c_void_p,
+    "int8": ctypes.c_int8,
+    "int16": ctypes.c_int16,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "uint8": ctypes.c_uint8,
+    "uint32": ctypes.c_uint32,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+class PlanExecutor:
+    """A checked and compiled plan; call it with inputs and weights.
+
+    Raises `UnplannableCall` where the plan contains anything but launches and allowed operators over its own tensors.
+    `folder` keeps compiled code; `constants` are the tensors that the plan names so.
+    """
+
+    def __init__(self, plan: LaunchPlan, constants: Mapping[int, Any], folder: Path, device: str) -> None:
+        check_references(plan)
+        self.plan = plan
+        self._device = device
+        self._constants = constants
+        self._functions = {digest: _compiled(code, folder) for digest, code in plan.codes.items()}
+        self._steps = [self._step(step) for step in plan.steps]
+        threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=0)
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+
+    def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
+        """Return what the recorded call would have returned. Raises `UnplannableCall` where a tensor does not fit."""
+        tensors: dict[int, Any] = dict(self._constants)
+        for given, value in zip(self.plan.inputs, inputs, strict=True):
+            if isinstance(given, int):
+                tensors[given] = value
+        for name, number in self.plan.weights.items():
+            tensors[number] = weights[name]
+        for step in self._steps:
+            step(tensors)
+        outputs = [tensors[number] for number in self.plan.outputs]
+        if self.plan.returns == "tensor":
+            return outputs[0]
+        return tuple(outputs) if self.plan.returns == "tuple" else outputs
+
+    def require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
+        """Raise `UnplannableCall` unless tensors and values are like those of the recording."""
+        for number, (given, value) in enumerate(zip(self.plan.inputs, inputs, strict=True)):
+            if isinstance(given, int):
+                if layout_of(value) != self.plan.layouts[given]:
+                    raise UnplannableCall(f"input {number} has another layout than when it was recorded")
+            elif decode(given["value"], lambda _: None, self._device) != value:
+                raise UnplannableCall(f"input {number} had another value when it was recorded")
+        for name, number in self.plan.weights.items():
+            if name not in weights or layout_of(weights[name]) != self.plan.layouts[number]:
+                raise UnplannableCall(f"the weight {name} is not like the reference's")
+
+    def _step(self, step: TorchStep | LaunchStep | ParallelStep) -> Callable[[dict[int, Any]], None]:
+        if isinstance(step, TorchStep):
+            return self._operator(step)
+        if isinstance(step, LaunchStep):
+            return self._launch(step)
+        return self._parallel([self._launch(one) for one in step.launches])
+
+    def _operator(self, step: TorchStep) -> Callable[[dict[int, Any]], None]:
+        operator = allowed_operator(step.operator)
+
+        def run(tensors: dict[int, Any]) -> None:
+            args = decode(step.args, tensors.__getitem__, self._device)
+            kwargs = {key: decode(value, tensors.__getitem__, self._device) for key, value in step.kwargs.items()}
+            result = operator(*args, **kwargs)
+            results = list(result) if isinstance(result, tuple | list) else [result]
+            tensors.update(zip(step.results, results, strict=True))
+
+        return run
+
+    def _launch(self, step: LaunchStep) -> Callable[[dict[int, Any]], None]:
+        function = self._functions[step.code]
+        arguments = step.arguments
+
+        def run(tensors: dict[int, Any]) -> None:
+            values = [tensors[one["tensor"]].data_ptr() if isinstance(one, dict) else one for one in arguments]
+            function(*values)
+
+        return run
+
+    def _parallel(self, launches: Sequence[Callable[[dict[int, Any]], None]]) -> Callable[[dict[int, Any]], None]:
+        def run(tensors: dict[int, Any]) -> None:
+            assert self._pool is not None
+            others = [self._pool.submit(launch, tensors) for launch in launches[1:]]
+            launches[0](tensors)
+            for other in others:
+                other.result()
+
+        return run
+
+
+def check_references(plan: LaunchPlan) -> None:
+    """Raise `UnplannableCall` unless every tensor of a step exists before it, and every launch fits its code."""
+    known = {number for number in plan.inputs if isinstance(number, int)}
+    known |= {*plan.weights.values(), *plan.constants}
+    for step in plan.steps:
+        if isinstance(step, TorchStep):
+            _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)
+            known |= set(step.results)
+            continue
+        for launch in step.launches if isinstance(step, ParallelStep) else (step,):
+            code = plan.codes.get(launch.code)
+            if code is None or code.digest != launch.code or len(code.parameters) != len(launch.arguments):
+                raise UnplannableCall("a launch that does not fit its kernel")
+            _require_known(numbers_in(launch.arguments), known, code.name)
+            for form, value in zip(code.parameters, launch.arguments, strict=True):
+                if (form in ("pointer", "descriptor")) != isinstance(value, dict):
+                    raise UnplannableCall(f"{code.name}: an address that is no tensor's")
+    _require_known(plan.outputs, known, "the result")
+
+
+def _require_known(numbers: Sequence[int], known: set[int], where: str) -> None:
+    if not set(numbers) <= known:
+        raise UnplannableCall(f"{where} uses a tensor that no step made")
+
+
+def _compiled(code: KernelCode, folder: Path) -> Any:
+    if code.kind is not CodeKind.C:
+        raise UnplannableCall(f"{code.name}: code of the kind {code.kind}")
+    library = ctypes.CDLL(str(compile_c(code, folder)))
+    function = library[code.entry]
+    try:
+        function.argtypes = [_C_TYPES[form] for form in code.parameters]
+    except KeyError as error:
+        raise UnplannableCall(f"{code.name}: a parameter of type {error}") from None
+    function.restype = ctypes.c_int32
+    return function

@@ -1,0 +1,35 @@
+"""The torch operators that a plan may contain."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .values import UnplannableCall
+
+_NAME = re.compile(r"(aten|prims)\.(\w+)\.(\w+)")
+_RANDOM = re.compile(
+    r"(rand|bernoulli|dropout|multinomial|normal_?$|uniform|exponential|geometric|cauchy|poisson|random)"
+)
+_NEVER = frozenset({"set_", "resize_", "from_file", "record_stream", "_local_scalar_dense", "item", "equal", "_foobar"})
+
+
+def allowed_operator(name: str) -> Any:
+    """Return torch's operator of this name. Raises `UnplannableCall` for one that a plan may not contain.
+
+    How much of the work torch may do is another question: `guards.torch_share` answers it.
+    """
+    import torch
+
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise UnplannableCall(f"the operator {name}, which torch does not bring")
+    space, packet, overload = match.groups()
+    if packet in _NEVER:
+        raise UnplannableCall(f"the operator {name}")
+    if _RANDOM.match(packet.lstrip("_").removeprefix("native_")):
+        raise UnplannableCall(f"the operator {name}, which draws random numbers")
+    found = getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
+    if found is None:
+        raise UnplannableCall(f"the operator {name}, which this torch does not have")
+    return found

@@ -1,0 +1,240 @@
+"""Records one call of a candidate's model as a `LaunchPlan`, in the candidate's own process.
+
+What it records is a claim: the process that executes the plan checks it and compares its results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
+from ..languages.base import supports
+from .values import UnplannableCall, encode, layout_of
+
+MAX_CONSTANT_BYTES = 1 << 28
+"""Constants, such as tables computed when the model is constructed, together."""
+_AS_STRIDED = "aten.as_strided.default"
+
+
+class Recorder:
+    """Collects the steps of one call; `record` runs it."""
+
+    def __init__(self, device: str) -> None:
+        self._device: Literal["cpu", "cuda"] = "cuda" if device.startswith("cuda") else "cpu"
+        self._main = threading.get_ident()
+        self._lock = threading.RLock()
+        self._kept: list[Any] = []  # storages, so that no address is used twice
+        self._views: dict[tuple[Any, ...], int] = {}
+        self._bases: dict[int, int] = {}
+        self._layouts: dict[int, TensorLayout] = {}
+        self._next = 0
+        self._codes: dict[str, KernelCode] = {}
+        self._steps: list[Step] = []
+        self._threads: list[int | None] = []
+        self._failed: str | None = None
+        self.constants: dict[int, Any] = {}
+        """Tensors that existed before the call, beside inputs and weights, by number."""
+
+    def record(self, model: Any, inputs: Sequence[Any]) -> LaunchPlan:
+        """Run one call and return its plan. Raises `UnplannableCall` with the reason where there is none."""
+        import torch
+
+        self._given = [self._input(value) for value in inputs]
+        weights = {name: self._new(tensor.detach()) for name, tensor in model.state_dict(keep_vars=True).items()}
+        known = self._next
+        with contextlib.ExitStack() as stack:
+            for support in supports():
+                stack.enter_context(support.recording(self._launched))
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(self._operators())
+            result = model(*inputs)
+        returned = list(result) if type(result) in (tuple, list) else [result]
+        outputs = tuple(self._output(tensor) for tensor in returned)
+        if self._failed is not None:
+            raise UnplannableCall(self._failed)
+        form: Literal["tensor", "tuple", "list"] = (
+            "tuple" if type(result) is tuple else "list" if type(result) is list else "tensor"
+        )
+        steps = _parallel(self._steps, self._threads)
+        named = {*range(known), *self.constants}
+        return LaunchPlan(
+            device=self._device,
+            inputs=tuple(self._given),
+            weights=weights,
+            constants={number: _digest(tensor) for number, tensor in self.constants.items()},
+            layouts={number: layout for number, layout in self._layouts.items() if number in named},
+            codes=self._codes,
+            steps=tuple(steps),
+            outputs=outputs,
+            returns=form,
+        )
+
+    def _input(self, value: Any) -> Any:
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            return self._new(value)
+        return {"value": encode(value, self._number)}
+
+    def _output(self, tensor: Any) -> int:
+        import torch
+
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise UnplannableCall(f"an output of type {type(tensor).__qualname__}")
+        return self._number(tensor)
+
+    def _new(self, tensor: Any) -> int:
+        """Number a tensor."""
+        number = self._next
+        self._next += 1
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._bases:
+            self._bases[storage._cdata] = number
+            self._kept.append(storage)
+        self._layouts[number] = layout_of(tensor)
+        self._views[self._key(tensor)] = number
+        return number
+
+    def _key(self, tensor: Any) -> tuple[Any, ...]:
+        layout = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+        return (tensor.untyped_storage()._cdata, *layout)
+
+    def _number(self, tensor: Any) -> int:
+        """Return a tensor's number: of an equal view, of a new view of a known storage, or of a constant."""
+        import torch
+
+        if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+            raise UnplannableCall(f"a tensor of layout {tensor.layout}")
+        known = self._views.get(self._key(tensor))
+        if known is not None:
+            return known
+        base = self._bases.get(tensor.untyped_storage()._cdata)
+        if base is not None:
+            return self._view(base, tensor)
+        number = self._new(tensor.detach())
+        self.constants[number] = tensor.detach()
+        return number
+
+    def _view(self, base: int, tensor: Any) -> int:
+        """Add a view that no operator made, such as `tensor.data`."""
+        layout = layout_of(tensor)
+        if layout.dtype != self._layouts[base].dtype:
+            raise UnplannableCall("a view of another dtype")
+        number = self._new(tensor.detach())
+        arguments = ({"tensor": base}, list(layout.shape), list(layout.strides), layout.offset)
+        self._append(TorchStep(operator=_AS_STRIDED, args=arguments, results=(number,), layouts=(layout,)))
+        return number
+
+    def _append(self, step: Step) -> None:
+        thread = threading.get_ident()
+        self._steps.append(step)
+        self._threads.append(None if thread == self._main else thread)
+
+    def _launched(self, code: KernelCode, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
+        """Add a launch; called by the languages, from any thread."""
+        with self._lock, _unseen():
+            try:
+                encoded = tuple(self._argument(value) for value in arguments)
+            except UnplannableCall as reason:
+                self._failed = self._failed or f"{code.name} is launched with {reason}"
+                return
+            self._codes[code.digest] = code
+            self._append(LaunchStep(code=code.digest, grid=grid, arguments=encoded))
+
+    def _argument(self, value: Any) -> Any:
+        from ..languages.base import Descriptor
+
+        if isinstance(value, Descriptor):
+            return {"descriptor": {"tensor": self._number(value.tensor), **value.settings}}
+        return encode(value, self._number)
+
+    def _operators(self) -> Any:
+        """Return a context that records every torch operator of this thread."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        recorder = self
+
+        class Mode(TorchDispatchMode):  # type: ignore[misc, no-any-unimported, unused-ignore]
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                return False  # as in `profiling.op_counter`
+
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                result = func(*args, **(kwargs or {}))
+                with recorder._lock:
+                    recorder._operator(func, args, kwargs or {}, result)
+                return result
+
+        return Mode()
+
+    def _operator(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
+        import torch
+
+        name = str(func)
+        try:
+            encoded = tuple(encode(value, self._number) for value in args)
+            named = {key: encode(value, self._number) for key, value in kwargs.items()}
+        except UnplannableCall as reason:
+            self._failed = self._failed or f"{name} with {reason}"
+            return
+        results = list(result) if isinstance(result, tuple | list) else [result]
+        if not all(isinstance(one, torch.Tensor) for one in results):
+            self._failed = self._failed or f"{name} reads values of a tensor into Python"
+            return
+        numbers = tuple(self._new(one) for one in results)
+        layouts = tuple(layout_of(one) for one in results)
+        self._append(TorchStep(operator=name, args=encoded, kwargs=named, results=numbers, layouts=layouts))
+
+
+@contextlib.contextmanager
+def _unseen() -> Any:
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
+
+
+def _parallel(steps: Sequence[Step], threads: Sequence[int | None]) -> list[Step]:
+    """Join launches of the same kernel on the same tensors where some came from other threads, in a fixed order."""
+    found: list[Step] = []
+    group: list[LaunchStep] = []
+    elsewhere = False
+
+    def close() -> None:
+        if len(group) > 1 and elsewhere:
+            found.append(ParallelStep(launches=tuple(sorted(group, key=lambda one: repr(one.arguments)))))
+        else:
+            found.extend(group)
+        group.clear()
+
+    for step, thread in zip(steps, threads, strict=True):
+        if isinstance(step, LaunchStep):
+            if group and (step.code, _tensors(step)) != (group[0].code, _tensors(group[0])):
+                close()
+                elsewhere = False
+            group.append(step)
+            elsewhere = elsewhere or thread is not None
+        else:
+            close()
+            elsewhere = False
+            found.append(step)
+    close()
+    return found
+
+
+def _tensors(step: LaunchStep) -> list[Any]:
+    return [value for value in step.arguments if isinstance(value, dict)]
+
+
+def _digest(tensor: Any) -> str:
+    import torch
+
+    with _unseen():
+        if tensor.numel() * tensor.element_size() > MAX_CONSTANT_BYTES:
+            raise UnplannableCall("a constant tensor of more than 256 MB; compute it in forward")
+        plain = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+        return hashlib.sha256(plain.numpy().tobytes()).hexdigest()

@@ -1,0 +1,70 @@
+"""The launch plans that a reference worker executes, beside the reference, on the same inputs and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.launch_plan import LaunchPlan, TensorLayout
+from ..workers.channel import Message
+from ..workers.tensor_ipc import Outputs
+from .executor import PlanExecutor
+from .values import UnplannableCall
+
+
+class ReplaySession:
+    """Loaded plans by number. `folder` keeps their compiled code."""
+
+    def __init__(self, device: str, folder: Path) -> None:
+        self._device = device
+        self._folder = folder
+        self._plans: dict[int, PlanExecutor] = {}
+
+    def load(
+        self, number: int, text: str, described: Sequence[Message], path: Path, inputs: Sequence[Any], model: Any
+    ) -> str | None:
+        """Check and compile a plan; return why it cannot be replayed with such inputs and such a model, or None."""
+        try:
+            plan = LaunchPlan.model_validate_json(text)
+            constants = _constants(plan, described, path, self._device)
+            executor = PlanExecutor(plan, constants, self._folder, self._device)
+            executor.require_fit(inputs, weights_of(model))
+        except UnplannableCall as reason:
+            return str(reason)
+        self._plans[number] = executor
+        return None
+
+    def call(self, number: int, model: Any) -> Callable[..., Any]:
+        """Return a plan as a function of the inputs, with the model's weights."""
+        executor, weights = self._plans[number], weights_of(model)
+        return lambda *inputs: executor(inputs, weights)
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        self._plans.clear()
+
+
+def weights_of(model: Any) -> dict[str, Any]:
+    """Return a model's parameters and persistent buffers by name."""
+    return {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
+
+
+def _constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> Mapping[int, Any]:
+    """Return the plan's constants, read from the file that the candidate's process wrote."""
+    reader = Outputs(path)
+    found = {}
+    if len(described) != len(plan.constants):
+        raise UnplannableCall("a plan without its constants")
+    for number, description in zip(plan.constants, described, strict=True):
+        layout = plan.layouts.get(number)
+        if layout is None or description["shape"] != list(layout.shape) or not description["stored"]:
+            raise UnplannableCall("a constant without memory of its own for every element")
+        found[number] = reader.next(description, _like(layout, device))
+    return found
+
+
+def _like(layout: TensorLayout, device: str) -> Any:
+    import torch
+
+    return torch.empty(layout.shape, dtype=getattr(torch, layout.dtype), device=device)
