@@ -9,17 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-
-class CodeKind(StrEnum):
-    """The form of a kernel's code. The process that executes the plan compiles it."""
-
-    C = "c"
-    PTX = "ptx"
 
 
 class _Part(BaseModel):
@@ -48,15 +40,14 @@ class KernelCode(_Part):
 
     name: str
     """The name of the function in the kernel language."""
-    kind: CodeKind
+    kind: Literal["c"]
+    """The form of the text. The process that executes the plan compiles it."""
     text: str
     entry: str
     parameters: tuple[str, ...]
-    """Types of the arguments: 'pointer', 'int32', 'int64', 'float32', 'float64', 'descriptor', ..."""
+    """Types of the arguments: 'pointer', 'int32', 'int64', 'float32', 'float64', ..."""
     flags: tuple[str, ...] = ()
     """Compiler flags that the kernel's file asks for."""
-    settings: dict[str, Any] = Field(default_factory=dict)
-    """Of a GPU kernel: threads, shared_bytes, cluster, ..."""
 
     @property
     def digest(self) -> str:
@@ -83,7 +74,6 @@ class LaunchStep(_Part):
     kind: Literal["launch"] = "launch"
     code: str
     """The digest of its `KernelCode`."""
-    grid: tuple[int, int, int] = (1, 1, 1)
     arguments: tuple[Any, ...]
 
 
@@ -100,7 +90,6 @@ Step = TorchStep | LaunchStep | ParallelStep
 class LaunchPlan(_Part):
     """The steps of one call, in order. Tensors have numbers: inputs first, then as steps return them."""
 
-    device: Literal["cpu", "cuda"]
     inputs: tuple[Any, ...]
     """A tensor's number, or the value of an input that is no tensor, as `{"value": ...}`."""
     weights: dict[str, int] = Field(default_factory=dict)
@@ -155,9 +144,8 @@ class LaunchPlan(_Part):
             names = Counter(self.codes[one.code].name for one in step.launches)
             return "threads " + ", ".join(f"{count} x {name}" for name, count in names.items())
         code = self.codes[step.code]
-        grid = f" grid {'x'.join(map(str, step.grid))}" if self.device == "cuda" else ""
         scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
-        return f"launch  {code.name}{grid}{f' ({scalars})' if scalars else ''}"
+        return f"launch  {code.name}{f' ({scalars})' if scalars else ''}"
 
 
 def _shape(layout: TensorLayout) -> str:

@@ -20,7 +20,7 @@ from ..guards.watch import Watch
 from ..languages.base import UntraceableCall, supports
 from ..profiling.torch_profiler import profile_call
 from ..replay.record import Recorder
-from ..replay.values import UnplannableCall
+from ..replay.values import UnplannableCall, weights_of
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
@@ -124,11 +124,11 @@ class CandidateWorker:
 
         model = self.models[serial]
         if Path(state).exists():
-            model.load_state_dict(torch.load(state, map_location=self.device))
+            torch.nn.Module.load_state_dict(model, torch.load(state, map_location=self.device))
         self._shared.clear()
         inputs = self.inputs.fill(draw(self.problem, seed, distribution))
         poison(self._held or inputs)
-        effects, weights = SideEffects(inputs), SideEffects([one.data for one in model.parameters()])
+        effects, weights = SideEffects(inputs), SideEffects(list(weights_of(model).values()))
         start = time.perf_counter()
         result = model(*inputs)
         self._synchronize()
@@ -176,8 +176,8 @@ class CandidateWorker:
         torch.manual_seed(0)
         model = type(self.models[serial])(*self.problem.init_inputs()).to(self.device)
         if Path(state).exists():
-            model.load_state_dict(torch.load(state, map_location=self.device))
-        recorder = Recorder(self.device)
+            torch.nn.Module.load_state_dict(model, torch.load(state, map_location=self.device))
+        recorder = Recorder()
         try:
             recorded = recorder.record(model, draw(self.problem, seed))
         except (UnplannableCall, UntraceableCall) as reason:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core import Language, OptionError, known_languages
+from ...core import Language, OptionError, Target, known_languages
 from ...core.launch_plan import KernelCode
 
 
@@ -28,17 +28,8 @@ class Launch:
     shared_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class Descriptor:
-    """A tensor descriptor (TMA) among the arguments of a launch."""
-
-    tensor: Any
-    settings: dict[str, Any]
-    """Its shape, strides, block and what else the hardware is told; JSON."""
-
-
-Recorded = Callable[[KernelCode, tuple[int, int, int], Sequence[Any]], None]
-"""Takes a launch: code, grid, and arguments in the order of `KernelCode.parameters`."""
+Recorded = Callable[[KernelCode, Sequence[Any]], None]
+"""Takes a launch: its code, and arguments in the order of `KernelCode.parameters`."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +74,9 @@ class LanguageSupport:
     pinned_classes: tuple[tuple[str, str], ...] = ()
     """Classes, as (module, name), in which it may change nothing."""
 
+    records: tuple[Target, ...] = ()
+    """Targets whose launches `recording` reports; on others the candidate is timed in its own process."""
+
     def capture_launches(self, launched: Launched, device: str) -> None:
         """From now on, in this process, launching a kernel compiles it and reports it to `launched`; nothing runs.
 
@@ -105,10 +99,7 @@ class LanguageSupport:
         return contextlib.nullcontext()
 
     def recording(self, recorded: Recorded) -> contextlib.AbstractContextManager[None]:
-        """While inside, every launch is reported to `recorded` after it was made, from the thread that made it.
-
-        Without this no launch plan can be made: the candidate is timed in its own process (`replayed: no`).
-        """
+        """While inside, every launch is reported to `recorded` after it was made, from the thread that made it."""
         return contextlib.nullcontext()
 
     def interpreting(self, around: Around) -> contextlib.AbstractContextManager[None]:

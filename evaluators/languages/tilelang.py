@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.launch_plan import CodeKind, KernelCode
+from ...core import Target
+from ...core.launch_plan import KernelCode
 from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, Recorded, UntraceableCall, replaced
 from .cubin import read_binary_file
 
@@ -32,6 +33,7 @@ class TileLangSupport(LanguageSupport):
         "/tvm/",
     )
     pinned_classes = (("tilelang.jit.kernel", "JITKernel"),)
+    records = (Target.CPU,)
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Report calls of compiled kernels, which return empty outputs."""
@@ -83,11 +85,7 @@ class TileLangSupport(LanguageSupport):
 
     @contextlib.contextmanager
     def recording(self, recorded: Recorded) -> Iterator[None]:
-        """Calls of kernels compiled for a CPU: their generated C, and its arguments.
-
-        A kernel for a GPU launches from generated host code, which a plan does not express yet: its launches are not
-        reported, and what it writes stays unexplained.
-        """
+        """Calls of kernels compiled for a CPU: their generated C, and its arguments."""
         try:
             from tilelang.jit.kernel import JITKernel
         except ImportError:
@@ -126,7 +124,7 @@ def _reported(kernel: Any, function: Callable[..., Any], recorded: Recorded) -> 
         given = iter(inputs)
         values = [next(outputs if index in wanted else given) for index in range(len(kernel.params))]
         code, order = _c_code(kernel)
-        recorded(code, (1, 1, 1), [_argument(name, values, kernel) for name in order])
+        recorded(code, [_argument(name, values, kernel) for name in order])
         return result
 
     return call
@@ -147,7 +145,7 @@ def _c_code(kernel: Any) -> tuple[KernelCode, list[str]]:
     names = [words[-1].lstrip("*") for words in parameters]
     types = ["pointer" if "*" in "".join(words) else _C_TYPES.get(words[-2], words[-2]) for words in parameters]
     flags = tuple(kernel.compile_flags or ())
-    return KernelCode(name=_name(kernel), kind=CodeKind.C, text=text, entry=entry, parameters=types, flags=flags), names
+    return KernelCode(name=_name(kernel), kind="c", text=text, entry=entry, parameters=types, flags=flags), names
 
 
 def _argument(name: str, values: Sequence[Any], kernel: Any) -> Any:

@@ -58,6 +58,7 @@ class EvaluationPipeline:
         search = self._settings.search
         asked = Verification(reference_client, client, self._settings, self._device, self._draw, quick)
         found = common_fields(reference_client, client.kernel, config)
+        reference_client.call("forget_plans")
         found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
         try:
             checked = asked.check(config, asked.plan(), compiled)
@@ -130,6 +131,7 @@ class EvaluationPipeline:
     ) -> list[Evaluation]:
         """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
+        reference_client.call("forget_plans")
         plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:

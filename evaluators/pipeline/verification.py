@@ -16,6 +16,7 @@ from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, torch_violation
+from ..languages.base import support_of
 from ..reference.client import ReferenceClient
 from ..settings import Settings
 from ..workers.channel import Message
@@ -91,7 +92,11 @@ class Verification:
 
         Raises `Failure` for a plan that breaks a rule.
         """
-        if (recorded := self._record(checked)) is not None:
+        language, target = self.client.kernel.language, self.client.kernel.target
+        if target not in support_of(language).records:
+            reason = f"launches of {language.name} on {target.value} are not recorded yet"
+            checked.replay = Replay(replayed=False, reason=reason)
+        elif (recorded := self._record(checked)) is not None:
             self._load(checked, recorded)
 
     def _record(self, checked: VerifiedConfig) -> RecordedPlan | None:

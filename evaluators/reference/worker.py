@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Status, Tolerance, known_languages
-from ..correctness.compare import Allowed, compare
+from ..correctness.compare import Allowed, compare, failed
 from ..correctness.fp64 import Fp64Comparison
 from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
 from ..correctness.reference_checks import require_reference
@@ -23,6 +23,7 @@ from ..profiling import op_counter, peaks
 from ..profiling.event_overhead import event_overhead_ms
 from ..profiling.gpu_properties import describe_gpu
 from ..replay.session import ReplaySession
+from ..replay.values import form_of
 from ..timing.clock import Clock
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Channel, Message
@@ -258,10 +259,15 @@ class ReferenceWorker:
         effects = SideEffects(inputs)
         weights = SideEffects([one.data for one in self._model.parameters()])
         with torch.no_grad():
-            outputs = outputs_of(self.replays.call(number, self._model)(*inputs))
+            result = self.replays.call(number, self._model)(*inputs)
+        outputs = outputs_of(result)
         found = {"effects": effects.of(outputs), "weights": weights.of([])["changed"]}
         exact = self._exactness.of(self._model, self._inputs, distribution) if precise or distribution else None
-        expected = outputs_of(self._model(*self._inputs))
+        wanted = self._model(*self._inputs)
+        if form_of(result) != form_of(wanted):
+            message = f"returns a {form_of(result)}, the reference a {form_of(wanted)}"
+            return {**failed(Status.WRONG_SHAPE, message), **found}
+        expected = outputs_of(wanted)
         allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
         verdict = self._compare_held(expected, outputs, allowed)
         if verdict["status"] == Status.OK and precise:

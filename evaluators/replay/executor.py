@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ...core.launch_plan import CodeKind, KernelCode, LaunchPlan, LaunchStep, ParallelStep, TorchStep
+from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TorchStep
 from .c_source import compile_c
 from .operators import allowed_operator
-from .values import UnplannableCall, decode, layout_of, numbers_in
+from .values import UnplannableCall, argument, layout_of, numbers_in
 
 Call = Callable[[], object]
 _C_TYPES: dict[str, Any] = {
@@ -41,8 +41,8 @@ class PlanExecutor:
         self._constants = constants
         self._functions = {digest: _compiled(code, folder) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
-        threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=0)
-        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
+        self._pool = ThreadPoolExecutor(max(1, threads - 1))
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
         """Return what the recorded call would have returned. Raises `UnplannableCall` where a tensor does not fit."""
@@ -65,7 +65,7 @@ class PlanExecutor:
             if isinstance(given, int):
                 if layout_of(value) != self.plan.layouts[given]:
                     raise UnplannableCall(f"input {number} has another layout than when it was recorded")
-            elif decode(given["value"], lambda _: None, self._device) != value:
+            elif argument(given["value"], self._device)({}) != value:
                 raise UnplannableCall(f"input {number} had another value when it was recorded")
         for name, number in self.plan.weights.items():
             if name not in weights or layout_of(weights[name]) != self.plan.layouts[number]:
@@ -80,29 +80,31 @@ class PlanExecutor:
 
     def _operator(self, step: TorchStep) -> Callable[[dict[int, Any]], None]:
         operator = allowed_operator(step.operator)
+        args = [argument(form, self._device) for form in step.args]
+        kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
+        results = step.results
 
         def run(tensors: dict[int, Any]) -> None:
-            args = decode(step.args, tensors.__getitem__, self._device)
-            kwargs = {key: decode(value, tensors.__getitem__, self._device) for key, value in step.kwargs.items()}
-            result = operator(*args, **kwargs)
-            results = list(result) if isinstance(result, tuple | list) else [result]
-            tensors.update(zip(step.results, results, strict=True))
+            result = operator(*[one(tensors) for one in args], **{key: one(tensors) for key, one in kwargs.items()})
+            if isinstance(result, tuple | list):
+                tensors.update(zip(results, result, strict=True))
+            else:
+                tensors[results[0]] = result
 
         return run
 
     def _launch(self, step: LaunchStep) -> Callable[[dict[int, Any]], None]:
         function = self._functions[step.code]
-        arguments = step.arguments
+        arguments = [argument(form, self._device) for form in step.arguments]
 
         def run(tensors: dict[int, Any]) -> None:
-            values = [tensors[one["tensor"]].data_ptr() if isinstance(one, dict) else one for one in arguments]
-            function(*values)
+            values = [one(tensors) for one in arguments]
+            function(*[value.data_ptr() if hasattr(value, "data_ptr") else value for value in values])
 
         return run
 
     def _parallel(self, launches: Sequence[Callable[[dict[int, Any]], None]]) -> Callable[[dict[int, Any]], None]:
         def run(tensors: dict[int, Any]) -> None:
-            assert self._pool is not None
             others = [self._pool.submit(launch, tensors) for launch in launches[1:]]
             launches[0](tensors)
             for other in others:
@@ -126,7 +128,7 @@ def check_references(plan: LaunchPlan) -> None:
                 raise UnplannableCall("a launch that does not fit its kernel")
             _require_known(numbers_in(launch.arguments), known, code.name)
             for form, value in zip(code.parameters, launch.arguments, strict=True):
-                if (form in ("pointer", "descriptor")) != isinstance(value, dict):
+                if (form == "pointer") != isinstance(value, dict):
                     raise UnplannableCall(f"{code.name}: an address that is no tensor's")
     _require_known(plan.outputs, known, "the result")
 
@@ -137,8 +139,6 @@ def _require_known(numbers: Sequence[int], known: set[int], where: str) -> None:
 
 
 def _compiled(code: KernelCode, folder: Path) -> Any:
-    if code.kind is not CodeKind.C:
-        raise UnplannableCall(f"{code.name}: code of the kind {code.kind}")
     library = ctypes.CDLL(str(compile_c(code, folder)))
     function = library[code.entry]
     try:

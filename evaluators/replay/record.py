@@ -9,11 +9,11 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from ..languages.base import supports
-from .values import UnplannableCall, encode, layout_of
+from .values import UnplannableCall, encode, form_of, layout_of, weights_of
 
 MAX_CONSTANT_BYTES = 1 << 28
 """Constants, such as tables computed when the model is constructed, together."""
@@ -23,8 +23,7 @@ _AS_STRIDED = "aten.as_strided.default"
 class Recorder:
     """Collects the steps of one call; `record` runs it."""
 
-    def __init__(self, device: str) -> None:
-        self._device: Literal["cpu", "cuda"] = "cuda" if device.startswith("cuda") else "cpu"
+    def __init__(self) -> None:
         self._main = threading.get_ident()
         self._lock = threading.RLock()
         self._kept: list[Any] = []  # storages, so that no address is used twice
@@ -44,7 +43,7 @@ class Recorder:
         import torch
 
         self._given = [self._input(value) for value in inputs]
-        weights = {name: self._new(tensor.detach()) for name, tensor in model.state_dict(keep_vars=True).items()}
+        weights = {name: self._new(tensor) for name, tensor in weights_of(model).items()}
         known = self._next
         with contextlib.ExitStack() as stack:
             for support in supports():
@@ -56,13 +55,9 @@ class Recorder:
         outputs = tuple(self._output(tensor) for tensor in returned)
         if self._failed is not None:
             raise UnplannableCall(self._failed)
-        form: Literal["tensor", "tuple", "list"] = (
-            "tuple" if type(result) is tuple else "list" if type(result) is list else "tensor"
-        )
         steps = _parallel(self._steps, self._threads)
         named = {*range(known), *self.constants}
         return LaunchPlan(
-            device=self._device,
             inputs=tuple(self._given),
             weights=weights,
             constants={number: _digest(tensor) for number, tensor in self.constants.items()},
@@ -70,7 +65,7 @@ class Recorder:
             codes=self._codes,
             steps=tuple(steps),
             outputs=outputs,
-            returns=form,
+            returns=form_of(result),
         )
 
     def _input(self, value: Any) -> Any:
@@ -89,6 +84,7 @@ class Recorder:
 
     def _new(self, tensor: Any) -> int:
         """Number a tensor."""
+        _require_plain(tensor)
         number = self._next
         self._next += 1
         storage = tensor.untyped_storage()
@@ -105,10 +101,7 @@ class Recorder:
 
     def _number(self, tensor: Any) -> int:
         """Return a tensor's number: of an equal view, of a new view of a known storage, or of a constant."""
-        import torch
-
-        if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
-            raise UnplannableCall(f"a tensor of layout {tensor.layout}")
+        _require_plain(tensor)
         known = self._views.get(self._key(tensor))
         if known is not None:
             return known
@@ -134,23 +127,16 @@ class Recorder:
         self._steps.append(step)
         self._threads.append(None if thread == self._main else thread)
 
-    def _launched(self, code: KernelCode, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
+    def _launched(self, code: KernelCode, arguments: Sequence[Any]) -> None:
         """Add a launch; called by the languages, from any thread."""
         with self._lock, _unseen():
             try:
-                encoded = tuple(self._argument(value) for value in arguments)
+                encoded = tuple(encode(value, self._number) for value in arguments)
             except UnplannableCall as reason:
                 self._failed = self._failed or f"{code.name} is launched with {reason}"
                 return
             self._codes[code.digest] = code
-            self._append(LaunchStep(code=code.digest, grid=grid, arguments=encoded))
-
-    def _argument(self, value: Any) -> Any:
-        from ..languages.base import Descriptor
-
-        if isinstance(value, Descriptor):
-            return {"descriptor": {"tensor": self._number(value.tensor), **value.settings}}
-        return encode(value, self._number)
+            self._append(LaunchStep(code=code.digest, arguments=encoded))
 
     def _operators(self) -> Any:
         """Return a context that records every torch operator of this thread."""
@@ -175,19 +161,26 @@ class Recorder:
         import torch
 
         name = str(func)
-        try:
-            encoded = tuple(encode(value, self._number) for value in args)
-            named = {key: encode(value, self._number) for key, value in kwargs.items()}
-        except UnplannableCall as reason:
-            self._failed = self._failed or f"{name} with {reason}"
-            return
         results = list(result) if isinstance(result, tuple | list) else [result]
         if not all(isinstance(one, torch.Tensor) for one in results):
             self._failed = self._failed or f"{name} reads values of a tensor into Python"
             return
-        numbers = tuple(self._new(one) for one in results)
+        try:
+            encoded = tuple(encode(value, self._number) for value in args)
+            named = {key: encode(value, self._number) for key, value in kwargs.items()}
+            numbers = tuple(self._new(one) for one in results)
+        except UnplannableCall as reason:
+            self._failed = self._failed or f"{name} with {reason}"
+            return
         layouts = tuple(layout_of(one) for one in results)
         self._append(TorchStep(operator=name, args=encoded, kwargs=named, results=numbers, layouts=layouts))
+
+
+def _require_plain(tensor: Any) -> None:
+    import torch
+
+    if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+        raise UnplannableCall(f"a tensor of layout {tensor.layout}")
 
 
 @contextlib.contextmanager

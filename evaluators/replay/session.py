@@ -10,7 +10,7 @@ from ...core.launch_plan import LaunchPlan, TensorLayout
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs
 from .executor import PlanExecutor
-from .values import UnplannableCall
+from .values import UnplannableCall, weights_of
 
 
 class ReplaySession:
@@ -43,11 +43,6 @@ class ReplaySession:
     def clear(self) -> None:
         """Forget all plans."""
         self._plans.clear()
-
-
-def weights_of(model: Any) -> dict[str, Any]:
-    """Return a model's parameters and persistent buffers by name."""
-    return {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
 
 
 def _constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> Mapping[int, Any]:

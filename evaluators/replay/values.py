@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ...core.launch_plan import TensorLayout
-
-_TORCH_NAMES = ("dtype", "layout", "memory_format")
 
 
 class UnplannableCall(Exception):
@@ -38,36 +36,51 @@ def encode(value: Any, number_of: Callable[[Any], int]) -> Any:
     raise UnplannableCall(f"an argument of type {type(value).__qualname__}")
 
 
-def decode(value: Any, tensor: Callable[[int], Any], device: str) -> Any:
-    """Return the argument that a JSON form stands for. Raises `UnplannableCall` for what `encode` never makes."""
+Tensors = Mapping[int, Any]
+Argument = Callable[[Tensors], Any]
+
+
+def argument(form: Any, device: str) -> Argument:
+    """Return what gives the argument of a JSON form, from the plan's tensors by number.
+
+    Raises `UnplannableCall` for a form that `encode` never makes.
+    """
+    if not numbers_in(form):
+        constant = _constant(form, device)
+        return lambda tensors: constant
+    if isinstance(form, list | tuple):
+        items = [argument(item, device) for item in form]
+        return lambda tensors: [item(tensors) for item in items]
+    number = form["tensor"]
+    return lambda tensors: tensors[number]
+
+
+def _constant(form: Any, device: str) -> Any:
     import torch
 
-    if isinstance(value, list | tuple):
-        return [decode(item, tensor, device) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    ((key, content),) = value.items()
-    if key == "tensor":
-        return tensor(content)
-    if key == "float":
-        return float(content)
-    if key == "device":
-        return torch.device(device if content != "cpu" else "cpu")
-    found = getattr(torch, content, None) if key == "torch" and isinstance(content, str) else None
-    if not isinstance(found, torch.dtype | torch.layout | torch.memory_format):
-        raise UnplannableCall(f"the argument {value!r}")
-    return found
+    if isinstance(form, list | tuple):
+        return [_constant(item, device) for item in form]
+    if not isinstance(form, Mapping):
+        return form
+    if len(form) == 1:
+        ((key, content),) = form.items()
+        if key == "float" and content in ("inf", "-inf", "nan"):
+            return float(content)
+        if key == "device":
+            return torch.device("cpu" if content == "cpu" else device)
+        found = getattr(torch, content, None) if key == "torch" and isinstance(content, str) else None
+        if isinstance(found, torch.dtype | torch.layout | torch.memory_format):
+            return found
+    raise UnplannableCall(f"the argument {form!r}")
 
 
-def numbers_in(value: Any) -> list[int]:
+def numbers_in(form: Any) -> list[int]:
     """Return the numbers of the tensors in a JSON form, in order."""
-    if isinstance(value, list | tuple):
-        return [number for item in value for number in numbers_in(item)]
-    if not isinstance(value, Mapping):
-        return []
-    if isinstance(value.get("tensor"), int):
-        return [value["tensor"]]
-    return [number for item in value.values() for number in numbers_in(item)]
+    if isinstance(form, list | tuple):
+        return [number for item in form for number in numbers_in(item)]
+    if isinstance(form, Mapping) and isinstance(form.get("tensor"), int) and len(form) == 1:
+        return [form["tensor"]]
+    return []
 
 
 def layout_of(tensor: Any) -> TensorLayout:
@@ -78,3 +91,16 @@ def layout_of(tensor: Any) -> TensorLayout:
         dtype=str(tensor.dtype).removeprefix("torch."),
         offset=tensor.storage_offset(),
     )
+
+
+def form_of(result: Any) -> Literal["tensor", "tuple", "list"]:
+    """Return whether a call's result is one tensor, a tuple or a list."""
+    return "tuple" if type(result) is tuple else "list" if type(result) is list else "tensor"
+
+
+def weights_of(model: Any) -> dict[str, Any]:
+    """Return a model's parameters and persistent buffers by name, whatever methods the model overrides."""
+    import torch
+
+    state = torch.nn.Module.state_dict(model, keep_vars=True)
+    return {name: tensor.detach() for name, tensor in state.items()}

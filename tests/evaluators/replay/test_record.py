@@ -1,0 +1,204 @@
+"""A call becomes a plan, or a reason why not; a plan computes on other inputs and weights what the call would."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout
+from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
+from kernelwright.evaluators.replay.record import Recorder
+from kernelwright.evaluators.replay.values import UnplannableCall, weights_of
+from torch import nn
+
+
+class Model(nn.Module):
+    """A layer with a weight, a buffer and a table that is neither."""
+
+    def __init__(self, body: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.register_buffer("shift", torch.randn(4))
+        self.table = torch.arange(4.0)
+        self.body = body
+
+    def forward(self, x: Any) -> Any:
+        return self.body(self, x)
+
+
+def in_place(model: Any, x: Any) -> Any:
+    y = torch.zeros_like(x)
+    y[:, 1:].copy_(x[:, 1:])
+    return y.mul_(2)
+
+
+BODIES: dict[str, Callable[[Any, Any], Any]] = {
+    "arithmetic": lambda model, x: x * model.weight + model.shift,
+    "views": lambda model, x: x.t().contiguous().view(-1)[3:].unsqueeze(0),
+    "in place": in_place,
+    "a table": lambda model, x: x + model.table,
+    "behind autograd": lambda model, x: x * model.weight.data[1:3].repeat(2),
+    "several": lambda model, x: (x + 1, x.sum(dim=1)),
+    "a list": lambda model, x: [x - 1],
+    "split": lambda model, x: torch.cat([part * 2 for part in x.split(2, dim=1)], dim=1),
+    "types": lambda model, x: x.to(torch.float64).clamp(min=float("-inf"), max=0.5).float(),
+}
+
+
+def planned(body: Callable[[Any, Any], Any]) -> tuple[LaunchPlan, dict[int, Any]]:
+    recorder = Recorder()
+    plan = recorder.record(Model(body), [torch.randn(3, 4)])
+    return LaunchPlan.model_validate_json(plan.model_dump_json()), recorder.constants
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_plan_computes_on_other_inputs_and_weights(name: str, tmp_path: Path) -> None:
+    plan, constants = planned(BODIES[name])
+    model, x = Model(BODIES[name]), torch.randn(3, 4)
+    executor = PlanExecutor(plan, constants, tmp_path, "cpu")
+    executor.require_fit([x], weights_of(model))
+    with torch.no_grad():
+        got, wanted = executor([x], weights_of(model)), model(x)
+    assert type(got) is type(wanted)
+    pairs = zip(got, wanted, strict=True) if isinstance(got, tuple | list) else [(got, wanted)]
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (lambda model, x: x * x.sum().item(), "reads values of a tensor into Python"),
+        (lambda model, x: x if bool(x[0, 0] > 0) else -x, "reads values of a tensor into Python"),
+        (lambda model, x: x.to_sparse(), "layout"),
+        (lambda model, x: 3.0, "an output of type float"),
+    ],
+)
+def test_what_depends_on_values_has_no_plan(body: Callable[[Any, Any], Any], says: str) -> None:
+    with pytest.raises(UnplannableCall, match=says):
+        planned(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (lambda model, x: x + torch.rand(4), "draws random numbers"),
+        (lambda model, x: torch.nn.functional.dropout(x, training=True), "draws random numbers"),
+    ],
+)
+def test_what_is_random_is_not_replayed(body: Callable[[Any, Any], Any], says: str, tmp_path: Path) -> None:
+    plan, constants = planned(body)
+    with pytest.raises(UnplannableCall, match=says):
+        PlanExecutor(plan, constants, tmp_path, "cpu")
+
+
+def test_two_recordings_of_the_same_are_equal() -> None:
+    one, two = (planned(BODIES["views"])[0] for _ in range(2))
+    assert one.difference(two) is None
+
+
+def test_other_layouts_do_not_fit(tmp_path: Path) -> None:
+    plan, constants = planned(BODIES["arithmetic"])
+    executor = PlanExecutor(plan, constants, tmp_path, "cpu")
+    weights = weights_of(Model(BODIES["arithmetic"]))
+    for other in (torch.randn(4, 4), torch.randn(4, 3).t(), torch.randn(3, 4).double()):
+        with pytest.raises(UnplannableCall, match="layout"):
+            executor.require_fit([other], weights)
+    with pytest.raises(UnplannableCall, match="weight"):
+        executor.require_fit([torch.randn(3, 4)], {**weights, "weight": torch.randn(5)})
+
+
+CODE = KernelCode(
+    name="add",
+    kind="c",
+    text="int32_t add(float* X, int32_t n) { for (int32_t i = 0; i < n; ++i) { X[i] = X[i] + 1.0f; } return 0; }",
+    entry="add",
+    parameters=("pointer", "int32"),
+)
+
+
+def launching(*arguments: Any, code: str = CODE.digest) -> LaunchPlan:
+    return LaunchPlan(
+        inputs=(0,),
+        layouts={0: TensorLayout(shape=(4,), strides=(1,), dtype="float32")},
+        codes={CODE.digest: CODE},
+        steps=(LaunchStep(code=code, arguments=arguments),),
+        outputs=(0,),
+        returns="tensor",
+    )
+
+
+def test_a_launch_runs_on_the_tensors_of_the_plan(tmp_path: Path) -> None:
+    executor = PlanExecutor(launching({"tensor": 0}, 4), {}, tmp_path, "cpu")
+    assert executor([torch.zeros(4)], {}).tolist() == [1.0] * 4
+
+
+def test_parts_on_threads_run_all(tmp_path: Path) -> None:
+    one = launching({"tensor": 0}, 4)
+    (step,) = one.launches()
+    plan = one.model_copy(update={"steps": (ParallelStep(launches=(step,)), step)})
+    executor = PlanExecutor(plan, {}, tmp_path, "cpu")
+    assert executor([torch.zeros(4)], {}).tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (launching(140_000_000, 4), "an address that is no tensor's"),
+        (launching({"tensor": 7}, 4), "a tensor that no step made"),
+        (launching({"tensor": 0}), "does not fit its kernel"),
+        (launching({"tensor": 0}, {"tensor": 0}), "an address that is no tensor's"),
+        (launching({"tensor": 0}, 4, code="0" * 64), "does not fit its kernel"),
+        (launching({"tensor": 0}, 4).model_copy(update={"outputs": (3,)}), "a tensor that no step made"),
+    ],
+)
+def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
+    with pytest.raises(UnplannableCall, match=says):
+        check_references(plan)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["cheat.product.default", "aten.set_.source_Tensor", "aten.nothing.default", "os.system", "aten.resize_.default"],
+)
+def test_other_operators_are_refused(operator: str, tmp_path: Path) -> None:
+    plan, constants = planned(BODIES["arithmetic"])
+    steps = (plan.steps[0].model_copy(update={"operator": operator}), *plan.steps[1:])
+    with pytest.raises(UnplannableCall, match="operator"):
+        PlanExecutor(plan.model_copy(update={"steps": steps}), constants, tmp_path, "cpu")
+
+
+@functools.cache
+def half_kernel() -> Any:
+    import tilelang
+    import tilelang.cpu.language as T  # noqa: N812
+
+    @T.prim_func
+    def half(X: T.Tensor((8,), "float32"), Y: T.Tensor((8,), "float32"), part: T.int32):  # type: ignore[valid-type]
+        with T.Kernel(1):
+            for i in T.serial(4):
+                Y[part * 4 + i] = X[part * 4 + i] * 2.0
+
+    return tilelang.compile(half, target="c", compile_flags=["-O2"])
+
+
+def test_parts_that_a_pool_computes_become_one_parallel_step(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def forward(model: Any, x: Any) -> Any:
+        y = torch.empty_like(x)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(half_kernel(), x, y, 1)
+            half_kernel()(x, y, 0)
+            other.result()
+        return y
+
+    half_kernel()
+    plan = Recorder().record(Model(forward), [torch.randn(8)])
+    (step,) = [step for step in plan.steps if isinstance(step, ParallelStep)]
+    assert [launch.arguments[-1] for launch in step.launches] == [0, 1]
+    x = torch.randn(8)
+    assert torch.equal(PlanExecutor(plan, {}, tmp_path, "cpu")([x], weights_of(Model(forward))), x * 2)
