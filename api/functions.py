@@ -15,6 +15,7 @@ from .options.corpus import VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from .options.option import documented
+from .options.plan import PlanOptions
 from .options.program import CompileOptions
 from .options.report import ReportOptions
 from .options.retrieve import RetrieveOptions
@@ -23,12 +24,14 @@ from .options.tune import ExportOptions, ReplayOptions, TuneOptions
 if TYPE_CHECKING:
     from ..agent.history.run import History
     from ..core import Hit
+    from ..evaluators.replay.executor import PlanExecutor
     from .batch import BatchResult
     from .compile_program import CompileResult
     from .evaluate import FolderResult
     from .export import ExportResult
     from .list_slow import Listing
     from .optimize import OptimizeResult
+    from .plan import PlanResult
     from .profile import ProfileResult
     from .replay import ReplayResult
     from .report import ReportResult
@@ -94,6 +97,26 @@ def evaluate_folder(options: EvaluateOptions) -> FolderResult:
     from .evaluate import run_evaluate_folder
 
     return run_evaluate_folder(options, options.observer or Observer())
+
+
+@takes(PlanOptions)
+def plan(options: PlanOptions) -> PlanResult:
+    """Show what one call of a kernel launches, and replay it without the kernel's Python."""
+    from .plan import run_plan
+
+    return run_plan(options, options.observer or Observer())
+
+
+def load_plan(folder: str | Path, device: str = "cpu") -> PlanExecutor:
+    """Load a plan that `plan(..., save_plan=folder)` wrote.
+
+    Call it with a list of inputs and a mapping from names to weights, tensors of the shapes, strides and dtypes that
+    the kernel was recorded with; it returns what the kernel's `forward` would. Raises `ResultsError` where the folder
+    holds no plan that can be executed here.
+    """
+    from ..evaluators.replay.saved import load_plan
+
+    return load_plan(Path(folder), device)
 
 
 @takes(ProfileOptions)

@@ -11,6 +11,7 @@ import typer
 from ..api.options.evaluate import EvaluateOptions, ProfileOptions
 from ..api.options.groups import OUTPUT
 from ..api.options.optimize import ListSlowOptions, OptimizeOptions
+from ..api.options.plan import PlanOptions
 from ..api.options.retrieve import RetrieveOptions
 from ..evaluators.remote.options import Where
 from .agent import agent_app
@@ -127,6 +128,25 @@ def profile(given: Mapping[str, Any], json: JsonOption = False) -> None:
         from .render import Display
 
         return show_profile(given, Display(json=json))
+
+    raise typer.Exit(guarded(work))
+
+
+@app.command()
+@with_options(PlanOptions)
+def plan(given: Mapping[str, Any], json: JsonOption = False) -> None:
+    """Show what one call of a kernel launches, and replay it without the kernel's Python.
+
+    Example: kernelwright plan --kernel 2_10 --workload tiny --save-plan plan
+
+    Exit codes: 0 the replay computes what the reference does, 1 it does not or there is no plan, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .plan import show_plan
+        from .render import Display
+
+        return show_plan(given, Display(json=json))
 
     raise typer.Exit(guarded(work))
 

@@ -208,6 +208,8 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
     if evaluation.shape_specialised and evaluation.second_workload:
         sizes = ", ".join(f"{name}={value}" for name, value in evaluation.second_workload.sizes.items())
         text += f"\n[yellow]warning:[/] shape-specialised: {evaluation.second_workload.status} at {escape(sizes)}"
+    if evaluation.replay is not None and not evaluation.replay.replayed:
+        text += f"\n[yellow]warning:[/] replayed: no; {escape(evaluation.replay.reason)}"
     if evaluation.contention is not None:
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
     reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message

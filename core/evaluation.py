@@ -130,7 +130,7 @@ class Metrics(BaseModel):
 
 _LOOKED_AT = (
     "rejection", "error_fp64", "deterministic", "distributions", "trivial_outputs", "baselines_ms", "second_workload",
-    "telemetry", "stages_s",
+    "telemetry", "replay", "stages_s",
 )  # fmt: skip
 
 
@@ -161,6 +161,7 @@ class EvaluationSummary(Metrics):
     baselines_ms: dict[str, float] = Field(default_factory=dict)
     second_workload: SecondWorkload | None = None
     telemetry: dict[str, float] = Field(default_factory=dict)
+    replay: Replay | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
 
     @model_serializer(mode="wrap")
@@ -277,6 +278,7 @@ class Evaluation(BaseModel):
             baselines_ms={name: one.median_ms for name, one in self.baselines.items()},
             second_workload=self.second_workload,
             telemetry=self.telemetry,
+            replay=self.replay,
             stages_s=self.stages,
         )
 

@@ -27,6 +27,7 @@ from ..core import (
     Target,
     TorchProblem,
 )
+from ..core.launch_plan import LaunchPlan
 from .candidate.client import CandidateClient
 from .candidate.verified import Failure
 from .compilation.ahead import compiled_ahead
@@ -121,6 +122,16 @@ class LocalEvaluator:
             return profile(
                 reference_client, self.device, self._memory, (*self.processes.server_pids, reference_client.pid)
             )
+
+    def plan(self, problem: Problem, kernel: Kernel, save: Path | None = None) -> tuple[Evaluation, LaunchPlan | None]:
+        """Check a kernel without timing it; return its launch plan where it has one, written to `save`."""
+        problem = TorchProblem.of(problem)
+        if (broken := self._broken_rule(kernel)) is not None:
+            return rejected_evaluation(kernel, Config(), broken), None
+        reference_client = self._reference_for(problem, kernel)
+        client = self._new_client(problem, kernel)
+        with contextlib.closing(client), self._exclusive(reference_client):
+            return self._examiner.plan(reference_client, client, save)
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Target
+from ...core.launch_plan import LaunchPlan
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..reference.client import ReferenceClient
 from ..reference.roofline import ceilings
+from ..replay.saved import save_plan
 from ..settings import Sampling, Settings
 from ..timing.sampling import Timing
 from .interleaved_timer import InterleavedTimer, InterleavedTimes
@@ -92,6 +94,23 @@ class EvaluationPipeline:
                 client.close()
             return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
+
+    def plan(
+        self, reference_client: ReferenceClient, client: CandidateClient, save: Path | None
+    ) -> tuple[Evaluation, LaunchPlan | None]:
+        """Check a kernel, make its launch plan and replay it once; write the plan to a folder. Nothing is timed."""
+        asked = Verification(reference_client, client, self._settings, self._device, self._draw)
+        found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
+        try:
+            checked = asked.check(Config(), asked.plan())
+            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
+            recorded = asked.replay(checked)
+        except Failure as failure:
+            return failed_evaluation(reference_client, client, Config(), failure), None
+        if recorded is not None and save is not None:
+            save_plan(recorded.plan, recorded.constants, recorded.path, save)
+        evaluation = Evaluation(**found, message=CHECKED_NOT_TIMED, replay=checked.replay)
+        return evaluation, recorded.plan if recorded else None
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)

@@ -87,17 +87,19 @@ class Verification:
             if broken is not None:
                 raise rejected(broken)
 
-    def replay(self, checked: VerifiedConfig) -> None:
+    def replay(self, checked: VerifiedConfig) -> RecordedPlan | None:
         """Make the launch plan, and have the reference worker replay it; `checked.replay` says whether it can.
 
-        Raises `Failure` for a plan that breaks a rule.
+        Returns the plan where there is one. Raises `Failure` for a plan that breaks a rule.
         """
         language, target = self.client.kernel.language, self.client.kernel.target
         if target not in support_of(language).records:
             reason = f"launches of {language.name} on {target.value} are not recorded yet"
             checked.replay = Replay(replayed=False, reason=reason)
-        elif (recorded := self._record(checked)) is not None:
+            return None
+        if (recorded := self._record(checked)) is not None:
             self._load(checked, recorded)
+        return recorded
 
     def _record(self, checked: VerifiedConfig) -> RecordedPlan | None:
         """Record the launch plan twice, with other weights and inputs; None, with the reason noted, without a plan.

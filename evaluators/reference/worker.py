@@ -25,6 +25,7 @@ from ..profiling.gpu_properties import describe_gpu
 from ..replay.session import ReplaySession
 from ..replay.values import form_of
 from ..timing.clock import Clock
+from ..timing.scheduling import Scheduling
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, outputs_of
@@ -89,6 +90,7 @@ class ReferenceWorker:
         self._baselines: Baselines | None = None
         self._changes_inputs = False
         self._replayed: dict[int, tuple[int, int, list[Any]]] = {}
+        self._scheduling = Scheduling()
 
     @property
     def problem(self) -> ProblemModule:
@@ -238,6 +240,7 @@ class ReferenceWorker:
 
     def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
         """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed."""
+        self._scheduling.restore()
         self._prepare(0 if self._weights is None else self._weights)
         return {"reason": self.replays.load(number, plan, constants, Path(path), self._inputs, self._model)}
 

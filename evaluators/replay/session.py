@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.launch_plan import LaunchPlan, TensorLayout
+from ...core.launch_plan import LaunchPlan
 from ..workers.channel import Message
-from ..workers.tensor_ipc import Outputs
 from .executor import PlanExecutor
+from .saved import read_constants
 from .values import UnplannableCall, weights_of
 
 
@@ -27,7 +27,7 @@ class ReplaySession:
         """Check and compile a plan; return why it cannot be replayed with such inputs and such a model, or None."""
         try:
             plan = LaunchPlan.model_validate_json(text)
-            constants = _constants(plan, described, path, self._device)
+            constants = read_constants(plan, described, path, self._device)
             executor = PlanExecutor(plan, constants, self._folder, self._device)
             executor.require_fit(inputs, weights_of(model))
         except UnplannableCall as reason:
@@ -43,23 +43,3 @@ class ReplaySession:
     def clear(self) -> None:
         """Forget all plans."""
         self._plans.clear()
-
-
-def _constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> Mapping[int, Any]:
-    """Return the plan's constants, read from the file that the candidate's process wrote."""
-    reader = Outputs(path)
-    found = {}
-    if len(described) != len(plan.constants):
-        raise UnplannableCall("a plan without its constants")
-    for number, description in zip(plan.constants, described, strict=True):
-        layout = plan.layouts.get(number)
-        if layout is None or description["shape"] != list(layout.shape) or not description["stored"]:
-            raise UnplannableCall("a constant without memory of its own for every element")
-        found[number] = reader.next(description, _like(layout, device))
-    return found
-
-
-def _like(layout: TensorLayout, device: str) -> Any:
-    import torch
-
-    return torch.empty(layout.shape, dtype=getattr(torch, layout.dtype), device=device)

@@ -26,7 +26,7 @@ int32_t root_kernel(float* __restrict__ X, float* Y, int32_t n) {
     sums[(i & 3)] = ((X[i] < 1.000000e-05f) ? 0.0f : sqrtf(X[i]));
     *(float4*)(same + 0) = ((float4)(sums[0], sums[1], sums[2], sums[3]));
     if (((bool)1) && (i < (n / 2))) {
-      Y[i] = max(sums[(i & 3)], ((float)i) * 0.5f);
+      Y[i] = fmaxf(sums[(i & 3)], ((float)i) * 0.5f);
     } else {
       Y[i] = sums[(i & 3)];
     }

@@ -1,0 +1,20 @@
+"""The options of `plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..observers import Observer
+from .groups import KernelOptions, ProblemOptions, TrustOptions
+from .option import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(TrustOptions, ProblemOptions, KernelOptions):
+    """Show what one call of a kernel launches."""
+
+    save_plan: Path | None = option(
+        None, "Write the plan to this folder: JSON, constants and code, without the kernel's Python.", metavar="DIR"
+    )
+    observer: Observer | None = option(None, "Watches the progress.", python_only=True)
