@@ -103,6 +103,18 @@ class SecondWorkload(BaseModel):
     message: str = ""
 
 
+class Replay(BaseModel):
+    """Whether a kernel was timed by replaying its launches in a process that never loaded its Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    replayed: bool
+    reason: str = ""
+    """Why not."""
+    steps: tuple[str, ...] = ()
+    """The launch plan as text, a line per step."""
+
+
 class Metrics(BaseModel):
     """What was measured of a kernel, without the samples; None for what was not."""
 
@@ -117,6 +129,15 @@ class Metrics(BaseModel):
     """In which the speedup lies, as the 95 % intervals of both medians allow."""
     contention: float | None = None
     """Cores that other processes kept busy, where that was too much for reliable metrics."""
+    replay: Replay | None = None
+    """None where nothing was timed, and in a search."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_was_not_looked_at(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {
+            name: value for name, value in found.items() if name not in _LOOKED_AT or value not in (None, {}, [], ())
+        }
 
     @property
     def trusted(self) -> bool:
@@ -134,18 +155,6 @@ _LOOKED_AT = (
 )  # fmt: skip
 
 
-class Replay(BaseModel):
-    """Whether a kernel was timed by replaying its launches in a process that never loaded its Python."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    replayed: bool
-    reason: str = ""
-    """Why not."""
-    steps: tuple[str, ...] = ()
-    """The launch plan as text, a line per step."""
-
-
 class EvaluationSummary(Metrics):
     """All of an evaluation but its samples, its log and its environment; what was not looked at is not written."""
 
@@ -161,13 +170,7 @@ class EvaluationSummary(Metrics):
     baselines_ms: dict[str, float] = Field(default_factory=dict)
     second_workload: SecondWorkload | None = None
     telemetry: dict[str, float] = Field(default_factory=dict)
-    replay: Replay | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
-
-    @model_serializer(mode="wrap")
-    def _without_what_was_not_looked_at(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = handler(self)
-        return {n: value for n, value in found.items() if n not in _LOOKED_AT or value not in (None, {}, [], ())}
 
 
 class Evaluation(BaseModel):
@@ -259,6 +262,7 @@ class Evaluation(BaseModel):
             speedup=speedup.ratio if speedup else None,
             interval=(speedup.low, speedup.high) if speedup else None,
             contention=self.contention,
+            replay=self.replay,
         )
 
     def summary(self) -> EvaluationSummary:
@@ -278,7 +282,6 @@ class Evaluation(BaseModel):
             baselines_ms={name: one.median_ms for name, one in self.baselines.items()},
             second_workload=self.second_workload,
             telemetry=self.telemetry,
-            replay=self.replay,
             stages_s=self.stages,
         )
 

@@ -27,11 +27,11 @@ from ..replay.values import form_of
 from ..timing.clock import Clock
 from ..timing.scheduling import Scheduling
 from ..timing.timed_calls import TimedCalls
+from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
 from ..workers.tensor_ipc import HeldOutputs, Outputs, UnreadableTensor
-from ..workers.tensor_ipc import describe as describe_output
 from .baselines import Baselines
 
 _REQUESTS = (
@@ -302,7 +302,7 @@ class ReferenceWorker:
 
     def _compare_held(self, expected: list[Any], outputs: list[Any], allowed: Allowed) -> Message:
         """Compare outputs of this process."""
-        verdict = compare(expected, [describe_output(one) for one in outputs], HeldOutputs(outputs), allowed)
+        verdict = compare(expected, [tensor_ipc.describe(one) for one in outputs], HeldOutputs(outputs), allowed)
         verdict.pop("actual", None)
         return verdict
 
