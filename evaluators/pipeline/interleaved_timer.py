@@ -16,6 +16,8 @@ from ..settings import Sampling, Settings
 from ..timing.contention import LoadMeter, tolerated_cores
 from ..timing.sampling import Timer, Timing, interleave
 from ..timing.telemetry import Telemetry, driver_version
+from ..timing.threads import wait_until_asleep
+from ..workers.channel import Message
 from .processes import Processes
 
 MAX_DISTURBED = 2
@@ -106,6 +108,8 @@ class InterleavedTimer:
         telemetry: Telemetry | None,
     ) -> tuple[list[Timing], float | None]:
         """On a CPU that others use, wait for them and try once more, then return how many cores they used."""
+        if self._on_cpu:
+            timers = [_rested(timer, (reference_client.pid, worker_pid)) for timer in timers]
         overhead_ms = self._overhead(reference_client)
         quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
         watch = telemetry.sample if telemetry else lambda: None
@@ -147,3 +151,13 @@ class InterleavedTimer:
                 self._settings.graph,
             )
         return self._overhead_ms
+
+
+def _rested(timer: Timer, processes: Sequence[int]) -> Timer:
+    """Return the timer with a wait, before each chunk, until no thread of the processes spins (see `threads`)."""
+
+    def take(samples: int) -> Message:
+        wait_until_asleep(processes)
+        return timer(samples)
+
+    return take
