@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ from ..correctness.inputs import Feed
 from ..workers.channel import Message
 from ..workers.modules import ProblemModule
 from .clock import Clock, bind_call
-from .threads import OneThread
 
 
 class TimedCalls:
@@ -21,16 +19,13 @@ class TimedCalls:
 
     def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
         self.clock = Clock(device)
-        # Else torch's pool would spin for the first milliseconds of a call, beside the candidate's own threads.
-        self._feeding = OneThread() if device == "cpu" else contextlib.nullcontext()
         self.call_returned = call_returned
         self._feed = Feed(problem)
         self.last: Any = None
 
     def feed(self, seed: int) -> Feed:
         """Return the inputs drawn from the seed, at the next call's."""
-        with self._feeding:
-            self._feed.restart(seed)
+        self._feed.restart(seed)
         return self._feed
 
     def time(self, name: int, model: Any, seed: int, samples: int, graph: bool) -> Message:
@@ -44,8 +39,7 @@ class TimedCalls:
 
         def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
             self.call_returned()  # the previous one
-            with self._feeding:
-                number, inputs = feed.next()
+            number, inputs = feed.next()
             return (name, number), bind_call(model, inputs)
 
         taken = self.clock.sample(next_call, samples)
