@@ -14,6 +14,7 @@ from ..reference.client import ReferenceClient
 from ..reference.roofline import event_overhead_ms
 from ..settings import Sampling, Settings
 from ..timing.contention import LoadMeter, tolerated_cores
+from ..timing.priority import raised
 from ..timing.sampling import Timer, Timing, interleave
 from ..timing.telemetry import Telemetry, driver_version
 from ..timing.threads import wait_until_asleep
@@ -119,7 +120,8 @@ class InterleavedTimer:
         while True:
             self._meter.start((*self._processes.server_pids, reference_client.pid, worker_pid))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
-            timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
+            with raised((reference_client.pid, worker_pid) if self._on_cpu else ()):
+                timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
             others = self._meter.other_cores() if self._on_cpu else None
             quiet = others is None or others < tolerated_cores()
             if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
