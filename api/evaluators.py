@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ..agent.rules import Machine
 from ..core.files import memory_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
@@ -15,6 +15,9 @@ from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, SearchSettings, Settings
 from .devices import CPU
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
+
+if TYPE_CHECKING:
+    from ..agent.rules import Machine
 
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
 STRICT = TimingOptions()
@@ -88,6 +91,12 @@ class Evaluators:
             for _ in range(1 if device == CPU else lanes):
                 self.pool.append(self._stack.enter_context(local_evaluator(device, trust, settings)))
 
+    def start(self) -> None:
+        """Start the processes of this machine's evaluators; returns before they are ready."""
+        for evaluator in self.pool:
+            if isinstance(evaluator, LocalEvaluator):
+                evaluator.start()
+
     def searcher(self) -> Searcher:
         """Return the evaluator for searches, created at the first call."""
         if self._searcher is None:
@@ -105,4 +114,6 @@ class Evaluators:
 
 def machine(device: str) -> Machine:
     """Return what the rules know about the device."""
+    from ..agent.rules import Machine  # libcst takes most of a second: evaluators start before
+
     return Machine(cores=1 if device != CPU else cores())

@@ -69,7 +69,7 @@ def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
         observer.progress("measuring", len(jobs)) as advance,
     ):
         for job in jobs:
-            row = _row(job, evaluator, records)
+            row = _row(job, evaluator, records, options.again)
             if isinstance(row, str):
                 failed.append(f"{job.problem.id}: {row}")
                 advance(f"{job.problem.id} failed")
@@ -112,16 +112,19 @@ class Records(JsonLines):
         quiet = [record for record in found if record.get("contention") is None]
         return next(reversed(quiet or found), None)
 
-    def add(self, key: dict[str, str], evaluation: Evaluation) -> dict[str, Any]:
+    def add(self, key: dict[str, str], evaluation: Evaluation) -> None:
         """Remember a measurement."""
         record = {"key": key, **evaluation.metrics().to_json(), "environment": evaluation.environment}
         self.append(record)
         self._known.append(record)
-        return record
 
 
-def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | str:
-    """A kernel's row, from its record or from a measurement; or why there is none."""
+def _row(job: Job, evaluator: LocalEvaluator, records: Records, again: bool) -> SlowKernel | str:
+    """A kernel's row, from its record or from a measurement; or why there is none.
+
+    A disturbed record is kept too and marked, or a busy machine would measure for minutes at every call; `again`
+    measures it once more.
+    """
     key = {
         "device": device_label(job.device),
         "torch": version("torch"),
@@ -134,7 +137,7 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | 
         "graph": str(job.graph),
     }
     known = records.find(key)
-    if known is None:
+    if known is None or (again and known.get("contention") is not None):
         try:
             evaluation = next(iter(evaluator.evaluate(job.problem, job.kernel, [Config()])))
         except KernelwrightError as error:
@@ -142,8 +145,9 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records) -> SlowKernel | 
         if evaluation.speedup is None:
             reason = str(evaluation.rejection or evaluation.message)
             return f"{evaluation.status}: {(reason.splitlines() or [''])[0]}"
-        # A disturbed one is kept too and marked, or a busy machine would measure for minutes at every call.
-        known = records.add(key, evaluation)
+        records.add(key, evaluation)
+        known = records.find(key)
+        assert known is not None
     return SlowKernel(
         speedup=known["speedup"],
         category=performance_category(known["speedup"]),

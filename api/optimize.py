@@ -121,6 +121,7 @@ class Session:
         """Run the loop on one job and write its files."""
         require_timed(job)
         _ = declared_space(job.kernel, job.problem)  # a mistake in it is reported now, not after minutes of work
+        self._evaluators.start()  # while the rules are imported, or the model is asked
         transcript = self._prepare(job)
         options, criteria = self._options, self._criteria()
         path = self.results.journal_path(job.problem, job.backend)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT_KEY, choose, parse
 from ..agent.proposer import Proposer
-from ..agent.rule_proposer import RuleProposer
 from ..core import Budget, OptionError
 from .deadline import Deadline
 from .evaluators import machine
@@ -72,6 +71,8 @@ class Proposers:
             if not self._noted:
                 self._observer.note(f"no key for a language model ({DEFAULT_KEY}): the built-in rules propose")
                 self._noted = True
+            from ..agent.rule_proposer import RuleProposer
+
             yield OpenProposer(RuleProposer(machine(job.device)))
             return
         with self._models(transcript) as models:

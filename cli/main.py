@@ -45,7 +45,7 @@ class Format(StrEnum):
 
 @app.command()
 @with_options(OptimizeOptions, optional=("kernel",))
-@with_options(ListSlowOptions, only=("threshold",))
+@with_options(ListSlowOptions, only=("threshold", "again"))
 def optimize(
     given: Mapping[str, Any],
     list_slow: Annotated[
@@ -82,6 +82,8 @@ def optimize(
             raise OptionError("--quiet and --verbose exclude each other")
         if format and not list_slow:
             raise OptionError("--format belongs to `list_slow`", "use --json for a run")
+        if given["again"] and not list_slow:
+            raise OptionError("`again` belongs to `list_slow`")
         if list_slow and given["evaluator"] is not Where.LOCAL:
             raise OptionError("`list_slow` measures on this machine", "`evaluator` goes with `kernel` and `batch`")
         display = Display(json=json, quiet=quiet, verbose=verbose, to_stderr=list_slow)

@@ -61,6 +61,8 @@ def show_list_slow(given: Mapping[str, Any], form: str | None, display: Display)
     disturbed = [f"{row.kernel}: {busy(row.contention)}" for row in listing.disturbed if row.contention is not None]
     for line in [*listing.skipped, *listing.failed, *disturbed]:
         screen.warn(line)
+    if disturbed and not options.again:
+        screen.warn("their marked records are kept; --again measures them once more")
     return 1 if listing.failed or not listing.measured else 0
 
 

@@ -75,6 +75,10 @@ class LocalEvaluator:
         self._client_problem: TorchProblem | None = None
         self._ahead: Path | None = None  # the cache folder of the client's compilation ahead
 
+    def start(self) -> None:
+        """Start the processes before there is something to evaluate; returns before they are ready."""
+        self.processes.start()
+
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:

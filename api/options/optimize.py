@@ -82,4 +82,5 @@ class ListSlowOptions(TimingOptions, ProblemOptions):
     """Measure the shipped kernels and rank them, the slowest first."""
 
     threshold: float = option(0.8, "Speedup below which a kernel is listed.", above=0)
+    again: bool = option(False, "Measure again what other processes disturbed, instead of showing the marked record.")
     observer: Observer | None = option(None, "Watches the progress.", python_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..workers.modules import ProblemModule
+from ..workers.one_thread import OneThread
 
 Tensors = list[Any]
 FACTORS = (0.75, 1.25)
@@ -145,7 +147,9 @@ class Feed:
     """Inputs for timed calls, each with contents that no earlier call saw.
 
     Each seed draws a base; each call gets the base times its own factor, in one of `SETS` buffers. The same seed and
-    number of calls give the same contents in another process, so a timed call can be checked there.
+    number of calls give the same contents in another process, so a timed call can be checked there. On a CPU one thread
+    writes them: else torch's pool would spin through the first milliseconds of the call, on cores that the candidate's
+    own threads need.
     """
 
     def __init__(self, problem: ProblemModule) -> None:
@@ -156,6 +160,7 @@ class Feed:
         self._sets = [Buffers() for _ in range(SETS)]
         self._factors = random.Random()
         self._left: dict[int, tuple[int, random.Random]] = {}
+        self._writing = OneThread() if problem.device == "cpu" else contextlib.nullcontext()
         self.calls = 0
 
     def restart(self, seed: int) -> None:
@@ -164,8 +169,9 @@ class Feed:
             return
         if self._seed is not None:  # interleaved kernels resume their seeds
             self._left[self._seed] = self.calls, self._factors
-        self._base = self._problem.inputs(seed)
-        self._pool = _pool(self._base, seed, self._problem.device)
+        with self._writing:
+            self._base = self._problem.inputs(seed)
+            self._pool = _pool(self._base, seed, self._problem.device)
         self._seed = seed
         self.calls, self._factors = self._left.pop(seed, (0, random.Random(seed)))
 
@@ -174,13 +180,16 @@ class Feed:
         number = self.calls % SETS
         self.calls += 1
         start = self._factors.randrange(VARIANTS)
-        return number, _variant(self._problem, self._sets[number], self._base, self._pool, self._seed, start)
+        with self._writing:
+            return number, _variant(self._problem, self._sets[number], self._base, self._pool, self._seed, start)
 
     def at(self, seed: int, calls: int) -> Tensors:
         """Return the inputs of the call with this number, the first being 1."""
-        base, factors = self._problem.inputs(seed), random.Random(seed)
+        factors = random.Random(seed)
         start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
-        return _variant(self._problem, Buffers(), base, _pool(base, seed, self._problem.device), seed, start)
+        with self._writing:
+            base = self._problem.inputs(seed)
+            return _variant(self._problem, Buffers(), base, _pool(base, seed, self._problem.device), seed, start)
 
 
 def _variant(

@@ -14,8 +14,11 @@ from ..reference.client import ReferenceClient
 from ..reference.roofline import event_overhead_ms
 from ..settings import Sampling, Settings
 from ..timing.contention import LoadMeter, tolerated_cores
+from ..timing.priority import raised
 from ..timing.sampling import Timer, Timing, interleave
 from ..timing.telemetry import Telemetry, driver_version
+from ..timing.threads import wait_until_asleep
+from ..workers.channel import Message
 from .processes import Processes
 
 MAX_DISTURBED = 2
@@ -105,21 +108,27 @@ class InterleavedTimer:
         prune_above_ms: float | None,
         telemetry: Telemetry | None,
     ) -> tuple[list[Timing], float | None]:
-        """On a CPU that others use, wait for them and try once more, then return how many cores they used."""
+        """On a CPU that others use, wait for them and try once more; then return how many cores they used.
+
+        What stays disturbed is the faster half of its samples.
+        """
+        if self._on_cpu:
+            timers = [_rested(timer, (reference_client.pid, worker_pid)) for timer in timers]
         overhead_ms = self._overhead(reference_client)
         quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
         watch = telemetry.sample if telemetry else lambda: None
         while True:
             self._meter.start((*self._processes.server_pids, reference_client.pid, worker_pid))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
-            timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
+            with raised((reference_client.pid, worker_pid) if self._on_cpu else ()):
+                timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
             others = self._meter.other_cores() if self._on_cpu else None
             quiet = others is None or others < tolerated_cores()
             if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
                 break
             quiet_timeout_s = 0.0
         self._disturbed = 0 if quiet else self._disturbed + 1
-        return timings, None if quiet else others
+        return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others)
 
     def _compile_baselines(self, reference_client: ReferenceClient) -> list[str]:
         """Compile requested baselines that are not cached; return those that compile."""
@@ -147,3 +156,13 @@ class InterleavedTimer:
                 self._settings.graph,
             )
         return self._overhead_ms
+
+
+def _rested(timer: Timer, processes: Sequence[int]) -> Timer:
+    """Return the timer with a wait, before each chunk, until no thread of the processes spins (see `threads`)."""
+
+    def take(samples: int) -> Message:
+        wait_until_asleep(processes)
+        return timer(samples)
+
+    return take

@@ -113,6 +113,10 @@ class Processes:
         """The servers' processes, whose load is the evaluator's own."""
         return tuple({server.pid for server in self._both})
 
+    def start(self) -> None:
+        """Start the servers, unless they run; returns before they are ready."""
+        _ = self._both
+
     def require(self, module: str) -> None:
         """Raise `DeviceError` unless kernels can import the module."""
         self._both.untrusted.require(module)

@@ -223,6 +223,8 @@ class ForkServer:
     def close(self) -> None:
         """End the server and all its workers."""
         self._socket.close()
+        if self._ready is None:  # still importing: there are no workers to end
+            self._process.kill()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kernelwright.api.list_slow import Records
-from kernelwright.core import Config, JournalError
+from kernelwright.api import list_slow
+from kernelwright.api.list_slow import Records, run_list_slow
+from kernelwright.api.observers import Observer
+from kernelwright.api.options.optimize import ListSlowOptions
+from kernelwright.core import Config, Evaluation, JournalError, Kernel
 
 from ..fakes import evaluation, kernel
 
@@ -30,3 +36,35 @@ def test_a_locked_file_names_what_moves_it(tmp_path: Path) -> None:
     path = tmp_path / "speedups.jsonl"
     with Records(path), pytest.raises(JournalError, match="wait for it, or set KERNELWRIGHT_CACHE to another folder"):
         Records(path)
+
+
+def test_a_disturbed_kernel_is_measured_again_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path))
+    measured: list[str] = []
+    contention: float | None = 1.5
+
+    class Evaluator:
+        def evaluate(self, problem: Any, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+            measured.append(problem.id)
+            first = len(measured) == 1
+            yield evaluation(kernel, configs[0], 20.0, contention=contention if first else None)
+
+    monkeypatch.setattr(list_slow, "local_evaluator", lambda *_: nullcontext(Evaluator()))
+    offered = [
+        file for file in list_slow.list_kernels("tilelang_cpu") if file.problem in ("level1/1_19", "level1/1_38")
+    ]
+    monkeypatch.setattr(list_slow, "list_kernels", lambda _: offered)
+
+    def listing(again: bool) -> tuple[int, list[str]]:
+        """The kernels measured, and those that are shown as disturbed."""
+        measured.clear()
+        found = run_list_slow(ListSlowOptions(device="cpu", workload="tiny", again=again), Observer())
+        return len(measured), [row.kernel for row in found.disturbed]
+
+    count, disturbed = listing(again=False)
+    assert count == 2 and len(disturbed) == 1
+    assert listing(again=False) == (0, disturbed)
+    assert listing(again=True) == (1, disturbed)  # disturbed once more
+    contention = None
+    assert listing(again=True) == (1, [])
+    assert listing(again=True) == (0, [])

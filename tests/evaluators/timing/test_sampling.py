@@ -8,9 +8,10 @@ import sys
 import time
 
 import pytest
+from kernelwright.core import Measurement
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.timing.contention import LoadMeter, tolerated_cores
-from kernelwright.evaluators.timing.sampling import interleave
+from kernelwright.evaluators.timing.sampling import Timing, interleave
 from kernelwright.evaluators.workers.channel import Message
 
 
@@ -64,6 +65,18 @@ def test_a_slow_kernel_is_pruned_after_a_few_samples() -> None:
     assert slow.pruned and len(slow.measurement.samples_ms) == 3
     (right,) = interleave([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, prune_above_ms=8.0)
     assert not right.pruned and len(right.measurement.samples_ms) == 40
+
+
+def test_a_disturbed_timing_keeps_its_faster_half() -> None:
+    """Half of the calls shared their core with another process."""
+    samples = tuple(1.0 + 0.01 * i if i % 2 else 2.0 + i for i in range(20))
+    half = Timing(Measurement(samples_ms=samples, method="wall clock", warmup=3), cores=1.0).faster_half()
+    assert half.measurement.samples_ms == samples[1::2]
+    assert half.measurement.median_ms == pytest.approx(1.1)
+    assert half.measurement.method == "wall clock, the faster half of 20 disturbed samples"
+    assert (half.measurement.warmup, half.cores) == (3, 1.0)
+    few = Timing(Measurement(samples_ms=samples[:10]), cores=1.0)
+    assert few.faster_half() is few
 
 
 def test_load_of_others_is_seen_and_ours_is_not() -> None:
