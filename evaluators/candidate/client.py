@@ -24,6 +24,7 @@ from .responses import (
     Response,
     RunResponse,
     TimeResponse,
+    WeightsResponse,
 )
 from .verified import CheckPlan, Comparisons, Failure, VerifiedConfig, rejected
 
@@ -49,6 +50,9 @@ class CandidateClient:
         self._worker: Worker | None = None
         self._serial = 0
         self._share = share
+        self._share_weights = share
+        self.peak_bytes: int | None = None
+        """The worker's peak of device memory since the last check of a single config; None on a CPU."""
 
     @property
     def worker(self) -> Worker:
@@ -86,6 +90,8 @@ class CandidateClient:
         compiling took before; without it, it is the first call's time beyond a later one's.
         """
         start = time.perf_counter()
+        if not keep:
+            self.peak_bytes = None
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
         comparisons = Comparisons(plan.seeds)
@@ -130,7 +136,7 @@ class CandidateClient:
                 failure.config = checked.config
                 raise
             checked.timed[:] = [(seed, timed.calls)]
-            return timed.model_dump(exclude={"violations", "calls"})
+            return timed.model_dump(exclude={"violations", "peak_bytes", "calls"})
 
         return take
 
@@ -173,6 +179,10 @@ class CandidateClient:
         except Failure:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
+
+    def release(self) -> None:
+        """Let the worker free what it can draw again, where that is large. Raises `Failure`."""
+        self._ask(Response, self._limits.call_s, "release")
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
@@ -217,17 +227,9 @@ class CandidateClient:
         precise: bool = False,
     ) -> tuple[RunResponse, Message]:
         """Run one call and return the comparison of its outputs."""
-        state = self.worker.inbox / "state.pt"
-        reference_client.call("state", seed=seed, path=str(state))
+        self._hand_weights(reference_client, serial, seed, seconds)
         ran = self._hand_over(
-            "run",
-            RunResponse,
-            seconds,
-            serial=serial,
-            seed=seed,
-            state=str(state),
-            distribution=distribution,
-            hold=hold,
+            "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold
         )
         verdict = reference_client.call(
             "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
@@ -243,6 +245,15 @@ class CandidateClient:
                 if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
                     raise self._rejected(rule, f"input {affected[0]}", why)
         return ran, verdict
+
+    def _hand_weights(self, reference_client: ReferenceClient, serial: int, seed: int, seconds: float) -> None:
+        """Give the candidate the reference's weights for this seed."""
+        path = str(self.worker.inbox / "state.pt")
+        shared = reference_client.call("state", seed=seed, path=path, share=self._share_weights)["shared"]
+        loaded = self._ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
+        if shared is not None and not loaded.read:
+            self._share_weights = False
+            self._hand_weights(reference_client, serial, seed, seconds)
 
     def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
         seconds = self._limits.call_s if seconds is None else seconds
@@ -291,6 +302,7 @@ class CandidateClient:
             raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
         except WorkerDied as died:
             raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
+        self._note_peak(answer)
         if answer.get("ok") is True:
             try:
                 found = form.model_validate(answer)
@@ -305,9 +317,15 @@ class CandidateClient:
         status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
         raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
 
+    def _note_peak(self, answer: Message) -> None:
+        """Take in the peak of a response, also of one that reports an error, such as that no memory is left."""
+        if isinstance(found := answer.get("peak_bytes"), int):
+            self.peak_bytes = max(found, self.peak_bytes or 0)
+
 
 _STAGES = {
     "load": "loading",
+    "weights": "loading weights",
     "run": "compiling or running",
     "again": "running",
     "time": "being timed",
@@ -316,4 +334,5 @@ _STAGES = {
     "profile": "profiling",
     "resize": "loading other sizes",
     "warm": "starting",
+    "release": "freeing memory",
 }

@@ -54,6 +54,18 @@ class EvaluationPipeline:
         prune_above_ms: float | None = None,
     ) -> Evaluation:
         """Evaluate in full, or for a search, which prunes configs that are far slower than the best."""
+        reference_client.restart_peak()
+        found = self._one(reference_client, client, config, compiled, prune_above_ms)
+        return found.model_copy(update={"peak_memory_bytes": _peak_bytes(reference_client, client)})
+
+    def _one(
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        config: Config,
+        compiled: CompileResult | None,
+        prune_above_ms: float | None,
+    ) -> Evaluation:
         quick = prune_above_ms is not None
         search = self._settings.search
         asked = Verification(reference_client, client, self._settings, self._device, self._draw, quick)
@@ -73,6 +85,7 @@ class EvaluationPipeline:
                 found["message"] = PRUNED.format(search.prune_factor)
             else:
                 asked.recheck(checked)
+                asked.release()
                 asked.prove(checked)  # again: its own work may have become torch's
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
@@ -117,6 +130,7 @@ class EvaluationPipeline:
     ) -> list[Evaluation]:
         """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
+        reference_client.restart_peak()
         plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
@@ -130,8 +144,10 @@ class EvaluationPipeline:
                     asked.prove(checked[current])
                 if left and is_timed(client.kernel, self._device):
                     times = self._time(asked, list(checked.values()), self._settings.sampling)
-                    for current, timing in zip(left, times.candidates, strict=True):
+                    for current in left:
                         asked.recheck(checked[current])
+                    asked.release()
+                    for current, timing in zip(left, times.candidates, strict=True):
                         asked.prove(checked[current])  # again, as for a single one
                         self._require_possible(reference_client, timing)
                         asked.profile(checked[current])
@@ -142,8 +158,17 @@ class EvaluationPipeline:
                 failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
                 client.close()
         found = dict(failed)
+        peak = {"peak_memory_bytes": _peak_bytes(reference_client, client)}
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            fields = {"correctness": one.correctness, "compile_s": one.compile_s, **metrics}
+            fields = {"correctness": one.correctness, "compile_s": one.compile_s, **metrics, **peak}
             found[config] = Evaluation(**common_fields(reference_client, client.kernel, config), **fields)
         return [found[config] for config in configs]
+
+
+def _peak_bytes(reference_client: ReferenceClient, client: CandidateClient) -> int | None:
+    """Return the sum of both processes' peaks of device memory; None on a CPU."""
+    if client.peak_bytes is None or not reference_client.alive:
+        return None
+    reference = reference_client.peak_bytes()
+    return None if reference is None else client.peak_bytes + reference

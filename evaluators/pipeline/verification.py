@@ -68,7 +68,15 @@ class Verification:
         """Compile and compare."""
         with self.stage("check"):
             ahead_s = compiled.seconds if compiled else None
-            return self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
+            checked = self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
+        self.release()
+        return checked
+
+    def release(self) -> None:
+        """End a phase: both processes free large tensors that they can draw again."""
+        if not self._on_cpu:
+            self.client.release()
+            self.reference_client.release()
 
     def prove(self, checked: VerifiedConfig) -> None:
         """Check that the candidate launches its own kernels, and leaves little of the work to torch."""
