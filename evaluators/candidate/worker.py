@@ -230,7 +230,8 @@ class CandidateWorker:
         """Free the memory of checking, so that a large kernel has as much when it is timed as when it is used."""
         self._shared = []
         if self._held or self.inputs.are_large:
-            self._held, self.inputs = [], Buffers()
+            self._held = []
+            self.inputs.clear()  # not replaced: the watch refers to this object
             release_cache(self.device)
 
     def _call(self, serial: int, seed: int) -> Callable[[], object]:

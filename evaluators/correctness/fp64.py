@@ -76,7 +76,7 @@ class Fp64Comparison:
         """Compare torch's result, and the candidate's, with fp64; None where fp64 is impossible, or was before."""
         if self.obstacle is not None:
             return None
-        sides = [expected] if actual is None else [expected, actual]
+        sides = [list(one) for one in (expected, actual) if one is not None]
         errors = [[RelativeError() for _ in _floating(expected)] for _ in sides]
         same = True
         try:

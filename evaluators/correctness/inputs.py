@@ -121,6 +121,10 @@ class Buffers:
                 self._held[i] = value
         return self._held
 
+    def clear(self) -> None:
+        """Free the tensors; the next ones may lie elsewhere."""
+        self._held = []
+
     def scaled(self, values: Sequence[Any], factors: Any) -> Tensors:
         """Return the same, with each column of the floating tensors multiplied by the next of `factors`, a vector.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,8 @@ class TrivialOutput:
 
 def _mean(tensor: Any) -> float:
     """Return the mean in fp64, without a copy of the whole tensor in fp64."""
-    return sum(float(part.double().sum()) for _, part, _ in pieces(tensor, tensor)) / tensor.numel()
+    total = math.fsum(float(part.double().sum()) for _, part, _ in pieces(tensor, tensor))
+    return total / int(tensor.numel())
 
 
 def _is_constant(tensor: Any) -> bool:

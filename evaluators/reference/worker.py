@@ -55,12 +55,13 @@ class ReferenceHandlers:
     def __init__(self, options: Message) -> None:
         self._options = options
         self._known: dict[str, ReferenceWorker] = {}
+        self._now: ReferenceWorker | None = None
         self.resize(options["sizes"])
 
     def resize(self, sizes: Message) -> Message:
         """Serve the problem at these sizes from now on."""
         key = json.dumps(sizes, sort_keys=True)
-        if self._known:
+        if self._now is not None:
             self._now.release()
         if key not in self._known:
             self._known[key] = ReferenceWorker({**self._options, "sizes": sizes})
