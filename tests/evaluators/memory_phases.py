@@ -3,7 +3,7 @@
     python memory_phases.py {elementwise,batch_norm}
 
 Both workers run in this process, one after the other as in an evaluation; tensors belong to the worker that made them.
-Sizes that separate large from small are scaled down, so that an input of 8 MiB is a large one.
+Sizes that separate large from small are scaled down, so that an input of 4 MiB is a large one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernelwright.evaluators.workers import memory
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-INPUT = 8 << 20
+INPUT = 4 << 20
 REFERENCE = """
 import torch
 from torch import nn
@@ -34,14 +34,14 @@ from torch import nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(1024)
+        self.norm = nn.BatchNorm1d(512)
 
     def forward(self, x):
         return {forward}
 
 
 def get_inputs():
-    return [torch.randn(2048, 1024)]
+    return [torch.randn(2048, 512)]
 
 
 def get_init_inputs():
@@ -109,10 +109,10 @@ class Phases:
 
 def scale_down() -> None:
     """Make everything that is bounded in bytes a small share of the input."""
-    memory.LARGE = 1 << 20
-    compare.CHUNK = 1 << 16
-    exact_parts.PART = 1 << 19
-    digest.ROW, digest.ROWS = 1 << 12, 4
+    memory.LARGE = 1 << 19
+    compare.CHUNK = 1 << 15
+    exact_parts.PART = 1 << 18
+    digest.ROW, digest.ROWS = 1 << 11, 4
 
 
 def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
@@ -164,4 +164,4 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
 if __name__ == "__main__":
     scale_down()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(FORWARD[sys.argv[1]], Path(folder)), indent=1))
+        sys.stdout.write(json.dumps(measure(FORWARD[sys.argv[1]], Path(folder)), indent=1))

@@ -28,4 +28,4 @@ def test_large_tensors_are_not_kept_twice(model: str) -> None:
         assert max(found.values()) <= most, found
     assert max(one["both"] for one in peaks.values()) <= TOGETHER[model], peaks
     for name in ("reference release", "candidate release", "reference open", "reference check 0", "reference count"):
-        assert peaks[name]["left"] < 0.05, (name, peaks[name])
+        assert peaks[name]["left"] < 0.1, (name, peaks[name])
