@@ -15,6 +15,7 @@ from ..agent.history.files import runs_in
 from ..agent.program.answers import fields
 from ..core import KernelwrightError, OptionError
 from ..core.files import write_whole
+from ..core.text import gigabytes
 from .observers import Observer
 from .options.report import ReportOptions
 
@@ -170,6 +171,7 @@ def _render(template: str, **values: Any) -> str:
         "ratio": ratio,
         "duration": duration,
         "dollars": dollars,
+        "gigabytes": gigabytes,
         "compact": compact,
     }
     environment.globals |= {"diff_lines": diff_lines, "long": _long, "fields": answer_fields}

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ..api.observers import Observer
 from ..core import Evaluation, Value
+from ..core.text import gigabytes
 from .console import console
 from .parameters import as_flags, option_names
 
@@ -195,6 +196,8 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         for name, baseline in evaluation.baselines.items():
             ratio = baseline.median_ms / evaluation.measurement.median_ms
             text += f", {ratio:.3f}x against {escape(name)}'s {baseline.median_ms:.3g} ms"
+    if evaluation.peak_memory_bytes:
+        text += f", {gigabytes(evaluation.peak_memory_bytes)} of device memory"
     if evaluation.correctness:
         checked = evaluation.correctness
         text += (

@@ -151,7 +151,7 @@ class Metrics(BaseModel):
 
 _LOOKED_AT = (
     "rejection", "error_fp64", "deterministic", "distributions", "trivial_outputs", "baselines_ms", "second_workload",
-    "telemetry", "replay", "stages_s",
+    "telemetry", "replay", "stages_s", "peak_memory_bytes",
 )  # fmt: skip
 
 
@@ -171,6 +171,7 @@ class EvaluationSummary(Metrics):
     second_workload: SecondWorkload | None = None
     telemetry: dict[str, float] = Field(default_factory=dict)
     stages_s: dict[str, float] = Field(default_factory=dict)
+    peak_memory_bytes: int | None = None
 
 
 class Evaluation(BaseModel):
@@ -213,6 +214,9 @@ class Evaluation(BaseModel):
     """None in a search, and where nothing was timed."""
     stages: dict[str, float] = Field(default_factory=dict)
     """Seconds of each stage of the evaluation."""
+    peak_memory_bytes: int | None = Field(default=None, ge=0)
+    """The most device memory that candidate and reference held: the sum of both processes' peaks, which need not be at
+    the same time, without what CUDA itself takes. None on a CPU."""
     environment: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -283,6 +287,7 @@ class Evaluation(BaseModel):
             second_workload=self.second_workload,
             telemetry=self.telemetry,
             stages_s=self.stages,
+            peak_memory_bytes=self.peak_memory_bytes,
         )
 
 

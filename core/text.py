@@ -1,4 +1,4 @@
-"""Shortens untrusted text to one line."""
+"""Shortens untrusted text to one line, and writes sizes."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def first_line(text: str | BaseException, limit: int | None = None) -> str:
     if isinstance(text, BaseException):
         line = line.rstrip(".") or type(text).__name__
     return line if limit is None or len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def gigabytes(size: int) -> str:
+    """Return '12.9 GB' for that many bytes, and '0.031 GB' for few."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e9:.2g} GB"

@@ -83,6 +83,11 @@ class History:
         return self.trials[-1].elapsed_s if self.trials else None
 
     @property
+    def peak_memory_bytes(self) -> int | None:
+        """The most device memory of an evaluation of this run; None where it was not measured."""
+        return max((trial.metrics.peak_memory_bytes or 0 for trial in self.trials), default=0) or None
+
+    @property
     def times_faster(self) -> float | None:
         """How many times as fast as the start the best kernel is."""
         if self.start is None or self.best is None or not self.start.latency_ms or not self.best.latency_ms:

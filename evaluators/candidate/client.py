@@ -27,13 +27,14 @@ from .responses import (
     Response,
     RunResponse,
     TimeResponse,
+    WeightsResponse,
 )
 from .verified import CheckPlan, Comparisons, Failure, RecordedPlan, VerifiedConfig, rejected
 
 Form = TypeVar("Form", bound=Response)
 
 MAX_PLAN_BYTES = 32 << 20
-_SIDE_EFFECTS = {
+SIDE_EFFECTS = {
     "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
     "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
 }
@@ -53,6 +54,9 @@ class CandidateClient:
         self._worker: Worker | None = None
         self._serial = 0
         self._share = share
+        self._share_weights = share
+        self.peak_bytes: int | None = None
+        """The worker's peak of device memory since the last check of a single config; None on a CPU."""
 
     @property
     def worker(self) -> Worker:
@@ -90,6 +94,8 @@ class CandidateClient:
         compiling took before; without it, it is the first call's time beyond a later one's.
         """
         start = time.perf_counter()
+        if not keep:
+            self.peak_bytes = None
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
         comparisons = Comparisons(plan.seeds)
@@ -134,7 +140,7 @@ class CandidateClient:
                 failure.config = checked.config
                 raise
             checked.timed[:] = [(seed, timed.calls)]
-            return timed.model_dump(exclude={"violations", "calls"})
+            return timed.model_dump(exclude={"violations", "peak_bytes", "calls"})
 
         return take
 
@@ -163,9 +169,9 @@ class CandidateClient:
 
         Raises `Failure` where the call fails.
         """
-        state, plan = self.worker.inbox / "state.pt", self.worker.folder / "plan.json"
-        reference_client.call("state", seed=seed, path=str(state))
-        request = {"serial": checked.serial, "seed": seed, "state": str(state)}
+        self._hand_weights(reference_client, checked.serial, seed, self._limits.call_s)
+        plan = self.worker.folder / "plan.json"
+        request = {"serial": checked.serial, "seed": seed}
         paths = {"plan": str(plan), "constants": str(self._outputs)}
         answer = self._ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
         if answer.reason is not None:
@@ -198,6 +204,10 @@ class CandidateClient:
         except Failure:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
+
+    def release(self) -> None:
+        """Let the worker free what it can draw again, where that is large. Raises `Failure`."""
+        self._ask(Response, self._limits.call_s, "release")
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
@@ -242,17 +252,9 @@ class CandidateClient:
         precise: bool = False,
     ) -> tuple[RunResponse, Message]:
         """Run one call and return the comparison of its outputs."""
-        state = self.worker.inbox / "state.pt"
-        reference_client.call("state", seed=seed, path=str(state))
+        self._hand_weights(reference_client, serial, seed, seconds)
         ran = self._hand_over(
-            "run",
-            RunResponse,
-            seconds,
-            serial=serial,
-            seed=seed,
-            state=str(state),
-            distribution=distribution,
-            hold=hold,
+            "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold
         )
         verdict = reference_client.call(
             "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
@@ -264,10 +266,19 @@ class CandidateClient:
         if verdict["status"] == Status.OK:
             if ran.weights:
                 raise self._rejected("weights-changed", "the weights", "writes to its weights; work on a copy")
-            for name, (rule, why) in _SIDE_EFFECTS.items():
+            for name, (rule, why) in SIDE_EFFECTS.items():
                 if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
                     raise self._rejected(rule, f"input {affected[0]}", why)
         return ran, verdict
+
+    def _hand_weights(self, reference_client: ReferenceClient, serial: int, seed: int, seconds: float) -> None:
+        """Give the candidate the reference's weights for this seed."""
+        path = str(self.worker.inbox / "state.pt")
+        shared = reference_client.call("state", seed=seed, path=path, share=self._share_weights)["shared"]
+        loaded = self._ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
+        if shared is not None and not loaded.read:
+            self._share_weights = False
+            self._hand_weights(reference_client, serial, seed, seconds)
 
     def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
         seconds = self._limits.call_s if seconds is None else seconds
@@ -316,6 +327,7 @@ class CandidateClient:
             raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
         except WorkerDied as died:
             raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
+        self._note_peak(answer)
         if answer.get("ok") is True:
             try:
                 found = form.model_validate(answer)
@@ -330,9 +342,15 @@ class CandidateClient:
         status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
         raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
 
+    def _note_peak(self, answer: Message) -> None:
+        """Take in the peak of a response, also of one that reports an error, such as that no memory is left."""
+        if isinstance(found := answer.get("peak_bytes"), int):
+            self.peak_bytes = max(found, self.peak_bytes or 0)
+
 
 _STAGES = {
     "load": "loading",
+    "weights": "loading weights",
     "run": "compiling or running",
     "again": "running",
     "time": "being timed",
@@ -342,4 +360,5 @@ _STAGES = {
     "record": "recording its launches",
     "resize": "loading other sizes",
     "warm": "starting",
+    "release": "freeing memory",
 }

@@ -14,13 +14,21 @@ Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Response(BaseModel):
-    """The common part of all responses: rules that the candidate broke since the last one."""
+    """The common part of all responses: rules that the candidate broke since the last one, and its memory."""
 
     violations: list[Rejection] = []
+    peak_bytes: Annotated[int, Field(ge=0)] | None = None
+    """The most device memory since the kernel was loaded; None on a CPU."""
 
 
 class LoadResponse(Response):
     """The source was executed and ModelNew constructed."""
+
+
+class WeightsResponse(Response):
+    """Whether the reference's weights could be read from shared memory; True where they came otherwise."""
+
+    read: bool
 
 
 class OutputTensor(BaseModel):

@@ -24,14 +24,21 @@ from ..replay.values import UnplannableCall, weights_of
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
-from ..workers.modules import ProblemModule, load, outputs_of
+from ..workers.memory import peak_bytes, release_cache, restart_peak
+from ..workers.modules import ProblemModule, construct, load, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
 
 # Sticky errors of an earlier kernel, which may only show when a compiler loads the next one.
 _FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
-_REQUESTS = ("warm", "load", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize")
+_REQUESTS = (
+    "warm", "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize",
+    "release",
+)  # fmt: skip
 
-_AFTER = {"load": "loading", "run": "a call", "again": "a call", "time": "timing", "timed_outputs": "timing"}
+_AFTER = {
+    "load": "loading", "weights": "loading weights", "run": "a call", "again": "a call", "time": "timing",
+    "timed_outputs": "timing",
+}  # fmt: skip
 COUNTED = 3
 """Calls whose launches are counted."""
 
@@ -42,7 +49,7 @@ def serve(channel: Channel, options: Message) -> None:
         open_gpu(options["device"])
     candidate = CandidateWorker(options)
     handlers: dict[str, Handler] = {name: candidate.watched(name) for name in _REQUESTS}
-    serve_requests(channel, handlers, lambda error: {"stage": stage_of(error), "error": describe(error)})
+    serve_requests(channel, handlers, candidate.failed)
 
 
 def open_gpu(device: str) -> None:
@@ -77,9 +84,15 @@ class CandidateWorker:
         handler: Handler = getattr(self, name)
 
         def answer(**request: Any) -> Message:
-            return {**handler(**request), "violations": self._watch.violations(_AFTER.get(name, name))}
+            found = handler(**request)
+            violations = self._watch.violations(_AFTER.get(name, name))
+            return {**found, "violations": violations, "peak_bytes": peak_bytes(self.device)}
 
         return answer
+
+    def failed(self, error: BaseException) -> Message:
+        """Return the response to a request that ended with this error."""
+        return {"stage": stage_of(error), "error": describe(error), "peak_bytes": peak_bytes(self.device)}
 
     def warm(self) -> Message:
         """Do the work that the first measurement would have to wait for."""
@@ -96,39 +109,57 @@ class CandidateWorker:
             self.models.clear()
             self._last.clear()
             self.timed.forget(self.problem)
-        torch.manual_seed(0)
+            restart_peak(self.device)
+        torch.manual_seed(0)  # the file itself may draw
         module = load(f"kernelwright_candidate_{serial}", Path(source))
-        self.models[serial] = module.ModelNew(*self.problem.init_inputs()).to(self.device)
+        model = construct(lambda: module.ModelNew(*self.problem.init_inputs()), self.device, seed=0)
+        self.models[serial] = model.to(self.device)
         return {}
 
     def resize(self, sizes: Message) -> Message:
         """Set other sizes of the problem; models of the old sizes are unloaded."""
         self.models.clear()
+        self.release()
         self.problem = self._problem(sizes)
         self._watch.follow(self.problem.module)
         self.timed.forget(self.problem)
         return {}
 
+    def weights(self, serial: int, path: str, shared: Message | None) -> Message:
+        """Load the reference's weights from shared memory, or from a file that exists if there are any.
+
+        `read` in the response is False where the memory cannot be opened.
+        """
+        import torch
+
+        state = None
+        if shared is not None:
+            try:
+                state = tensor_ipc.open_state(shared, self.device)
+            except tensor_ipc.UnreadableTensor:
+                return {"read": False}
+        elif Path(path).exists():
+            state = torch.load(path, map_location=self.device)
+        if state is not None:
+            torch.nn.Module.load_state_dict(self.models[serial], state)
+            self._synchronize()  # the memory is written again for the next weights
+        return {"read": True}
+
     def run(
         self,
         serial: int,
         seed: int,
-        state: str,
         outputs: str,
         share: bool,
         distribution: str | None = None,
         hold: bool = False,
     ) -> Message:
         """Run one call on fresh inputs; pass its outputs in a file or as shared memory, and keep them for `again`."""
-        import torch
-
         model = self.models[serial]
-        if Path(state).exists():
-            torch.nn.Module.load_state_dict(model, torch.load(state, map_location=self.device))
         self._shared.clear()
         inputs = self.inputs.fill(draw(self.problem, seed, distribution))
-        poison(self._held or inputs)
         effects, weights = SideEffects(inputs), SideEffects(list(weights_of(model).values()))
+        poison(self._held or inputs)
         start = time.perf_counter()
         result = model(*inputs)
         self._synchronize()
@@ -137,6 +168,7 @@ class CandidateWorker:
         described, self._shared = tensor_ipc.publish_outputs(returned, Path(outputs), share)
         if hold:
             self._held = returned
+        release_cache(self.device)
         return {"seconds": seconds, "outputs": described, **effects.of(returned), "weights": weights.of([])["changed"]}
 
     def again(self, outputs: str, share: bool) -> Message:
@@ -150,6 +182,7 @@ class CandidateWorker:
         Each of several interleaved kernels keeps its own.
         """
         self._clear()
+        self._last.pop(serial, None)  # freed before the next
         answer = self.timed.time(serial, self.models[serial], seed, samples, graph)
         self._last[serial] = outputs_of(self.timed.last)
         return answer
@@ -166,17 +199,16 @@ class CandidateWorker:
         counted = min((self._counted(call) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
         return {"operators": operators_of(call), **counted}
 
-    def record(self, serial: int, seed: int, state: str, plan: str, constants: str) -> Message:
-        """Record the first call of a new model as a launch plan; write it, and the constants that it names, to files.
+    def record(self, serial: int, seed: int, plan: str, constants: str) -> Message:
+        """Record the first call of a new model with the current weights as a launch plan.
 
-        `reason` in the response says why there is no plan.
+        Writes the plan, and the constants that it names, to files. `reason` in the response says why there is no plan.
         """
         import torch
 
-        torch.manual_seed(0)
-        model = type(self.models[serial])(*self.problem.init_inputs()).to(self.device)
-        if Path(state).exists():
-            torch.nn.Module.load_state_dict(model, torch.load(state, map_location=self.device))
+        current = self.models[serial]
+        model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
+        torch.nn.Module.load_state_dict(model, torch.nn.Module.state_dict(current))
         recorder = Recorder()
         try:
             recorded = recorder.record(model, draw(self.problem, seed))
@@ -206,14 +238,22 @@ class CandidateWorker:
         del problem.module.Model
         return problem
 
+    def release(self) -> Message:
+        """Free what can be drawn again, where it is large: the reference may need the memory next."""
+        if self.inputs.are_large or self.timed.is_large:
+            self._last.clear()
+            self._clear()
+            self.timed.release()
+        release_cache(self.device)
+        return {}
+
     def _clear(self) -> None:
         """Free the memory of checking, so that a large kernel has as much when it is timed as when it is used."""
-        if self._held or self._shared:
-            self._held, self._shared, self.inputs = [], [], Buffers()
-            if self.device.startswith("cuda"):
-                import torch
-
-                torch.cuda.empty_cache()
+        self._shared = []
+        if self._held or self.inputs.are_large:
+            self._held = []
+            self.inputs.clear()  # not replaced: the watch refers to this object
+            release_cache(self.device)
 
     def _call(self, serial: int, seed: int) -> Callable[[], object]:
         inputs = self.inputs.fill(draw(self.problem, seed))

@@ -13,6 +13,7 @@ from ..workers.channel import Message
 from ..workers.tensor_ipc import HeldOutputs, Outputs, UnreadableTensor
 
 CHUNK = 1 << 24
+"""Elements that are compared at once: temporary tensors are no larger."""
 LARGE = 1e300
 """Replaces an infinite error, which JSON cannot represent."""
 SLACK = 8.0
@@ -135,19 +136,24 @@ def _compare_exactly(expected: Any, actual: Any, which: str) -> Message:
     """Compare integers and flags exactly: fp64 does not represent every int64."""
     import torch
 
-    different = (expected != actual).reshape(-1)
-    wrong = int(different.sum())
-    if not wrong:
+    wrong, first = 0, None
+    error = scale = 0.0
+    for start, wanted, got in pieces(expected, actual):
+        scale = max(scale, float(wanted.double().abs().max()))
+        different = wanted != got
+        if missed := int(different.sum()):
+            wrong += missed
+            error = max(error, float((got.double() - wanted.double()).abs().max()))
+            if first is None:
+                at = int(different.nonzero()[0, 0])
+                first = start + at, got[at].item(), wanted[at].item()
+    if first is None:
         return {"status": Status.OK, "message": "", "max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0}
-    at = int(different.nonzero()[0, 0])
-    position = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), expected.shape))
-    first = [tensor.reshape(-1)[at].item() for tensor in (actual, expected)]
-    error = float((actual.double() - expected.double()).abs().max())
-    scale = float(expected.double().abs().max())
+    position = tuple(int(i) for i in torch.unravel_index(torch.tensor(first[0]), expected.shape))
     return {
         "status": Status.WRONG_VALUE,
         "message": f"{which}{wrong} of {expected.numel()} elements differ; the first at {position}: "
-        f"{first[0]} against {first[1]}",
+        f"{first[1]} against {first[2]}",
         "max_abs_error": error,
         "max_rel_error": error / scale if scale else LARGE,
         "tolerance": 0.0,
@@ -176,30 +182,76 @@ def close_everywhere(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
 
 def root_mean_square(tensor: Any) -> float:
     """Return the root mean square of the finite elements; 0.0 where there are none."""
-    import torch
-
-    total, count = 0.0, 0
+    total = MeanSquare()
     for _, part, _ in _chunks(tensor, tensor):
+        total.add(part)
+    return total.root
+
+
+class MeanSquare:
+    """The mean square of the finite elements of tensors that are added one after the other."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._count = 0
+
+    def add(self, part: Any) -> None:
+        """Add a tensor of fp32 or fp64."""
+        import torch
+
         norm = float(torch.linalg.vector_norm(part))
         if 1e-15 < norm < 1e18:  # its square stays within fp32; NaN and Inf fail here
-            total, count = total + norm**2, count + part.numel()
-            continue
+            self._total += norm**2
+            self._count += part.numel()
+            return
         finite = torch.isfinite(part)
         # Scaled, since squares of large numbers overflow fp32.
-        large = float(torch.where(finite, part.abs(), 0.0).max())
+        large = float(torch.where(finite, part.abs(), 0.0).max()) if part.numel() else 0.0
         if large > 0:
-            total += large**2 * float(torch.where(finite, part / large, 0.0).square().sum(dtype=torch.float64))
-        count += int(finite.sum())
-    return math.sqrt(total / count) if count else 0.0
+            self._total += large**2 * float(torch.where(finite, part / large, 0.0).square().sum(dtype=torch.float64))
+        self._count += int(finite.sum())
+
+    @property
+    def root(self) -> float:
+        """The root of the mean; 0.0 before the first element."""
+        return math.sqrt(self._total / self._count) if self._count else 0.0
+
+
+class RelativeError:
+    """Error against exact values that come part by part, relative to their root mean square."""
+
+    def __init__(self) -> None:
+        self._scale, self._error = MeanSquare(), MeanSquare()
+        self._largest = 0.0
+
+    def add(self, exact: Any, actual: Any) -> None:
+        """Add a part of the exact values and the actual ones beside it."""
+        import torch
+
+        for _, wanted, got in pieces(exact, actual):
+            # A copy also of fp64, since it becomes the error.
+            wanted, error = wanted.double(), got.to(torch.float64, copy=True)
+            self._scale.add(wanted)
+            error -= wanted
+            self._error.add(error)
+            self._largest = max(self._largest, float(error.abs_().nan_to_num_(nan=0.0, posinf=0.0).max()))
+
+    @property
+    def root_mean_square(self) -> float:
+        """0.0 where all exact values are zero."""
+        return self._error.root / self._scale.root if self._scale.root else 0.0
+
+    @property
+    def largest(self) -> float:
+        """The largest finite error; 0.0 where all exact values are zero."""
+        return self._largest / self._scale.root if self._scale.root else 0.0
 
 
 def relative_error(exact: Any, actual: Any) -> tuple[float, float]:
-    """Return root mean square and largest error against fp64 values, both over the root mean square of these."""
-    scale = root_mean_square(exact)
-    if scale == 0:
-        return 0.0, 0.0
-    error = actual.detach().to(exact.dtype) - exact
-    return root_mean_square(error) / scale, float(error.abs().nan_to_num(nan=0.0, posinf=0.0).max()) / scale
+    """Return root mean square and largest error, both over the root mean square of the exact values."""
+    found = RelativeError()
+    found.add(exact, actual)
+    return found.root_mean_square, found.largest
 
 
 def failed(status: Status, message: str) -> Message:
@@ -215,10 +267,16 @@ def as_real(value: Any) -> Any:
     return torch.view_as_real(value.resolve_conj()) if is_complex else value
 
 
-def _chunks(expected: Any, actual: Any) -> Iterator[tuple[int, Any, Any]]:
-    flat, other = expected.detach().reshape(-1), actual.detach().reshape(-1)
+def pieces(one: Any, other: Any) -> Iterator[tuple[int, Any, Any]]:
+    """Yield the same elements of two tensors of one shape, a bounded number at a time, and the first one's index."""
+    flat, beside = one.detach().reshape(-1), other.detach().reshape(-1)
     for start in range(0, flat.numel(), CHUNK):
-        yield start, _wide(flat[start : start + CHUNK]), _wide(other[start : start + CHUNK])
+        yield start, flat[start : start + CHUNK], beside[start : start + CHUNK]
+
+
+def _chunks(expected: Any, actual: Any) -> Iterator[tuple[int, Any, Any]]:
+    for start, wanted, got in pieces(expected, actual):
+        yield start, _wide(wanted), _wide(got)
 
 
 def _wide(tensor: Any) -> Any:

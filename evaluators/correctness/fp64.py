@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...core import Status, Tolerance
+from ...core.text import first_line
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .compare import EXACT, dtype_name, relative_error
+from .compare import EXACT, RelativeError, dtype_name, pieces
+from .exact_parts import exact_parts
 
 FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors above any summation order's and below the next lower precision's: TF32 has 2e-4 and more,
@@ -21,61 +23,43 @@ COPES = 0.1
 
 
 class Fp64Comparison:
-    """One problem's reference in fp64; empty where it cannot be computed in fp64."""
+    """One problem's reference in fp64; says nothing where it cannot be computed in fp64."""
 
     def __init__(self) -> None:
         self._rounding: dict[str | None, float] = {}
-        self._possible = True
+        self.obstacle: str | None = None
+        """Why the reference cannot be computed in fp64."""
 
     def rounding(self, distribution: str | None) -> float:
         """Return torch's largest error seen so far, relative to the root mean square of the result."""
         return self._rounding.get(distribution, 0.0)
-
-    def of(self, model: Any, inputs: Sequence[Any], distribution: str | None) -> list[Any] | None:
-        """Return the reference's outputs in fp64; None where that is impossible, or failed before."""
-        if not self._possible or (distribution is not None and distribution in self._rounding):
-            return None
-        import torch
-
-        try:
-            exact = outputs_of(copy.deepcopy(model).double()(*(_double(value) for value in inputs)))
-        except (RuntimeError, TypeError, MemoryError):  # own casts, no fp64 kernel, or no memory
-            exact = []
-        # Indices and masks stay exact as they are; at least one result must gain from fp64.
-        fit = [isinstance(one, torch.Tensor) and one.dtype in (torch.float64, *_whole_numbers()) for one in exact]
-        self._possible = all(fit) and any(one.dtype == torch.float64 for one in exact)
-        return exact if self._possible else None
 
     def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, Tolerance]) -> bool:
         """Return whether the reference itself is finite and accurate on such inputs; remembers its error."""
         import torch
 
         expected = outputs_of(model(*[_copy(value) for value in inputs]))
-        if not all(isinstance(one, torch.Tensor) and bool(torch.isfinite(one).all()) for one in expected):
+        if not all(isinstance(one, torch.Tensor) and _is_finite(one) for one in expected):
             return False
-        exact = self.of(model, inputs, distribution)
-        if exact is None:
+        found = self._errors(model, inputs, expected)
+        if found is None or not found.same_indices:
             return False
-        pairs = list(zip(exact, expected, strict=True))
-        if not all(torch.equal(e, one) for e, one in pairs if not one.is_floating_point()):
-            return False  # rounding decides which index or flag it is
-        errors = [(relative_error(e, one)[1], one) for e, one in pairs if one.is_floating_point()]
+        errors = [(error.largest, one) for error, one in zip(found.of[0], _floating(expected), strict=True)]
         self._rounding[distribution] = max(error for error, _ in errors)
         return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
 
-    def compare(self, exact: Sequence[Any] | None, expected: Sequence[Any], actual: Sequence[Any]) -> Message:
+    def compare(self, model: Any, inputs: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any]) -> Message:
         """Return the errors of candidate and torch against fp64; wrong_value when the candidate has a lower precision.
 
         Empty where there is no fp64 result.
         """
-        if exact is None:
+        errors = self._errors(model, inputs, expected, actual)
+        if errors is None:
             return {}
-        floating = [three for three in zip(exact, expected, actual, strict=True) if three[1].is_floating_point()]
-        own = [relative_error(e, one)[0] for e, _, one in floating]
-        torchs = [relative_error(e, one) for e, one, _ in floating]
+        torchs, own = ([(error.root_mean_square, error.largest) for error in side] for side in errors.of)
         self._rounding[None] = max(self.rounding(None), *(largest for _, largest in torchs))
-        found: Message = {"error_fp64": max(own), "torch_error_fp64": max(rms for rms, _ in torchs)}
-        for mine, (torch_rms, _), (_, one, _) in zip(own, torchs, floating, strict=True):
+        found: Message = {"error_fp64": max(rms for rms, _ in own), "torch_error_fp64": max(rms for rms, _ in torchs)}
+        for (mine, _), (torch_rms, _), one in zip(own, torchs, _floating(expected), strict=True):
             dtype = dtype_name(one)
             limit = max(TIMES_TORCH * torch_rms, FLOOR.get(dtype, 0.0))
             if mine > limit and dtype in FLOOR:
@@ -86,19 +70,65 @@ class Fp64Comparison:
                 return {**found, "status": Status.WRONG_VALUE, "message": message}
         return found
 
+    def _errors(
+        self, model: Any, inputs: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any] | None = None
+    ) -> _Errors | None:
+        """Compare torch's result, and the candidate's, with fp64; None where fp64 is impossible, or was before."""
+        if self.obstacle is not None:
+            return None
+        sides = [list(one) for one in (expected, actual) if one is not None]
+        errors = [[RelativeError() for _ in _floating(expected)] for _ in sides]
+        same = True
+        try:
+            for part, exact in exact_parts(model, inputs, expected):
+                if (obstacle := _obstacle(exact, expected)) is not None:
+                    self.obstacle = obstacle
+                    return None
+                for one, *results in zip(exact, *sides, strict=True):
+                    same = same and (one.is_floating_point() or _equal(one, results[0][part]))
+                for side, results in zip(errors, sides, strict=True):
+                    for error, one, result in zip(side, _floating(exact), _floating(results), strict=True):
+                        error.add(one, result[part])
+        except (RuntimeError, TypeError, MemoryError) as error:  # own casts, no fp64 kernel, or no memory
+            self.obstacle = first_line(f"{type(error).__name__}: {error}")
+            return None
+        return _Errors(errors, same)
 
-def _double(value: Any) -> Any:
+
+@dataclass(frozen=True)
+class _Errors:
+    """The errors of each side's floating outputs, torch's first."""
+
+    of: list[list[RelativeError]]
+    same_indices: bool
+    """Whether torch's indices and masks are those of fp64."""
+
+
+def _obstacle(exact: Sequence[Any], expected: Sequence[Any]) -> str | None:
+    """Return why these outputs are no fp64 result; None where they are.
+
+    Indices and masks stay exact as they are; at least one result must gain from fp64.
+    """
     import torch
 
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(torch.float64, copy=True)
-    return _copy(value)
+    fit = (torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+    if not all(isinstance(one, torch.Tensor) and one.dtype in fit for one in exact):
+        return "it returns another precision than that of its inputs"
+    if [one.is_floating_point() for one in exact] != [one.is_floating_point() for one in expected]:
+        return "it returns other kinds of outputs"
+    return None if _floating(exact) else "it returns no floating-point numbers"
 
 
-def _whole_numbers() -> tuple[Any, ...]:
-    import torch
+def _floating(outputs: Sequence[Any]) -> list[Any]:
+    return [one for one in outputs if one.is_floating_point()]
 
-    return torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
+
+def _is_finite(tensor: Any) -> bool:
+    return all(bool(part.isfinite().all()) for _, part, _ in pieces(tensor, tensor))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one.shape == other.shape) and all(bool((a == b).all()) for _, a, b in pieces(one, other))
 
 
 def _copy(value: Any) -> Any:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..workers.memory import is_large
 from ..workers.modules import ProblemModule
 from ..workers.one_thread import OneThread
 
@@ -17,20 +18,20 @@ for all columns, a result would follow from an earlier one: a product of scaled 
 VARIANTS = 1 << 16
 """Number of such factor vectors per seed."""
 SETS = 2
-"""Number of buffers among which timed calls rotate."""
+"""Number of buffers among which timed calls rotate; one where the inputs are large, and in no cache anyway."""
 
 
 def _signs(x: Any, generator: Any) -> Any:
     import torch
 
-    return x * (torch.randint(0, 2, x.shape, generator=generator, device=x.device, dtype=x.dtype) * 2 - 1)
+    return x * torch.randint(0, 2, x.shape, generator=generator, device=x.device, dtype=x.dtype).mul_(2).sub_(1)
 
 
 def _heavy_tails(x: Any, generator: Any) -> Any:
     import torch
 
     normal = torch.randn(x.shape, generator=generator, device=x.device, dtype=torch.float32)
-    return x * (1.5 * normal).exp().to(x.dtype)
+    return x * normal.mul_(1.5).exp_().to(x.dtype)
 
 
 def _structure(x: Any, generator: Any) -> Any:
@@ -62,7 +63,9 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
         return inputs
     generator = torch.Generator(problem.device).manual_seed(seed)
     change = _CHANGES[distribution]
-    return [change(value, generator) if _is_floating(value) else value for value in inputs]
+    for i, value in enumerate(inputs):  # in place of the list's, which is freed
+        inputs[i] = change(value, generator) if _is_floating(value) else value
+    return inputs
 
 
 def vary_constants(model: Any, seed: int) -> Any:
@@ -103,6 +106,11 @@ class Buffers:
     def __init__(self) -> None:
         self._held: Tensors = []
 
+    @property
+    def are_large(self) -> bool:
+        """Whether they are too large to be kept without need."""
+        return is_large(self._held)
+
     def fill(self, values: Sequence[Any]) -> Tensors:
         """Copy the values into this object's tensors; allocates new ones when the shapes change."""
         import torch
@@ -114,6 +122,10 @@ class Buffers:
             else:
                 self._held[i] = value
         return self._held
+
+    def clear(self) -> None:
+        """Free the tensors; the next ones may lie elsewhere."""
+        self._held = []
 
     def scaled(self, values: Sequence[Any], factors: Any) -> Tensors:
         """Return the same, with each column of the floating tensors multiplied by the next of `factors`, a vector.
@@ -153,15 +165,20 @@ class Feed:
     """
 
     def __init__(self, problem: ProblemModule) -> None:
-        self._problem = problem
+        self.problem = problem
         self._seed: int | None = None
         self._base: Tensors = []
         self._pool: Any = None
-        self._sets = [Buffers() for _ in range(SETS)]
+        self._sets = [Buffers()]
         self._factors = random.Random()
         self._left: dict[int, tuple[int, random.Random]] = {}
         self._writing = OneThread() if problem.device == "cpu" else contextlib.nullcontext()
         self.calls = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the inputs are too large to be kept without need."""
+        return is_large(self._base)
 
     def restart(self, seed: int) -> None:
         """Draw a new base, unless the seed is the current one."""
@@ -170,26 +187,28 @@ class Feed:
         if self._seed is not None:  # interleaved kernels resume their seeds
             self._left[self._seed] = self.calls, self._factors
         with self._writing:
-            self._base = self._problem.inputs(seed)
-            self._pool = _pool(self._base, seed, self._problem.device)
+            self._base = []  # freed before the next one is drawn
+            self._base = self.problem.inputs(seed)
+            self._sets += [Buffers() for _ in range(0 if self.is_large else SETS - len(self._sets))]
+            self._pool = _pool(self._base, seed, self.problem.device)
         self._seed = seed
         self.calls, self._factors = self._left.pop(seed, (0, random.Random(seed)))
 
     def next(self) -> tuple[int, Tensors]:
         """Return the number of the buffers, and their current contents."""
-        number = self.calls % SETS
+        number = self.calls % len(self._sets)
         self.calls += 1
         start = self._factors.randrange(VARIANTS)
         with self._writing:
-            return number, _variant(self._problem, self._sets[number], self._base, self._pool, self._seed, start)
+            return number, _variant(self.problem, self._sets[number], self._base, self._pool, self._seed, start)
 
     def at(self, seed: int, calls: int) -> Tensors:
         """Return the inputs of the call with this number, the first being 1."""
         factors = random.Random(seed)
         start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
         with self._writing:
-            base = self._problem.inputs(seed)
-            return _variant(self._problem, Buffers(), base, _pool(base, seed, self._problem.device), seed, start)
+            base = self.problem.inputs(seed)
+            return _variant(self.problem, Buffers(), base, _pool(base, seed, self.problem.device), seed, start)
 
 
 def _variant(

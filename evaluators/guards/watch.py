@@ -83,20 +83,24 @@ class Watch:
         """Call this right after a timed call: work that a pool still does then was not finished within it."""
         self._hooked |= {key for key, read in self._hooks.items() if read() != self._before[key]}
         if len(self._unfinished) < AT_MOST:
-            frames = self._frames()
+            # No name for the frames: this frame is among them, and a cycle would keep its callers' tensors alive.
             self._unfinished += [
-                _name(frame) for ident, frame in frames.items() if ident not in self._threads and not _has_result(frame)
+                _name(frame)
+                for ident, frame in self._frames().items()
+                if ident not in self._threads and not _has_result(frame)
             ]
 
     def _busy_threads(self) -> list[str]:
         """Return Python threads that were not there before and are busy."""
         deadline = self._now() + GRACE_S
         while True:
-            frames = self._frames()
-            busy = [frame for ident, frame in frames.items() if ident not in self._threads and not _waits(frame)]
+            busy = [
+                _name(frame)
+                for ident, frame in self._frames().items()
+                if ident not in self._threads and not _waits(frame)
+            ]
             if not busy or self._now() >= deadline:
-                return [_name(frame) for frame in busy]
-            del frames, busy
+                return busy
             self._sleep(0.001)
 
 

@@ -56,6 +56,18 @@ class EvaluationPipeline:
         prune_above_ms: float | None = None,
     ) -> Evaluation:
         """Evaluate in full, or for a search, which prunes configs that are far slower than the best."""
+        reference_client.restart_peak()
+        found = self._one(reference_client, client, config, compiled, prune_above_ms)
+        return found.model_copy(update={"peak_memory_bytes": _peak_bytes(reference_client, client)})
+
+    def _one(
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        config: Config,
+        compiled: CompileResult | None,
+        prune_above_ms: float | None,
+    ) -> Evaluation:
         quick = prune_above_ms is not None
         search = self._settings.search
         asked = Verification(reference_client, client, self._settings, self._device, self._draw, quick)
@@ -114,6 +126,7 @@ class EvaluationPipeline:
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)
+        asked.release()
         if not checked.replayed:
             asked.prove(checked)  # again: its own work may have become torch's
 
@@ -151,6 +164,7 @@ class EvaluationPipeline:
         """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         reference_client.call("forget_plans")
+        reference_client.restart_peak()
         plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
@@ -179,8 +193,25 @@ class EvaluationPipeline:
                 failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
                 client.close()
         found = dict(failed)
+        peak = {"peak_memory_bytes": _peak_bytes(reference_client, client)}
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            fields = {"correctness": one.correctness, "compile_s": one.compile_s, "replay": one.replay, **metrics}
-            found[config] = Evaluation(**common_fields(reference_client, client.kernel, config), **fields)
+            fields = {
+                "correctness": one.correctness,
+                "compile_s": one.compile_s,
+                "replay": one.replay,
+                **metrics,
+                **peak,
+            }
+            found[config] = Evaluation(
+                **common_fields(reference_client, client.kernel, config), **fields, **metrics, **peak
+            )
         return [found[config] for config in configs]
+
+
+def _peak_bytes(reference_client: ReferenceClient, client: CandidateClient) -> int | None:
+    """Return the sum of both processes' peaks of device memory; None on a CPU."""
+    if client.peak_bytes is None or not reference_client.alive:
+        return None
+    reference = reference_client.peak_bytes()
+    return None if reference is None else client.peak_bytes + reference

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...core import Ceilings, Config, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
-from ..candidate.client import CandidateClient
+from ..candidate.client import SIDE_EFFECTS, CandidateClient
 from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
@@ -70,7 +70,15 @@ class Verification:
         """Compile and compare."""
         with self.stage("check"):
             ahead_s = compiled.seconds if compiled else None
-            return self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
+            checked = self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
+        self.release()
+        return checked
+
+    def release(self) -> None:
+        """End a phase: both processes free large tensors that they can draw again."""
+        if not self._on_cpu:
+            self.client.release()
+            self.reference_client.release()
 
     def prove(self, checked: VerifiedConfig) -> None:
         """Check that the candidate launches its own kernels, and leaves little of the work to torch."""
@@ -138,6 +146,9 @@ class Verification:
             )
             if verdict["status"] != Status.OK:
                 return f"its launches alone do not compute what its call returns: {verdict['message']}"
+            for name, (rule, why) in SIDE_EFFECTS.items():
+                if affected := sorted(set(verdict["effects"][name]) - set(self.reference_client.effects[name])):
+                    raise rejected(Rejection(rule=rule, where=f"input {affected[0]}", why=why))
             if verdict["weights"]:
                 raise rejected(Rejection(rule="weights-changed", where="the weights", why="writes to its weights"))
         checked.weights = plan.seeds[0]

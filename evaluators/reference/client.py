@@ -48,6 +48,19 @@ class ReferenceClient:
             raise ProblemError(f"the reference of {self.problem.id} fails: {reason}")
         return answer
 
+    def release(self) -> None:
+        """Let the worker free what it can draw again, where that is large."""
+        self.call("release")
+
+    def restart_peak(self) -> None:
+        """Forget the peak of device memory so far."""
+        self.call("restart_peak")
+
+    def peak_bytes(self) -> int | None:
+        """Return the worker's peak of device memory; None on a CPU."""
+        found: int | None = self.call("peak")["bytes"]
+        return found
+
     def rehearse(self) -> None:
         """Run the steps that use the most memory, without a candidate. Raises `ProblemError`."""
         _ = self.distributions

@@ -6,14 +6,17 @@ of its name; a failure of the reference is returned as its text.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...core import Status, Tolerance, known_languages
 from ..correctness.compare import Allowed, compare, failed
+from ..correctness.digest import digest
 from ..correctness.fp64 import Fp64Comparison
 from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
 from ..correctness.reference_checks import require_reference
@@ -23,21 +26,22 @@ from ..profiling import op_counter, peaks
 from ..profiling.event_overhead import event_overhead_ms
 from ..profiling.gpu_properties import describe_gpu
 from ..replay.session import ReplaySession
-from ..replay.values import form_of
+from ..replay.values import form_of, weights_of
 from ..timing.clock import Clock
 from ..timing.scheduling import Scheduling
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
+from ..workers.memory import is_large, peak_bytes, release_cache, restart_peak
 from ..workers.modules import ProblemModule, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
-from ..workers.tensor_ipc import HeldOutputs, Outputs, UnreadableTensor
+from ..workers.tensor_ipc import HeldOutputs, Outputs, StateBuffer, UnreadableTensor
 from .baselines import Baselines
 
 _REQUESTS = (
     "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_compiled", "overhead",
-    "empty", "count", "ceilings", "properties", "load_plan", "replay", "replay_operators", "replay_time",
-    "replay_recheck", "forget_plans",
+    "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak", "load_plan", "replay",
+    "replay_operators", "replay_time", "replay_recheck", "forget_plans",
 )  # fmt: skip
 
 
@@ -56,11 +60,14 @@ class ReferenceHandlers:
     def __init__(self, options: Message) -> None:
         self._options = options
         self._known: dict[str, ReferenceWorker] = {}
+        self._now: ReferenceWorker | None = None
         self.resize(options["sizes"])
 
     def resize(self, sizes: Message) -> Message:
         """Serve the problem at these sizes from now on."""
         key = json.dumps(sizes, sort_keys=True)
+        if self._now is not None:
+            self._now.release()
         if key not in self._known:
             self._known[key] = ReferenceWorker({**self._options, "sizes": sizes})
         self._now = self._known[key]
@@ -87,6 +94,7 @@ class ReferenceWorker:
         self._inputs: list[Any] = []
         self._drawn: tuple[int, str | None] | None = None
         self._held: list[Any] = []
+        self._state: StateBuffer | None = None
         self._baselines: Baselines | None = None
         self._changes_inputs = False
         self._replayed: dict[int, tuple[int, int, list[Any]]] = {}
@@ -112,28 +120,63 @@ class ReferenceWorker:
         effects = SideEffects(self._inputs)
         outputs = outputs_of(self._model(*self._inputs))
         found = effects.of(outputs)
+        del effects  # it keeps the inputs
         self._changes_inputs = bool(found["changed"])
-        self._drawn = None
         self._prepare(0)
         torch.manual_seed(1)  # else dropout draws the same again
         require_reference(outputs, outputs_of(self._model(*self._inputs)))
-        self._drawn = None
+        del outputs
+        self._forget_inputs()
+        self.release()
         return {"environment": environment(self.device), **found}
 
     def _prepare(self, seed: int, distribution: str | None = None) -> None:
-        if self._weights != seed:
-            self._model, self._weights = vary_constants(self.problem.model(seed), seed), seed
+        self._prepare_model(seed)
         if self._drawn != (seed, distribution) or self._changes_inputs:
+            self._forget_inputs()  # freed before others are drawn
             self._inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
 
-    def state(self, seed: int, path: str) -> Message:
-        """Write the weights drawn from the seed, if there are any."""
+    def _prepare_model(self, seed: int) -> None:
+        if self._weights != seed:
+            self._model, self._weights = vary_constants(self.problem.model(seed), seed), seed
+
+    def _forget_inputs(self) -> None:
+        self._inputs, self._drawn = [], None
+
+    def release(self) -> Message:
+        """Free what can be drawn again, where it is large: the candidate may need the memory next."""
+        if is_large(self._inputs):
+            self._forget_inputs()
+        if "timed" in vars(self):
+            self.timed.release()
+        release_cache(self.device)
+        return {}
+
+    def restart_peak(self) -> Message:
+        """Forget the peak of device memory so far."""
+        restart_peak(self.device)
+        return {}
+
+    def peak(self) -> Message:
+        """Return the peak of device memory in bytes; None on a CPU."""
+        return {"bytes": peak_bytes(self.device)}
+
+    def state(self, seed: int, path: str, share: bool) -> Message:
+        """Pass on the weights drawn from the seed, if there are any: in device memory if requested, else in a file.
+
+        `shared` in the response describes that memory; None where it cannot be shared.
+        """
         import torch
 
-        self._prepare(seed)
-        if state := self._model.state_dict():
+        self._prepare_model(seed)
+        state = self._model.state_dict()
+        if share and state:
+            with contextlib.suppress(RuntimeError):
+                self._state = self._state or StateBuffer(self.device)
+                return {"shared": self._state.publish(state)}
+        if state:
             torch.save(state, path)
-        return {}
+        return {"shared": None}
 
     def check(
         self,
@@ -146,18 +189,17 @@ class ReferenceWorker:
     ) -> Message:
         """Compare the candidate's outputs for this seed with the reference.
 
-        `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` keeps a copy
-        for `same`.
+        `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers
+        the candidate's for `same`.
         """
         self._prepare(seed, distribution)
         inputs = self._inputs
-        exact = self._exactness.of(self._model, inputs, distribution) if precise or distribution else None
         expected = outputs_of(self._model(*inputs))
         allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
         verdict = compare(expected, outputs, Path(path), allowed)
         actual = verdict.pop("actual", [])
         if hold:
-            self._held = [tensor.clone() for tensor in actual]
+            self._held = [_Held.of(tensor) for tensor in actual]
         if (
             actual
             and verdict["status"] != Status.OK
@@ -165,27 +207,29 @@ class ReferenceWorker:
         ):
             verdict["message"] = f"returned {trivial}: {verdict['message']}"
         if verdict["status"] == Status.OK and precise:
-            verdict |= self._exactness.compare(exact, expected, actual)
+            if self._changes_inputs:
+                self._prepare(seed, distribution)
+                inputs = self._inputs
+            verdict |= self._exactness.compare(self._model, inputs, expected, actual)
             verdict["trivial_outputs"] = passing_trivial_outputs(expected, inputs, allowed)
             trivial = TrivialOutput.of(actual, expected, inputs)
             verdict["trivial_output"] = str(trivial) if trivial else None
+        del inputs, expected, actual
+        self.release()
         return verdict
 
     def same(self, path: str, outputs: list[Message]) -> Message:
         """Return whether outputs are bitwise equal to the held ones."""
-        import torch
-
         reader = Outputs(Path(path))
         try:
-            again = [reader.next(got, held) for got, held in zip(outputs, self._held, strict=True)]
+            again = [reader.next(got, held.like) for got, held in zip(outputs, self._held, strict=True)]
         except (UnreadableTensor, ValueError):
             return {"same": False}
-        return {"same": all(torch.equal(_bits(a), _bits(b)) for a, b in zip(again, self._held, strict=True))}
+        return {"same": all(held == _Held.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
 
     def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
         """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
-        if self._weights != weights:
-            self._prepare(weights)
+        self._prepare_model(weights)
         inputs = Feed(self.problem).at(seed, calls)
         expected = outputs_of(self._model(*inputs))
         allowed = Allowed(self.tolerances, self._exactness.rounding(None))
@@ -202,7 +246,8 @@ class ReferenceWorker:
                 break
             if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
                 fit.append(name)
-        self._drawn = None
+        self._forget_inputs()
+        self.release()
         return {"distributions": fit}
 
     def time(self, samples: int, seed: int, graph: bool) -> Message:
@@ -211,7 +256,9 @@ class ReferenceWorker:
         if self._captured != self._weights:  # a graph contains the weights' addresses
             self.timed.clock.forget()
             self._captured = self._weights
-        return self.timed.time(0, self._model, seed, samples, graph)
+        timed = self.timed.time(0, self._model, seed, samples, graph)
+        self.timed.last = None  # nobody compares it
+        return timed
 
     def compile(self, name: str, cache: str | None) -> Message:
         """Compile the reference in another way; the response's `error` gives the reason of a failure."""
@@ -219,7 +266,9 @@ class ReferenceWorker:
             self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None)
         assert self._weights is not None
         self._prepare(self._weights)
-        return self._baselines.compile(name, self._model, self._inputs)
+        compiled = self._baselines.compile(name, self._model, self._inputs)
+        self.release()
+        return compiled
 
     def time_compiled(self, name: str, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference compiled under this name."""
@@ -258,14 +307,13 @@ class ReferenceWorker:
 
         self._prepare(seed, distribution)
         inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in self._inputs]
+        effects, weights = SideEffects(inputs), SideEffects(list(weights_of(self._model).values()))
         poison(inputs)
-        effects = SideEffects(inputs)
-        weights = SideEffects([one.data for one in self._model.parameters()])
         with torch.no_grad():
             result = self.replays.call(number, self._model)(*inputs)
         outputs = outputs_of(result)
         found = {"effects": effects.of(outputs), "weights": weights.of([])["changed"]}
-        exact = self._exactness.of(self._model, self._inputs, distribution) if precise or distribution else None
+        del inputs, effects
         wanted = self._model(*self._inputs)
         if form_of(result) != form_of(wanted):
             message = f"returns a {form_of(result)}, the reference a {form_of(wanted)}"
@@ -274,7 +322,10 @@ class ReferenceWorker:
         allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
         verdict = self._compare_held(expected, outputs, allowed)
         if verdict["status"] == Status.OK and precise:
-            verdict |= self._exactness.compare(exact, expected, outputs)
+            if self._changes_inputs:
+                self._prepare(seed, distribution)
+            verdict |= self._exactness.compare(self._model, self._inputs, expected, outputs)
+        self.release()
         return {**verdict, **found}
 
     def replay_operators(self, number: int, seed: int) -> Message:
@@ -309,11 +360,9 @@ class ReferenceWorker:
     def _clear(self) -> None:
         """Free the memory of checking, as the candidate's worker does."""
         if self._held or self._drawn is not None:
-            self._held, self._inputs, self._drawn = [], [], None
-            if self.device.startswith("cuda"):
-                import torch
-
-                torch.cuda.empty_cache()
+            self._held = []
+            self._forget_inputs()
+            release_cache(self.device)
 
     def empty(self) -> Message:
         """Measure the wall ms of an empty call beyond its time by events."""
@@ -322,7 +371,9 @@ class ReferenceWorker:
     def count(self) -> Message:
         """Count the reference's operations and bytes."""
         self._prepare(0)
-        return op_counter.count(self._model, self._inputs)
+        counted = op_counter.count(self._model, self._inputs)
+        self.release()
+        return counted
 
     def ceilings(self) -> Message:
         """Measure the device's peak rates."""
@@ -333,11 +384,17 @@ class ReferenceWorker:
         return {"properties": describe_gpu(self.device) if self.device.startswith("cuda") else None}
 
 
-def _bits(tensor: Any) -> Any:
-    """Return the bytes, so that NaN equals itself and zeros have a sign."""
-    import torch
+@dataclass(frozen=True)
+class _Held:
+    """What is remembered of an output, instead of a copy."""
 
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    like: Any = field(compare=False)
+    """One element in the output's shape."""
+    digest: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: Any) -> _Held:
+        return cls(tensor.new_empty(()).expand(tensor.shape), tuple(digest(tensor).tolist()))
 
 
 def use_full_precision() -> None:

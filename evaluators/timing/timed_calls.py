@@ -47,6 +47,16 @@ class TimedCalls:
         self.last = taken.last
         return {**taken.message(self.clock.method), "calls": feed.calls}
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the inputs are too large to be kept without need."""
+        return self._feed.is_large
+
+    def release(self) -> None:
+        """Drop the last call's outputs and the inputs where these are large; the next call draws others."""
+        if self.is_large:
+            self.forget(self._feed.problem)
+
     def forget(self, problem: ProblemModule) -> None:
         """Drop graphs and inputs; from now on time another problem, or other models."""
         self.last = None

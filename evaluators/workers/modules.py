@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,10 +50,23 @@ class ProblemModule:
 
     def model(self, seed: int) -> Any:
         """Return the reference with weights drawn from the seed."""
-        import torch
+        return construct(lambda: self.module.Model(*self.init_inputs()), self.device, seed).to(self.device)
 
-        torch.manual_seed(seed)
-        return self.module.Model(*self.init_inputs()).to(self.device)
+
+def construct(make: Callable[[], Any], device: str, seed: int) -> Any:
+    """Return the module that `make` constructs, with its weights drawn from the seed.
+
+    On the device, since drawing gigabytes of weights on a CPU takes a minute; what cannot be constructed there, on the
+    CPU. The caller moves the rest.
+    """
+    import torch
+
+    if device != "cpu":
+        with contextlib.suppress(Exception), torch.device(device):
+            torch.manual_seed(seed)
+            return make()
+    torch.manual_seed(seed)
+    return make()
 
 
 def _to(value: Any, device: str) -> Any:

@@ -1,4 +1,5 @@
-"""Passes a candidate's outputs to the reference worker: through a file, or on a GPU by sharing the memory.
+"""Passes a candidate's outputs to the reference worker, through a file, or on a GPU by sharing the memory; and weights
+the other way.
 
 Sharing saves two copies over the bus. The reference worker only reads what it gets; a handle that cannot be opened
 is the candidate's failure.
@@ -8,8 +9,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ _BYTES = (1, 4, 6)
 """The bytes fields of torch's CUDA handle: memory, reference count, event."""
 _COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
 """The file of the reference count, which is opened under the given name."""
+_ALIGNMENT = 256
+"""Bytes, of each tensor in a buffer with several."""
 
 
 class UnreadableTensor(Exception):
@@ -88,12 +92,17 @@ def share(outputs: Sequence[Any]) -> tuple[list[Message], list[Any]]:
             continue
         tensor = output.detach().contiguous()
         kept.append(tensor)
-        handle = list(tensor.untyped_storage()._share_cuda_())
-        for part in _BYTES:
-            handle[part] = base64.b64encode(handle[part]).decode()
-        description["handle"] = handle
+        description["handle"] = _handle(tensor)
         description["offset"] = tensor.storage_offset()
     return described, kept
+
+
+def _handle(tensor: Any) -> list[Any]:
+    """Return torch's CUDA handle of a tensor's memory, as JSON."""
+    handle = list(tensor.untyped_storage()._share_cuda_())
+    for part in _BYTES:
+        handle[part] = base64.b64encode(handle[part]).decode()
+    return handle
 
 
 class Outputs:
@@ -133,16 +142,86 @@ class HeldOutputs:
 def _open(description: Message, wanted: Any) -> Any:
     import torch
 
-    handle = list(description["handle"])
+    tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)
+    strides = torch.empty(wanted.shape, device="meta").stride()
     try:
-        for part in _BYTES:
-            handle[part] = base64.b64decode(handle[part])
-        if not _COUNTER.fullmatch(handle[4]):
-            raise ValueError("a name that is not torch's")
-        handle[0] = wanted.device.index or 0
-        storage = torch.UntypedStorage._new_shared_cuda(*handle)
-        tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)
-        strides = torch.empty(wanted.shape, device="meta").stride()
+        storage = _storage(description["handle"], wanted.device.index or 0)
         return tensor.set_(storage, description["offset"], wanted.shape, strides)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise UnreadableTensor(f"the outputs' memory could not be opened: {error}") from None
+
+
+def _storage(handle: Sequence[Any], number: int) -> Any:
+    """Return the memory of a handle on the GPU of this number; raises what torch raises, or `ValueError`."""
+    import torch
+
+    handle = list(handle)
+    for part in _BYTES:
+        handle[part] = base64.b64decode(handle[part])
+    if not _COUNTER.fullmatch(handle[4]):
+        raise ValueError("a name that is not torch's")
+    handle[0] = number
+    return torch.UntypedStorage._new_shared_cuda(*handle)
+
+
+class StateBuffer:
+    """Passes a model's weights to another process through device memory.
+
+    The weights are copied into one buffer, in a pool of its own: the other process is untrusted, and a handle opens
+    all of the allocation that a tensor lies in.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._pool: Any = None
+        self._buffer: Any = None
+        self._shared: list[Any] = []
+
+    def publish(self, state: Mapping[str, Any]) -> Message:
+        """Copy the weights into the buffer and return its description. Raises `RuntimeError` without shared memory."""
+        import torch
+
+        entries, size = [], 0
+        for name, tensor in state.items():
+            if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+                raise RuntimeError("a state that is not made of plain tensors")
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            entries.append({"name": name, "dtype": dtype, "shape": list(tensor.shape), "offset": size})
+            size += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
+        self._fit(max(size, _ALIGNMENT))
+        for entry, tensor in zip(entries, state.values(), strict=True):
+            _entry(self._buffer, entry).copy_(tensor)
+        torch.cuda.synchronize()  # the other process reads on a stream of its own
+        return {"handle": self._shared, "bytes": self._buffer.numel(), "entries": entries}
+
+    def _fit(self, size: int) -> None:
+        import torch
+
+        if self._buffer is None or self._buffer.numel() < size:
+            self._buffer = None
+            self._pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(self._pool):
+                self._buffer = torch.empty(size, dtype=torch.uint8, device=self._device)
+            self._shared = _handle(self._buffer)  # once: torch adds to the memory's owner whenever it is shared
+
+
+def open_state(description: Message, device: str) -> dict[str, Any]:
+    """Return the weights of a `StateBuffer`: views, to be copied before the next request. Raises `UnreadableTensor`."""
+    import torch
+
+    buffer = torch.empty(0, dtype=torch.uint8, device=device)
+    try:
+        storage = _storage(description["handle"], buffer.device.index or 0)
+        buffer.set_(storage, 0, (description["bytes"],), (1,))
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise UnreadableTensor(f"the weights' memory could not be opened: {error}") from None
+    return {entry["name"]: _entry(buffer, entry) for entry in description["entries"]}
+
+
+def _entry(buffer: Any, entry: Message) -> Any:
+    """Return the part of the buffer that holds a tensor, as a tensor of its dtype and shape."""
+    import torch
+
+    dtype, shape = getattr(torch, entry["dtype"]), entry["shape"]
+    size = math.prod(shape) * dtype.itemsize
+    return buffer[entry["offset"] : entry["offset"] + size].view(dtype).view(shape)

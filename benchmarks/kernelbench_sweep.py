@@ -1,0 +1,153 @@
+"""Evaluates every problem of a KernelBench checkout with its own reference as the candidate.
+
+    python benchmarks/kernelbench_sweep.py --dataset DIR [--levels 1,2,3] [--device cuda] [--output FILE.jsonl]
+                                           [--resume] [--limit-s 600]
+
+Each should end as ok at a speedup of 1: anything else is a limit of the evaluator. One JSON line per problem holds its
+id, precision, status, message, peak device memory in bytes, times in ms, speedup and seconds. A problem that fails or
+takes longer than the limit costs only itself. The exit code is 1 when a problem was not ok.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kernelwright.core import Config, Evaluation, PythonKernel
+from kernelwright.core.files import memory_folder
+from kernelwright.core.text import first_line, gigabytes
+from kernelwright.corpus import ProblemFile, list_problems
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import AllowTorch, Settings
+
+PRECISIONS = {"fp32": Settings(allow_torch=AllowTorch.ALL)}
+"""The evaluator's precisions, each with its settings."""
+IMPORTS = {"cpu": "import tilelang.cpu.language", "cuda": "import triton"}
+"""A kernel's imports tell its language; nothing is written in it here."""
+
+
+class OutOfTimeError(Exception):
+    """A problem took longer than the limit."""
+
+
+def kernel_of(problem: ProblemFile, device: str) -> PythonKernel:
+    """Return the problem's reference as a candidate."""
+    source = re.sub(r"\bModel\b", "ModelNew", problem.read().source)
+    return PythonKernel.parse(f"{source}\n\n{IMPORTS[device.partition(':')[0]]}\n", problem.name)
+
+
+def evaluate(evaluator: LocalEvaluator, problem: ProblemFile, limit_s: int) -> dict[str, Any]:
+    """Return the row of one problem, whatever happens."""
+    start = time.perf_counter()
+    signal.alarm(limit_s)
+    try:
+        (found,) = evaluator.evaluate(problem.read(), kernel_of(problem, evaluator.device), [Config()])
+        row = metrics(found)
+    except Exception as error:  # such as a reference that fails; the next problem is not concerned
+        row = {"status": type(error).__name__, "message": str(error)}
+    finally:
+        signal.alarm(0)
+    return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def metrics(found: Evaluation) -> dict[str, Any]:
+    """Return an evaluation's fields of a row."""
+    numbers = found.metrics()
+    return {
+        "status": str(found.status),
+        "message": found.message,
+        "peak_memory_bytes": found.peak_memory_bytes,
+        "latency_ms": numbers.latency_ms,
+        "reference_ms": numbers.reference_ms,
+        "speedup": numbers.speedup,
+    }
+
+
+def done_before(output: Path) -> list[dict[str, Any]]:
+    """Return the rows in the file; a last line that was not written whole is left out."""
+    rows = []
+    for line in output.read_text().splitlines() if output.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Evaluate all problems that are not done and return the rows of all, in the order of the file."""
+    levels = {f"level{level.strip()}" for level in options.levels.split(",")}
+    problems = [one for one in list_problems(options.dataset) if one.id.partition("/")[0] in levels]
+    rows = done_before(options.output) if options.resume else []
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    done = {(row["id"], row["precision"]) for row in rows}
+    for precision, settings in PRECISIONS.items():
+        left = [problem for problem in problems if (problem.id, precision) not in done]
+        evaluator: LocalEvaluator | None = None
+        try:
+            for number, problem in enumerate(left, start=1):
+                evaluator = evaluator or LocalEvaluator(options.device, settings, memory_folder())
+                row = {"id": problem.id, "precision": precision, **evaluate(evaluator, problem, options.limit_s)}
+                rows.append(row)
+                with options.output.open("a") as file:
+                    file.write(f"{json.dumps(row)}\n")
+                print(f"{number}/{len(left)} {describe(row)}", flush=True)
+                if "peak_memory_bytes" not in row:  # no evaluation came of it: its processes may be stuck
+                    evaluator.close()
+                    evaluator = None
+        finally:
+            if evaluator is not None:
+                evaluator.close()
+    return rows
+
+
+def describe(row: dict[str, Any]) -> str:
+    """Return a row as one line of text."""
+    peak = gigabytes(row["peak_memory_bytes"]) if row.get("peak_memory_bytes") else "-"
+    speedup = f"{row['speedup']:.3f}x" if row.get("speedup") else "-"
+    why = f"  {first_line(row['message'], 100)}" if row["status"] != "ok" else ""
+    return (
+        f"{row['id']:<14} {row['precision']:<5} {row['status']:<14} {peak:>9} {speedup:>7} {row['seconds']:6.1f} s{why}"
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Return the counts of statuses, the largest peak, and each problem that was not ok."""
+    refused = [row for row in rows if row["status"] != "ok"]
+    counts = Counter((row["precision"], row["status"]) for row in rows)
+    lines = [f"{precision} {status}: {count}" for (precision, status), count in sorted(counts.items())]
+    peaks = [(row["peak_memory_bytes"], row["id"]) for row in rows if row.get("peak_memory_bytes")]
+    if peaks:
+        lines.append(f"largest peak: {gigabytes(max(peaks)[0])} ({max(peaks)[1]})")
+    return "\n".join([*lines, *(["not ok:"] if refused else []), *map(describe, refused)])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", type=Path, required=True, help="a KernelBench checkout")
+    parser.add_argument("--levels", default="1,2,3")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--output", type=Path, default=Path("kernelbench_sweep.jsonl"))
+    parser.add_argument("--resume", action="store_true", help="leave out what the output has")
+    parser.add_argument("--limit-s", type=int, default=600, help="seconds for one problem")
+    options = parser.parse_args()
+
+    def out_of_time(number: int, frame: FrameType | None) -> None:
+        raise OutOfTimeError(f"not done after {options.limit_s} s")
+
+    signal.signal(signal.SIGALRM, out_of_time)
+    rows = sweep(options)
+    print(summary(rows))
+    return int(any(row["status"] != "ok" for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""Digests of tensors, computed where they are: enough to notice that one changed, without a copy of it.
+
+Each element's bits are multiplied by a random 64-bit key of its place and summed, modulo 2^64, row by row. Tensors that
+differ have equal digests with a probability below 2^-32, whatever the difference, since the keys are drawn after the
+process started.
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from typing import Any
+
+ROW = 1 << 18
+"""Elements that are summed into one number, and the number of keys."""
+ROWS = 1 << 6
+"""Rows at a time: bounds the memory of the products."""
+
+
+def digest(tensor: Any) -> Any:
+    """Return the digest as an int64 tensor on the same device; equal for equal bits in logical order.
+
+    NaN equals itself, and zeros have a sign.
+    """
+    import torch
+
+    words = _words(tensor)
+    keys = _keys(tensor.device)
+    sums = []
+    whole = words.numel() // ROW * ROW
+    for start in range(0, whole, ROW * ROWS):
+        rows = words[start : min(whole, start + ROW * ROWS)].view(-1, ROW)
+        sums.append((rows * keys).sum(dim=1))
+    rest = words[whole:]
+    sums.append((rest * keys[: rest.numel()]).sum().reshape(1))
+    return torch.cat(sums)
+
+
+def _words(tensor: Any) -> Any:
+    """Return the bits as integers of at most 32 bits."""
+    import torch
+
+    plain = tensor.detach()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain.resolve_conj())
+    return plain.contiguous().reshape(-1).view({1: torch.uint8, 2: torch.int16}.get(plain.element_size(), torch.int32))
+
+
+@functools.cache
+def _keys(device: Any) -> Any:
+    import torch
+
+    # A generator of its own: the problem's random numbers must not depend on digests.
+    generator = torch.Generator(device).manual_seed(secrets.randbits(63))
+    high, low = (torch.randint(0, 1 << 32, (ROW,), generator=generator, device=device) for _ in range(2))
+    return (high << 32) | low

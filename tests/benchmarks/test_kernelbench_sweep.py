@@ -1,0 +1,65 @@
+"""The sweep over a KernelBench checkout: every problem gets a row, a failure costs only itself, and it resumes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kernelbench_sweep.py"
+PROBLEM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super(Model, self).__init__()
+
+    def forward(self, x):
+        {forward}
+
+
+def get_inputs():
+    return [torch.rand(8, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+PROBLEMS = {
+    "level1/1_Square.py": "return x * x",
+    "level1/2_Broken.py": "raise RuntimeError('no such operation')",
+    "level2/1_Sum.py": "return x + x",
+}
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), "--dataset", str(folder), "--device", "cpu", "--levels", "1,2"]
+    return subprocess.run(
+        [*command, "--output", str(folder / "rows.jsonl"), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_three_problems_one_of_which_fails(tmp_path: Path) -> None:
+    for name, forward in PROBLEMS.items():
+        path = tmp_path / "KernelBench" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PROBLEM.format(forward=forward))
+    ran = run(tmp_path)
+    assert ran.returncode == 1, ran.stderr
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["status"]) for row in rows] == [
+        ("level1/1_1", "ok"),
+        ("level1/1_2", "ProblemError"),
+        ("level2/2_1", "ok"),
+    ]
+    assert rows[0]["speedup"] > 0 and rows[0]["peak_memory_bytes"] is None
+    assert "no such operation" in rows[1]["message"] and "not ok:\nlevel1/1_2" in ran.stdout
+    kept = (tmp_path / "rows.jsonl").read_text().splitlines()[:2]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*kept, '{"id": "level2/2_1", "prec']))
+    again = run(tmp_path, "--resume")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [json.dumps(row) for row in rows[:2]] == kept and rows[2]["id"] == "level2/2_1"
+    assert "1/1 level2/2_1" in again.stdout
