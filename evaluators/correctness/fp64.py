@@ -15,7 +15,12 @@ FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors above any summation order's and below the next lower precision's: TF32 has 2e-4 and more,
 bf16 2e-3, fp8 3e-2."""
 TIMES_TORCH = 8.0
-"""Allowed multiple of torch's error, where torch itself exceeds the floor."""
+"""Allowed multiple of torch's error in the precision of the problem, since a candidate may round differently: of the
+largest error, and of the root mean square where torch itself exceeds the floor."""
+TIMES_DEFAULT = 4.0
+"""Allowed multiple of torch's error where its defaults compute in less than fp32. TF32 keeps 10 bits of the mantissa:
+cutting off the others instead of rounding, as tensor cores do with fp32 operands, costs up to three times the error
+of rounding; bf16, which keeps 7, has eight times the error and is refused."""
 COPES = 0.1
 """A distribution of inputs is used only if torch's own largest error is below this share of the tolerance."""
 
@@ -25,11 +30,38 @@ class Fp64Comparison:
 
     def __init__(self) -> None:
         self._rounding: dict[str | None, float] = {}
+        self._default: dict[str | None, float] = {}
         self._possible = True
 
-    def rounding(self, distribution: str | None) -> float:
-        """Return torch's largest error seen so far, relative to the root mean square of the result."""
-        return self._rounding.get(distribution, 0.0)
+    def slack(self, distribution: str | None) -> float:
+        """Return the allowed multiple of torch's largest error so far, relative to the root mean square of the result.
+
+        Its error is that in the precision of the problem, or the one that its defaults have where the reference
+        computes with them: what gives more.
+        """
+        of_fp32 = TIMES_TORCH * self._rounding.get(distribution, 0.0)
+        return max(of_fp32, TIMES_DEFAULT * self._default.get(distribution, 0.0))
+
+    def knows(self, distribution: str | None) -> bool:
+        """Return whether the error of torch's defaults on such inputs is known."""
+        return distribution in self._default
+
+    def learn(
+        self,
+        exact: Sequence[Any] | None,
+        fp32: Sequence[Any] | None,
+        expected: Sequence[Any],
+        distribution: str | None,
+    ) -> None:
+        """Remember the error of torch's defaults; `fp32` is None where the reference computes in fp32 itself.
+
+        `exact` is the result in fp64, or the one in fp32 where there is none: far closer to it than TF32 is.
+        """
+        if exact is None or fp32 is None:
+            return
+        pairs = [(e, one) for e, one in zip(exact, expected, strict=True) if one.is_floating_point()]
+        largest = max((relative_error(e, one)[1] for e, one in pairs), default=0.0)
+        self._default[distribution] = max(self._default.get(distribution, 0.0), largest)
 
     def of(self, model: Any, inputs: Sequence[Any], distribution: str | None) -> list[Any] | None:
         """Return the reference's outputs in fp64; None where that is impossible, or failed before."""
@@ -50,7 +82,7 @@ class Fp64Comparison:
         """Return whether the reference itself is finite and accurate on such inputs; remembers its error."""
         import torch
 
-        expected = outputs_of(model(*[_copy(value) for value in inputs]))
+        expected = outputs_of(model(*copied(inputs)))
         if not all(isinstance(one, torch.Tensor) and bool(torch.isfinite(one).all()) for one in expected):
             return False
         exact = self.of(model, inputs, distribution)
@@ -63,25 +95,36 @@ class Fp64Comparison:
         self._rounding[distribution] = max(error for error, _ in errors)
         return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
 
-    def compare(self, exact: Sequence[Any] | None, expected: Sequence[Any], actual: Sequence[Any]) -> Message:
+    def compare(
+        self,
+        exact: Sequence[Any] | None,
+        expected: Sequence[Any],
+        actual: Sequence[Any],
+        fp32: Sequence[Any] | None = None,
+    ) -> Message:
         """Return the errors of candidate and torch against fp64; wrong_value when the candidate has a lower precision.
 
-        Empty where there is no fp64 result.
+        `fp32` is torch's result in the precision of the problem where `expected` is the one of its defaults. Empty
+        where there is no fp64 result.
         """
         if exact is None:
             return {}
-        floating = [three for three in zip(exact, expected, actual, strict=True) if three[1].is_floating_point()]
-        own = [relative_error(e, one)[0] for e, _, one in floating]
-        torchs = [relative_error(e, one) for e, one, _ in floating]
-        self._rounding[None] = max(self.rounding(None), *(largest for _, largest in torchs))
-        found: Message = {"error_fp64": max(own), "torch_error_fp64": max(rms for rms, _ in torchs)}
-        for mine, (torch_rms, _), (_, one, _) in zip(own, torchs, floating, strict=True):
+        sides = zip(exact, expected, actual, expected if fp32 is None else fp32, strict=True)
+        floating = [four for four in sides if four[1].is_floating_point()]
+        own = [relative_error(e, one)[0] for e, _, one, _ in floating]
+        torchs = [relative_error(e, one) for e, _, _, one in floating]
+        defaults = [0.0 if fp32 is None else relative_error(e, one)[0] for e, one, _, _ in floating]
+        self._rounding[None] = max(self._rounding.get(None, 0.0), *(largest for _, largest in torchs))
+        shown = [max(rms, default) for (rms, _), default in zip(torchs, defaults, strict=True)]
+        found: Message = {"error_fp64": max(own), "torch_error_fp64": max(shown)}
+        for mine, (torch_rms, _), default, (_, one, _, _) in zip(own, torchs, defaults, floating, strict=True):
             dtype = dtype_name(one)
-            limit = max(TIMES_TORCH * torch_rms, FLOOR.get(dtype, 0.0))
+            limit = max(TIMES_TORCH * torch_rms, TIMES_DEFAULT * default, FLOOR.get(dtype, 0.0))
             if mine > limit and dtype in FLOOR:
+                than = dtype if fp32 is None else f"PyTorch's defaults for {dtype}"
                 message = (
-                    f"less exact than {dtype}: the error against fp64 is {mine:.1e} of the result (root mean square), "
-                    f"torch's is {torch_rms:.1e}; compute in the precision of the problem"
+                    f"less exact than {than}: the error against fp64 is {mine:.1e} of the result (root mean square), "
+                    f"torch's is {max(torch_rms, default):.1e}; compute in the precision of the problem"
                 )
                 return {**found, "status": Status.WRONG_VALUE, "message": message}
         return found
@@ -99,6 +142,11 @@ def _whole_numbers() -> tuple[Any, ...]:
     import torch
 
     return torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
+
+
+def copied(inputs: Sequence[Any]) -> list[Any]:
+    """Return inputs that a model may write to."""
+    return [_copy(value) for value in inputs]
 
 
 def _copy(value: Any) -> Any:

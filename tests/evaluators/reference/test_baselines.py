@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kernelwright.core import Measurement, TorchProblem
 from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
+from kernelwright.evaluators.reference.arithmetic import STRICT, Arithmetic, Tf32
 from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache, Baselines, baseline_key
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.timing.clock import Clock, always
@@ -67,6 +68,8 @@ def test_keys_tell_apart_what_a_ratio_depends_on() -> None:
         baseline_key("compile", PROBLEM, {**ENVIRONMENT, "torch": "2.12"}, "580"),
         baseline_key("compile", PROBLEM, ENVIRONMENT, "590"),
         baseline_key("compile", PROBLEM, ENVIRONMENT, "580", graph=True),
+        baseline_key("compile", PROBLEM, {**ENVIRONMENT, "tf32": "off"}, "580"),
+        baseline_key("compile", PROBLEM, {**ENVIRONMENT, "tf32": "convolutions"}, "580"),
     ]
     assert len(set(keys)) == len(keys)
     assert baseline_key("compile", PROBLEM, {**ENVIRONMENT, "uuid": "5678"}, "580") == keys[0]
@@ -92,7 +95,7 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
             raise ValueError("no such thing")
 
     with torch.no_grad():
-        baselines = Baselines(clock, tmp_path / "inductor")
+        baselines = Baselines(clock, tmp_path / "inductor", Tf32(convolutions=True))
         answer = baselines.compile("compile", model, [buffers[0]])
         assert answer["error"] is None and answer["seconds"] > 0.05
         assert baselines.compile("compile", model, [buffers[0]])["seconds"] == 0.0
@@ -102,13 +105,54 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
             return clock.sample(always(lambda: model(buffers[0])), samples).message(clock.method)
 
         def compiled(samples: int) -> dict[str, object]:
-            return baselines.time("compile", next_inputs, samples)
+            return baselines.time("compile", model, next_inputs, samples)
 
         frames = torch._dynamo.utils.counters["frames"].copy()
-        one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
+        with STRICT.within():  # as eager is timed beside it
+            one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
         assert torch._dynamo.utils.counters["frames"] == frames  # nothing was compiled while it was timed
     assert len(drawn) == len(other.measurement.samples_ms) + other.measurement.warmup
     assert drawn[:4] == [0, 1, 0, 1]
     assert one.measurement.median_ms > 0
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
+
+
+def test_defaults_are_timed_with_their_own_switches_and_eager_is_not() -> None:
+    import torch
+
+    class Noting(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.add(Tf32.now())
+            return x
+
+    seen: set[Tf32] = set()
+    defaults = Tf32(products=True, convolutions=True)
+    with STRICT.within():
+        baselines = Baselines(Clock("cpu"), None, defaults)
+        answer = baselines.time("default", Noting(), lambda: (0, [torch.ones(2)]), 3)
+        assert Tf32.now() == STRICT
+    assert len(answer["samples_ms"]) == 3 and seen == {defaults}
+
+
+def test_switches_are_put_back_after_a_failure() -> None:
+    before = Tf32.now()
+    with pytest.raises(ValueError), Tf32(products=not before.products).within():
+        raise ValueError
+    assert Tf32.now() == before
+
+
+@pytest.mark.parametrize(
+    ("precision", "differ", "main", "same"),
+    [
+        ("fp32", True, STRICT, False),
+        ("fp32", False, STRICT, True),
+        ("default", True, Tf32(convolutions=True), True),
+        ("default", False, STRICT, True),
+    ],
+)
+def test_the_reference_computes_as_its_policy_says(precision: str, differ: bool, main: Tf32, same: bool) -> None:
+    with Tf32(convolutions=True).within():  # PyTorch's defaults as they are today
+        found = Arithmetic.of({"precision": precision, "defaults_differ": differ})
+    assert found.main == main
+    assert found.described == {"precision": precision, "default_is_reference": same}
