@@ -137,8 +137,8 @@ def test_defaults_are_timed_with_their_own_switches_and_eager_is_not() -> None:
 
 def test_switches_are_put_back_after_a_failure() -> None:
     before = Tf32.now()
-    with pytest.raises(ValueError), Tf32(products=not before.products).within():
-        raise ValueError
+    with pytest.raises(ValueError, match="no"), Tf32(products=not before.products).within():
+        raise ValueError("no")
     assert Tf32.now() == before
 
 
