@@ -159,8 +159,6 @@ class Screen(Observer):
 def beside_reference(evaluation: Evaluation) -> str:
     """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines."""
     text = ""
-    if evaluation.default_is_reference and evaluation.speedup and evaluation.precision == "fp32":
-        text = ", which computes as PyTorch does by default"
     for name, baseline in evaluation.baselines.items():
         against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms)"
         text += f", {escape(str(evaluation.speedup_against(name)))} against {escape(against)}"
@@ -215,6 +213,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
             f", {evaluation.measurement.median_ms:.3g} ms against {evaluation.reference.median_ms:.3g} ms, "
             f"{escape(str(evaluation.speedup))} against the reference"
         )
+        text += ", which computes as PyTorch does by default" if evaluation.default_is_reference else ""
         text += beside_reference(evaluation)
     if evaluation.correctness:
         checked = evaluation.correctness
