@@ -14,7 +14,7 @@ from ..api.tune import run_tune
 from ..api.tuned import TuneResult
 from ..core import Config, Evaluation
 from .parameters import chosen
-from .render import Display, Screen, busy
+from .render import Display, Screen, beside_reference, busy
 from .tune_progress import display_for
 
 

@@ -24,7 +24,7 @@ class Tf32:
 
     @classmethod
     def now(cls) -> Tf32:
-        """Return the switches as they are."""
+        """Return the switches as they are. Torch refuses to, once something has used the newer `fp32_precision`."""
         import torch
 
         return cls(torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
@@ -35,16 +35,6 @@ class Tf32:
 
         torch.backends.cuda.matmul.allow_tf32 = self.products
         torch.backends.cudnn.allow_tf32 = self.convolutions
-
-    @contextlib.contextmanager
-    def within(self) -> Iterator[None]:
-        """Set torch's switches inside of the context."""
-        before = self.now()
-        self.set()
-        try:
-            yield
-        finally:
-            before.set()
 
     def __str__(self) -> str:
         on = [name for name in ("products", "convolutions") if getattr(self, name)]
@@ -72,6 +62,15 @@ class Arithmetic:
         precision = Precision(options.get("precision", Precision.FP32))
         default = Tf32.now() if options.get("defaults_differ") else STRICT
         return cls(default if precision is Precision.DEFAULT else STRICT, default, precision)
+
+    @contextlib.contextmanager
+    def switched(self, switches: Tf32) -> Iterator[None]:
+        """Compute with other switches inside of the context."""
+        switches.set()
+        try:
+            yield
+        finally:
+            self.main.set()
 
     @property
     def described(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ...core import Measurement, Speedup, TorchProblem
 from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
-from .arithmetic import Tf32
+from .arithmetic import Arithmetic
 
 EAGER_DEFAULT = "default"
 """Eager, with PyTorch's own defaults: needs no compilation."""
@@ -37,16 +37,16 @@ NextInputs = Callable[[], tuple[int, Sequence[Any]]]
 
 
 class Baselines:
-    """In the reference worker: the reference as users run it, with PyTorch's own `defaults` for TF32.
+    """In the reference worker: the reference as users run it, with PyTorch's own defaults for TF32.
 
     A compiled one has the weights of the time of its compilation. Inductor's cache is kept in `cache`, which cuts a
     repeated compilation to seconds.
     """
 
-    def __init__(self, clock: Clock, cache: Path | None, defaults: Tf32) -> None:
+    def __init__(self, clock: Clock, cache: Path | None, arithmetic: Arithmetic) -> None:
         self._clock = clock
         self._cache = cache
-        self._defaults = defaults
+        self._arithmetic = arithmetic
         self._compiled: dict[str, Any] = {}
 
     def compile(self, name: str, model: Any, inputs: Sequence[Any]) -> Message:
@@ -59,7 +59,7 @@ class Baselines:
         self._enter_cache()
         try:
             compiled = torch.compile(model, mode=MODES[name], dynamic=False, fullgraph=False)
-            with self._defaults.within():
+            with self._arithmetic.switched(self._arithmetic.default):
                 for _ in range(2):  # the second call compiles what the first left
                     compiled(*inputs)
         except Exception as error:  # the evaluation continues without it
@@ -75,7 +75,7 @@ class Baselines:
             number, inputs = next_inputs()
             return (name, number), bind_call(model, inputs)
 
-        with self._defaults.within():
+        with self._arithmetic.switched(self._arithmetic.default):
             return self._clock.sample(next_call, samples).message(self._clock.method)
 
     def _enter_cache(self) -> None:

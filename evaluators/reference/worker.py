@@ -66,9 +66,9 @@ class ReferenceHandlers:
         """Return a handler that serves a request at the current sizes."""
 
         def serve_one(**request: Any) -> Message:
-            with self._arithmetic.main.within():  # a problem's file may set the switches too
-                answer: Message = getattr(self._now, name)(**request)
-                return answer
+            self._arithmetic.main.set()  # a problem's file may have set the switches
+            answer: Message = getattr(self._now, name)(**request)
+            return answer
 
         return serve_one
 
@@ -181,7 +181,7 @@ class ReferenceWorker:
         """Return the reference's outputs in fp32, where it computes in less and its error is to be learned."""
         if self.arithmetic.main == STRICT or (self._exactness.knows(distribution) and not precise):
             return None
-        with STRICT.within():
+        with self.arithmetic.switched(STRICT):
             return outputs_of(self._model(*copied(inputs)))
 
     def same(self, path: str, outputs: list[Message]) -> Message:
@@ -215,7 +215,7 @@ class ReferenceWorker:
             self._prepare(0, name)
             if not any(getattr(value, "is_floating_point", bool)() for value in self._inputs):
                 break
-            with STRICT.within():
+            with self.arithmetic.switched(STRICT):
                 if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
                     fit.append(name)
         self._drawn = None
@@ -242,7 +242,7 @@ class ReferenceWorker:
 
     def _other_ways(self, cache: str | None = None) -> Baselines:
         if self._baselines is None:
-            self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None, self.arithmetic.default)
+            self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None, self.arithmetic)
         return self._baselines
 
     def overhead(self, graph: bool) -> Message:

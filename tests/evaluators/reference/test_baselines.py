@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,13 @@ from kernelwright.core import Measurement, TorchProblem
 from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
 from kernelwright.evaluators.reference.arithmetic import STRICT, Arithmetic, Tf32
 from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache, Baselines, baseline_key
+from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.timing.clock import Clock, always
 from kernelwright.evaluators.timing.sampling import interleave
+
+from ...conftest import SCALE_PROBLEM
+from ..conftest import NewWorker
 
 ENVIRONMENT = {"device": "NVIDIA H200", "torch": "2.11", "triton": "3.6", "uuid": "1234", "python": "3.12"}
 PROBLEM = TorchProblem(
@@ -95,7 +101,7 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
             raise ValueError("no such thing")
 
     with torch.no_grad():
-        baselines = Baselines(clock, tmp_path / "inductor", Tf32(convolutions=True))
+        baselines = Baselines(clock, tmp_path / "inductor", Arithmetic(default=Tf32(convolutions=True)))
         answer = baselines.compile("compile", model, [buffers[0]])
         assert answer["error"] is None and answer["seconds"] > 0.05
         assert baselines.compile("compile", model, [buffers[0]])["seconds"] == 0.0
@@ -108,14 +114,21 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
             return baselines.time("compile", model, next_inputs, samples)
 
         frames = torch._dynamo.utils.counters["frames"].copy()
-        with STRICT.within():  # as eager is timed beside it
-            one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
+        STRICT.set()  # as eager is timed beside it
+        one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
         assert torch._dynamo.utils.counters["frames"] == frames  # nothing was compiled while it was timed
     assert len(drawn) == len(other.measurement.samples_ms) + other.measurement.warmup
     assert drawn[:4] == [0, 1, 0, 1]
     assert one.measurement.median_ms > 0
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
+
+
+@pytest.fixture(autouse=True)
+def _switches_are_put_back() -> Iterator[None]:
+    before = Tf32.now()
+    yield
+    before.set()
 
 
 def test_defaults_are_timed_with_their_own_switches_and_eager_is_not() -> None:
@@ -128,18 +141,18 @@ def test_defaults_are_timed_with_their_own_switches_and_eager_is_not() -> None:
 
     seen: set[Tf32] = set()
     defaults = Tf32(products=True, convolutions=True)
-    with STRICT.within():
-        baselines = Baselines(Clock("cpu"), None, defaults)
-        answer = baselines.time("default", Noting(), lambda: (0, [torch.ones(2)]), 3)
-        assert Tf32.now() == STRICT
-    assert len(answer["samples_ms"]) == 3 and seen == {defaults}
+    STRICT.set()
+    baselines = Baselines(Clock("cpu"), None, Arithmetic(default=defaults))
+    answer = baselines.time("default", Noting(), lambda: (0, [torch.ones(2)]), 3)
+    assert len(answer["samples_ms"]) == 3 and seen == {defaults} and Tf32.now() == STRICT
 
 
 def test_switches_are_put_back_after_a_failure() -> None:
-    before = Tf32.now()
-    with pytest.raises(ValueError, match="no"), Tf32(products=not before.products).within():
+    arithmetic = Arithmetic(main=Tf32(convolutions=True))
+    with pytest.raises(ValueError, match="no"), arithmetic.switched(STRICT):
+        assert Tf32.now() == STRICT
         raise ValueError("no")
-    assert Tf32.now() == before
+    assert Tf32.now() == arithmetic.main
 
 
 @pytest.mark.parametrize(
@@ -152,7 +165,20 @@ def test_switches_are_put_back_after_a_failure() -> None:
     ],
 )
 def test_the_reference_computes_as_its_policy_says(precision: str, differ: bool, main: Tf32, same: bool) -> None:
-    with Tf32(convolutions=True).within():  # PyTorch's defaults as they are today
-        found = Arithmetic.of({"precision": precision, "defaults_differ": differ})
+    Tf32(convolutions=True).set()  # PyTorch's defaults as they are today
+    found = Arithmetic.of({"precision": precision, "defaults_differ": differ})
     assert found.main == main
     assert found.described == {"precision": precision, "default_is_reference": same}
+
+
+@pytest.mark.parametrize(
+    "source", ["torch.backends.cuda.matmul.fp32_precision = 'tf32'", "torch.set_float32_matmul_precision('high')"]
+)
+def test_a_problem_that_sets_the_switches_does_not_change_the_policy(new_worker: NewWorker, source: str) -> None:
+    """Torch refuses to read the switches after the newer way of setting them."""
+    problem = TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM + f"\n\n{source}\n").at("tiny")
+    options = {"tolerances": {}, "precision": "default", "defaults_differ": True}
+    with contextlib.closing(ReferenceClient(problem, new_worker(problem, "reference.worker", **options))) as client:
+        assert client.arithmetic == {"precision": "default", "default_is_reference": True}
+        assert client.call("time", samples=1, seed=0, graph=False)["samples_ms"]
+        assert client.baseline_timer("default", itertools.count(), False)(2)["samples_ms"]
