@@ -149,10 +149,16 @@ def test_defaults_are_timed_with_their_own_switches_and_eager_is_not() -> None:
 
 def test_switches_are_put_back_after_a_failure() -> None:
     arithmetic = Arithmetic(main=Tf32(convolutions=True))
-    with pytest.raises(ValueError, match="no"), arithmetic.switched(STRICT):
-        assert Tf32.now() == STRICT
-        raise ValueError("no")
-    assert Tf32.now() == arithmetic.main
+    seen: list[Tf32] = []
+
+    def fail() -> None:
+        with arithmetic.switched(STRICT):
+            seen.append(Tf32.now())
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert [*seen, Tf32.now()] == [STRICT, arithmetic.main]
 
 
 @pytest.mark.parametrize(
