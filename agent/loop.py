@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..core import Budget, Config, Evaluation, Kernel, Profile, Proposal
+from ..core.baselines import STRICT, against_text
 from .analysis import Category, analyse
 from .observer import Observer
 from .parallel import raise_any, run_parallel
@@ -38,9 +39,9 @@ class Outcome:
     cut_short: bool = False
     """Whether a budget, or a model that failed, ended it: then it can continue with more."""
 
-    def reached(self, target: float) -> bool:
-        """Return whether the verified speedup is at least the target."""
-        speedup = self.best.speedup
+    def reached(self, target: float, against: str = STRICT) -> bool:
+        """Return whether the verified speedup over a baseline is at least the target."""
+        speedup = self.best.speedup_against(against)
         trusted = self.verified and self.best.contention is None
         return trusted and speedup is not None and speedup.ratio >= target
 
@@ -100,8 +101,9 @@ class Optimization:
 
     def _run(self) -> Outcome:
         start = self.workbench.evaluate(self.kernel, Config(), "start")
-        if start.speedup is None:
-            stopped = f"the start kernel, {start.status}: {start.message}"
+        if start.speedup_against(self.criteria.against) is None:
+            missing = f"not timed against {against_text(self.criteria.against, start.precision)}"
+            stopped = f"the start kernel, {start.status}: {start.message or missing}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
         self._population.add([Candidate(self.kernel, start)])
         profile = self.workbench.profile()
@@ -189,9 +191,9 @@ class Optimization:
 
     def _stop(self, profile: Profile) -> str | None:
         """Return why there is nothing more to do, or None."""
-        target = self.criteria.target_speedup
+        target, against = self.criteria.target_speedup, self.criteria.against
         self._repeat_disturbed()
-        if self._stands(lambda one: one.speedup is not None and one.speedup.ratio >= target):
+        if self._stands(lambda one: (over := one.speedup_against(against)) is not None and over.ratio >= target):
             return f"target of {target:g}x reached"
         if self._stands(partial(at_floor, profile)):
             return f"{ROOFLINE:.0%} of what the roofline allows reached"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from ..core import Budget, Evaluation, Profile
+from ..core.baselines import STRICT
 from .turn import Turn
 
 MAX_STALE_ROUNDS = 3
@@ -22,6 +23,8 @@ class StoppingCriteria:
     """The target, and the limits on reaching it."""
 
     target_speedup: float = 1.5
+    against: str = STRICT
+    """The baseline of the target, a name of `core.baselines`."""
     max_iterations: int = 5
     min_improvement: float = 0.05
     trials_per_turn: int = 10

@@ -96,7 +96,7 @@ class _Evaluation:
     def __init__(self, options: EvaluateOptions, device: str, observer: Observer, evaluator: LocalEvaluator) -> None:
         self._options, self._device = options, device
         self._observer, self._evaluator = observer, evaluator
-        precision, trials = options.precision or Precision.FP32, options.perf_trials or PERF_TRIALS
+        precision, trials = options.kernelbench_precision or Precision.FP32, options.perf_trials or PERF_TRIALS
         settings = KernelBenchSettings(precision=precision, perf_trials=trials)
         self._kernelbench = KernelBench(evaluator.processes, settings)
 

@@ -15,10 +15,12 @@ from ..core import (
     TorchProblem,
     default_backend,
 )
+from ..core.baselines import reference_name
 from ..corpus import find_kernel, find_problem, list_problems
 from ..evaluators.remote.machines import Remote
+from ..evaluators.settings import Precision
 from .devices import CPU, device_label
-from .options.groups import ProblemOptions, TimingOptions, TrustOptions
+from .options.groups import ProblemOptions, TargetOptions, TimingOptions, TrustOptions
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,18 @@ class Job:
     def graph(self) -> bool:
         """Whether it is timed as a captured CUDA graph."""
         return isinstance(self.trust, TimingOptions) and self.trust.graph
+
+    @property
+    def precision(self) -> Precision:
+        """How exactly the reference computes."""
+        return self.trust.precision if isinstance(self.trust, TimingOptions) else Precision.FP32
+
+    @property
+    def against(self) -> str:
+        """The baseline of its target speedup; the reference where there is no target."""
+        if isinstance(self.trust, TargetOptions):
+            return self.trust.target_baseline.value
+        return reference_name(self.precision)
 
 
 def choose_backend(options: ProblemOptions, device: str) -> str:

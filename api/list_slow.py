@@ -25,6 +25,7 @@ class SlowKernel:
     """A kernel and its measured speedup. Times are medians of one call, in milliseconds."""
 
     speedup: float
+    """Over the reference, which `precision` chooses."""
     category: str
     """SLOW, MODERATE or GOOD."""
     kernel: str
@@ -36,6 +37,10 @@ class SlowKernel:
     device: str
     contention: float | None
     """Cores that other processes used meanwhile, where that makes the speedup unreliable."""
+    speedup_default: float | None
+    """Over eager PyTorch with its own defaults; on a CPU the same as `speedup`."""
+    precision: str
+    """How exactly the reference computed: fp32, or default."""
 
     def record(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -135,6 +140,7 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records, again: bool) -> 
         "kernel": job.kernel.digest,
         "allow_torch": job.trust.allow_torch.value,
         "graph": str(job.graph),
+        "precision": job.precision.value,
     }
     known = records.find(key)
     if known is None or (again and known.get("contention") is not None):
@@ -158,4 +164,6 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records, again: bool) -> 
         workload=job.problem.workload,
         device=key["device"],
         contention=known.get("contention"),
+        speedup_default=known["speedup_default"],
+        precision=job.precision.value,
     )

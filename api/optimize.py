@@ -57,8 +57,13 @@ class OptimizeResult:
 
     @property
     def speedup(self) -> float | None:
-        """Of the best kernel against the reference; None when it was not timed."""
+        """Of the best kernel over the reference; None when it was not timed."""
         return self.outcome.best.speedup.ratio if self.outcome.best.speedup else None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the verified speedup over the target's baseline is at least the target."""
+        return self.outcome.reached(self.target, self.job.against)
 
     def record(self) -> FinishedRecord:
         """How the run ended, as its journal holds it."""
@@ -69,7 +74,9 @@ class OptimizeResult:
             backend=self.job.backend,
             workload=self.job.problem.workload,
             target_speedup=self.target,
-            target_reached=outcome.reached(self.target),
+            target_reached=self.reached,
+            against=self.job.against,
+            precision=self.job.precision.value,
             verified=outcome.verified,
             start=outcome.start.metrics(),
             best=outcome.best.metrics(),
@@ -150,9 +157,10 @@ class Session:
     def _criteria(self) -> StoppingCriteria:
         options = self._options
         return StoppingCriteria(
-            options.target_speedup,
-            options.max_iterations,
-            options.min_improvement,
+            target_speedup=options.target_speedup,
+            against=options.target_baseline.value,
+            max_iterations=options.max_iterations,
+            min_improvement=options.min_improvement,
             beam=options.beam,
             budget=Budget(seconds=options.time_limit),
         )
@@ -204,6 +212,8 @@ def run_record(job: Job, model: str) -> RunRecord:
         # Results under other rules, or with another timing, do not apply to this run.
         allow_torch=job.trust.allow_torch.value,
         graph=str(job.graph),
+        precision=job.precision.value,
+        against=job.against,
         backend=job.backend,
         model=model,
     )

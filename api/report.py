@@ -109,11 +109,10 @@ def default_path(journal: Path) -> Path:
 
 
 def by_speedup(histories: Iterable[History]) -> list[History]:
-    """The fastest against its reference first; those without a verified kernel and a reliable time come last."""
+    """The fastest against the baseline of its target first; those without a verified kernel come last."""
 
     def key(history: History) -> tuple[bool, bool, float, str]:
-        best, end = history.best, history.finished
-        speedup = best.speedup if best else None
+        end, speedup = history.finished, history.speedup
         return (end is None or not end.verified, speedup is None, -(speedup or 0.0), history.problem)
 
     return sorted(histories, key=key)

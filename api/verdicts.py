@@ -74,5 +74,5 @@ def _speeds_differ(strict: Evaluation, other: KernelBenchResult) -> str:
     both = f"{ours.ratio:.3g}x or {theirs:.3g}x"
     if strict.contention is not None:
         return f"{both}: other processes disturbed the timing"
-    tf32 = ", and TF32 where torch has it on" if "tf32" in strict.environment else ""
+    tf32 = ", and TF32 where torch has it on" if strict.environment.get("tf32") == "off" else ""
     return f"{both}: strict compares medians, timed interleaved; kernelbench means, with gradients on{tf32}"

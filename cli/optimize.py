@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import sys
@@ -19,7 +20,7 @@ from .parameters import chosen
 from .progress import LineDisplay, LiveDisplay, RunDisplay
 from .render import Display, Screen, busy
 
-COLUMNS = ("speedup", "category", "kernel", "latency_ms", "reference_ms", "problem", "workload", "device", "contention")
+COLUMNS = tuple(field.name for field in dataclasses.fields(SlowKernel))
 
 
 def display_for(display: Display) -> RunDisplay:

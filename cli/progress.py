@@ -15,6 +15,7 @@ from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn, diff
 from ..api.observers import RunObserver
 from ..core import Evaluation, Profile, Proposal, ToolCall
+from ..core.baselines import against_text
 from ..core.text import first_line
 from .render import Screen, describe_config
 
@@ -39,10 +40,13 @@ class LineDisplay(RunDisplay):
     """One line per event, for pipes and logs, and for runs with parallel lanes."""
 
     criteria: StoppingCriteria
+    _against = ""
 
     def run_started(self, job: Job, criteria: StoppingCriteria, model: bool) -> None:
         """What is optimized, and where."""
         self.criteria = criteria
+        baseline = against_text(job.against, job.precision)
+        self._against = "" if baseline == "the reference" else f" against {baseline}"
         self.line(f"optimizing {job.problem.id} ({job.backend}, workload {job.problem.workload}) on {job.device}")
 
     def line(self, text: str) -> None:
@@ -53,7 +57,7 @@ class LineDisplay(RunDisplay):
         """The roofline."""
         self.line(
             f"roofline floor {profile.floor_ms:.3f} ms: {profile.flops / 1e6:.0f} MFLOP, "
-            f"{profile.min_bytes / 1e6:.1f} MB; target {self.criteria.target_speedup:g}x"
+            f"{profile.min_bytes / 1e6:.1f} MB; target {self.criteria.target_speedup:g}x{self._against}"
         )
 
     def analysed(self, lane: str, analysis: Analysis) -> None:

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..api.observers import Observer
-from ..core import Evaluation, Value
+from ..core import Evaluation, Metrics, Value
+from ..core.baselines import STRICT, against_text
 from ..core.text import gigabytes
 from .console import console
 from .parameters import as_flags, option_names
@@ -107,13 +108,15 @@ class Screen(Observer):
         """Kernels below the threshold, on a terminal."""
         title = f"{len(listing.slow)} of {listing.measured} kernels below {threshold:g}x"
         table = Table(title=title, title_justify="left")
-        for column in ("kernel", "speedup", "", "latency ms", "reference ms", "problem"):
-            table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
+        for column in ("kernel", "speedup", "", "latency ms", "reference ms", "against defaults", "problem"):
+            numeric = "ms" in column or column in ("speedup", "against defaults")
+            table.add_column(column, justify="right" if numeric else "left")
         colors = {"SLOW": "red", "MODERATE": "yellow", "GOOD": "green"}
         for row in listing.slow:
             category = f"[{colors[row.category]}]{row.category}[/]"
             mark = "" if row.contention is None else " (disturbed)"
-            times = (f"{row.latency_ms:.3f}", f"{row.reference_ms:.3f}")
+            default = "" if row.speedup_default is None else f"{row.speedup_default:.3f}x"
+            times = (f"{row.latency_ms:.3f}", f"{row.reference_ms:.3f}", default)
             table.add_row(row.kernel, f"{row.speedup:.3f}x{mark}", category, *times, escape(row.problem))
         console().print(table)
 
@@ -122,7 +125,7 @@ class Screen(Observer):
         if self.display.quiet:
             return
         table = Table(title="batch", title_justify="left")
-        for column in ("kernel", "start ms", "best ms", "faster", "against reference", "target", "result"):
+        for column in ("kernel", "start ms", "best ms", "faster", "speedup", "target", "result"):
             table.add_column(column, justify="right" if "ms" in column or column == "faster" else "left")
         for summary in summaries:
             table.add_row(summary["problem"], *_batch_row(summary))
@@ -137,20 +140,30 @@ class Screen(Observer):
                 self.errors.print(escape(outcome.best.log))
             return
         latency = outcome.best.latency_ms or 0.0
-        reached = outcome.reached(result.target)
-        mark = "[green]reached[/]" if reached else "[yellow]not reached[/]"
+        mark = "[green]reached[/]" if result.reached else "[yellow]not reached[/]"
+        against = against_text(result.job.against, result.job.precision)
         self.console.print(
             f"[bold]{escape(result.job.problem.id)}[/]: "
             f"{outcome.start.latency_ms:.3f} ms -> [bold]{latency:.3f} ms[/], "
             f"{outcome.start.latency_ms / latency:.2f} times as fast as the start; "
-            f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference"
+            f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{beside_reference(outcome.best)}"
         )
-        self.console.print(f"target {result.target:g}x {mark}; stopped: {escape(outcome.stopped)}")
+        wanted = "" if against == "the reference" else f" against {against}"
+        self.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {escape(outcome.stopped)}")
         if outcome.best.contention is not None:
             self.warn(busy(outcome.best.contention))
         for what, path in (("kernel", result.kernel), ("history", result.history)):
             if path is not None:
                 self.console.print(f"{what}: {escape(str(path))}")
+
+
+def beside_reference(evaluation: Evaluation) -> str:
+    """Return ', 1.2x [1.1, 1.3] against PyTorch's defaults (0.893 ms)' and the like, for all other baselines."""
+    text = ""
+    for name, baseline in evaluation.baselines.items():
+        against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms)"
+        text += f", {escape(str(evaluation.speedup_against(name)))} against {escape(against)}"
+    return text
 
 
 def _batch_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
@@ -161,10 +174,18 @@ def _batch_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
         f"{start:.3f}",
         f"{best:.3f}",
         f"{start / best:.2f}x",
-        f"{summary['best']['speedup']:.3f}x",
+        _batch_speedup(summary),
         "[green]reached[/]" if summary["target_reached"] else "not reached",
         escape(summary["stopped"]),
     )
+
+
+def _batch_speedup(summary: Mapping[str, Any]) -> str:
+    """Return the speedup over the target's baseline; which one it is, where it is not the reference."""
+    against, precision = summary.get("against", STRICT), summary.get("precision", "fp32")
+    shown = Metrics.model_validate(summary["best"]).speedup_against(against)
+    baseline = against_text(against, precision)
+    return "" if shown is None else f"{shown:.3f}x" + ("" if baseline == "the reference" else f" ({baseline})")
 
 
 def busy(cores: float) -> str:
@@ -191,11 +212,10 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
     if evaluation.measurement and evaluation.reference and evaluation.speedup:
         text += (
             f", {evaluation.measurement.median_ms:.3g} ms against {evaluation.reference.median_ms:.3g} ms, "
-            f"{escape(str(evaluation.speedup))}"
+            f"{escape(str(evaluation.speedup))} against the reference"
         )
-        for name, baseline in evaluation.baselines.items():
-            ratio = baseline.median_ms / evaluation.measurement.median_ms
-            text += f", {ratio:.3f}x against {escape(name)}'s {baseline.median_ms:.3g} ms"
+        text += ", which computes as PyTorch does by default" if evaluation.default_is_reference else ""
+        text += beside_reference(evaluation)
     if evaluation.peak_memory_bytes:
         text += f", {gigabytes(evaluation.peak_memory_bytes)} of device memory"
     if evaluation.correctness:

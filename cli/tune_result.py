@@ -14,7 +14,7 @@ from ..api.tune import run_tune
 from ..api.tuned import TuneResult
 from ..core import Config, Evaluation
 from .parameters import chosen
-from .render import Display, Screen, busy
+from .render import Display, Screen, beside_reference, busy
 from .tune_progress import display_for
 
 
@@ -63,7 +63,8 @@ def _show_best(result: TuneResult, screen: Screen, best: Evaluation) -> None:
     else:
         faster = f", [bold]{result.gain:.2f} times as fast[/] as the kernel's own constants" if result.gain else ""
     screen.console.print(
-        f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference; stopped: {found.stopped}"
+        f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference{beside_reference(best)}; "
+        f"stopped: {found.stopped}"
     )
     if result.contention is not None:
         screen.warn(busy(result.contention))

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from .baselines import COMPILE, DEFAULT, Precision, reference_name
 from .kernel_profile import KernelProfile
 from .measurement import Measurement, Speedup
 from .space import Value
@@ -103,6 +104,12 @@ class SecondWorkload(BaseModel):
     message: str = ""
 
 
+_LOOKED_AT = (
+    "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
+    "trivial_outputs", "baselines_ms", "second_workload", "telemetry", "replay", "stages_s", "peak_memory_bytes",
+)  # fmt: skip
+
+
 class Replay(BaseModel):
     """Whether a kernel was timed by replaying its launches in a process that never loaded its Python."""
 
@@ -125,8 +132,19 @@ class Metrics(BaseModel):
     """Median time of one call."""
     reference_ms: float | None = None
     speedup: float | None = None
+    """Over the reference."""
     interval: tuple[float, float] | None = None
     """In which the speedup lies, as the 95 % intervals of both medians allow."""
+    speedup_default: float | None = None
+    """Over eager PyTorch with its own defaults; None in records of before it was measured."""
+    interval_default: tuple[float, float] | None = None
+    speedup_compile: float | None = None
+    """Over `torch.compile`; not written where that was not measured."""
+    interval_compile: tuple[float, float] | None = None
+    precision: Precision = "fp32"
+    """How exactly the reference computed."""
+    default_is_reference: bool = False
+    """Whether both speedups are one: the reference computes as PyTorch does by default."""
     contention: float | None = None
     """Cores that other processes kept busy, where that was too much for reliable metrics."""
     replay: Replay | None = None
@@ -144,15 +162,21 @@ class Metrics(BaseModel):
         """Whether it was timed, and nothing disturbed that."""
         return self.latency_ms is not None and self.contention is None
 
+    def speedup_against(self, baseline: str) -> float | None:
+        """Return the speedup over a baseline of `core.baselines`; None where that was not measured."""
+        if baseline == reference_name(self.precision):
+            return self.speedup
+        return {DEFAULT: self.speedup_default, COMPILE: self.speedup_compile}.get(baseline)
+
+    def interval_against(self, baseline: str) -> tuple[float, float] | None:
+        """Return the interval of `speedup_against`."""
+        if baseline == reference_name(self.precision):
+            return self.interval
+        return {DEFAULT: self.interval_default, COMPILE: self.interval_compile}.get(baseline)
+
     def to_json(self) -> dict[str, Any]:
         """As --json and the history show it."""
         return self.model_dump(mode="json")
-
-
-_LOOKED_AT = (
-    "rejection", "error_fp64", "deterministic", "distributions", "trivial_outputs", "baselines_ms", "second_workload",
-    "telemetry", "replay", "stages_s", "peak_memory_bytes",
-)  # fmt: skip
 
 
 class EvaluationSummary(Metrics):
@@ -203,7 +227,11 @@ class Evaluation(BaseModel):
     rejection: Rejection | None = None
     """With status 'rejected', unless another tool's record gave no reason."""
     baselines: dict[str, Measurement] = Field(default_factory=dict)
-    """Other ways to run the reference, such as 'compile' and 'max-autotune', timed on the same device."""
+    """Other ways to run the reference, such as 'default', 'compile' and 'max-autotune', timed on the same device."""
+    precision: Precision = "fp32"
+    """How exactly the reference computed, and the kernel had to."""
+    default_is_reference: bool = False
+    """Whether the reference computes as PyTorch does by default, so that 'default' is not timed apart from it."""
     second_workload: SecondWorkload | None = None
     """None where not tested: in a search, or where the problem has no other sizes."""
     telemetry: dict[str, float] = Field(default_factory=dict)
@@ -256,15 +284,36 @@ class Evaluation(BaseModel):
             return None
         return Speedup.between(self.reference, self.measurement)
 
+    @property
+    def speedup_default(self) -> Speedup | None:
+        """Speedup over eager PyTorch with its own defaults, or None when either was not timed."""
+        return self.speedup if self.default_is_reference else self._over(DEFAULT)
+
+    def speedup_against(self, baseline: str) -> Speedup | None:
+        """Return the speedup over a baseline of `core.baselines`, or None when either was not timed."""
+        if baseline == reference_name(self.precision):
+            return self.speedup
+        return self.speedup_default if baseline == DEFAULT else self._over(baseline)
+
+    def _over(self, name: str) -> Speedup | None:
+        timed = self.baselines.get(name)
+        return Speedup.between(timed, self.measurement) if timed and self.measurement else None
+
     def metrics(self) -> Metrics:
         """Status, times and speedup."""
-        speedup = self.speedup
+        speedup, default, compiled = self.speedup, self.speedup_default, self._over(COMPILE)
         return Metrics(
             status=self.status,
             latency_ms=self.latency_ms,
             reference_ms=self.reference.median_ms if self.reference else None,
             speedup=speedup.ratio if speedup else None,
             interval=(speedup.low, speedup.high) if speedup else None,
+            speedup_default=default.ratio if default else None,
+            interval_default=(default.low, default.high) if default else None,
+            speedup_compile=compiled.ratio if compiled else None,
+            interval_compile=(compiled.low, compiled.high) if compiled else None,
+            precision=self.precision,
+            default_is_reference=self.default_is_reference,
             contention=self.contention,
             replay=self.replay,
         )

@@ -15,11 +15,16 @@ HEADER = ("Problem Name:", "Evaluation Result:")
 def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str, Any]:
     """Return the contents of an optimized kernel's header, under KernelBench's names."""
     assert best.speedup is not None and best.correctness is not None and best.reference is not None
+    default = best.speedup_default
     return {
         "compiled": True,
         "correctness": True,
         "speedup_ratio": round(best.speedup.ratio, 4),
         "interval": [round(best.speedup.low, 4), round(best.speedup.high, 4)],
+        **({} if default is None else {"speedup_default": round(default.ratio, 4)}),
+        **({} if default is None else {"interval_default": [round(default.low, 4), round(default.high, 4)]}),
+        "precision": best.precision,
+        **({"default_is_reference": True} if best.default_is_reference else {}),
         "latency_ms": best.latency_ms,
         "reference_ms": best.reference.median_ms,
         "start_latency_ms": start.latency_ms,

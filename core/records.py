@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, model_serializer
 
+from .baselines import STRICT, Precision
 from .errors import JournalError
 from .evaluation import Evaluation, Metrics
 from .exchange_record import Reply, Request
@@ -19,7 +20,7 @@ from .line import JsonObject, Line
 from .profile import Profile
 from .turn_record import TurnRecord
 
-_IDENTITY = ("problem", "reference", "sizes", "kernel", "device", "allow_torch", "graph")
+_IDENTITY = ("problem", "reference", "sizes", "kernel", "device", "allow_torch", "graph", "precision", "against")
 
 
 class RunRecord(Line):
@@ -36,6 +37,10 @@ class RunRecord(Line):
     device: str = ""
     allow_torch: str = ""
     graph: str = ""
+    precision: Precision = "fp32"
+    """How exactly the reference computed; journals of before there was a choice lack it."""
+    against: str = STRICT
+    """The baseline that the target speedup is against."""
     backend: str = ""
     model: str = "rules"
     """Who proposes: a model, or 'rules'."""
@@ -87,6 +92,10 @@ class FinishedRecord(Line):
     workload: str = ""
     target_speedup: float
     """The speedup that was wanted."""
+    against: str = STRICT
+    """The baseline that this speedup is against."""
+    precision: Precision = "fp32"
+    """How exactly the reference computed."""
     target_reached: bool
     verified: bool
     """Whether the best kernel was found correct and timed again in a fresh process."""

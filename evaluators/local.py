@@ -64,7 +64,7 @@ class LocalEvaluator:
     ) -> None:
         self.device = device
         self.settings = settings or Settings()
-        self.processes = Processes(device, self.settings.limits, self.settings.sandbox, memory)
+        self.processes = Processes(device, self.settings.limits, self.settings.sandbox, memory, self.settings.precision)
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         timekeeper = InterleavedTimer(device, self.settings, self.processes, memory)
@@ -85,7 +85,7 @@ class LocalEvaluator:
         """One evaluation per config, in order; see `core.Evaluator`."""
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(kernel)) is not None:
-            yield from (rejected_evaluation(kernel, config, broken) for config in configs)
+            yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
         reference_client = self._reference_for(problem, kernel)
         search = self.settings.search
@@ -100,7 +100,7 @@ class LocalEvaluator:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(kernel)) is not None:
-            return [rejected_evaluation(kernel, config, broken) for config in configs]
+            return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
         reference_client = self._reference_for(problem, kernel)
         self.forget_candidate()
         cache = self.processes.cache(kernel)
@@ -131,7 +131,7 @@ class LocalEvaluator:
         """Check a kernel without timing it; return its launch plan where it has one, written to `save`."""
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(kernel)) is not None:
-            return rejected_evaluation(kernel, Config(), broken), None
+            return rejected_evaluation(kernel, Config(), broken, self.settings.precision), None
         reference_client = self._reference_for(problem, kernel)
         client = self._new_client(problem, kernel)
         with contextlib.closing(client), self._exclusive(reference_client):

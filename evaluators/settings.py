@@ -27,6 +27,15 @@ class Sandbox(StrEnum):
     NONE = "none"
 
 
+class Precision(StrEnum):
+    """How exactly the reference computes fp32, and a kernel must."""
+
+    FP32 = "fp32"
+    """In fp32: TF32 is off."""
+    DEFAULT = "default"
+    """As PyTorch does by default: convolutions in TF32, on a GPU."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """When a timing is precise enough.
@@ -93,7 +102,10 @@ class Settings:
     """On a GPU, time candidate and reference as captured CUDA graphs, without launch overhead."""
     baselines: tuple[str, ...] = ()
     """Other ways to run the reference that are timed too: 'compile', 'max-autotune'. Cached ones are always
-    reported."""
+    reported, and PyTorch's defaults are always timed."""
+    required_baseline: str | None = None
+    """One of these that a target is against: timed anew each time, and an `OptionError` where it does not compile."""
+    precision: Precision = Precision.FP32
     allow_torch: AllowTorch = AllowTorch.GLUE
     sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None

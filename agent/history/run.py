@@ -23,6 +23,7 @@ from ...core import (
     Trial,
     TurnRecord,
 )
+from ...core.baselines import against_text
 from ...core.journal import of
 from ..turn import latest_turns
 from .files import RunFiles, records_of, run_files
@@ -43,6 +44,10 @@ class History:
     device: str
     model: str
     """Who proposed: a model, or 'rules'."""
+    against: str
+    """The baseline that its target speedup is against, a name of `core.baselines`."""
+    precision: str
+    """How exactly the reference computed: fp32, or default."""
     sizes: Mapping[str, Any]
     """Those of the problem's workload, by name."""
     environment: Mapping[str, str]
@@ -94,6 +99,21 @@ class History:
             return None
         return self.start.latency_ms / self.best.latency_ms
 
+    @property
+    def baseline(self) -> str:
+        """What its target speedup is against, in words: 'the reference', "PyTorch's defaults"."""
+        return against_text(self.against, self.precision)
+
+    @property
+    def speedup(self) -> float | None:
+        """The best kernel's speedup over the target's baseline."""
+        return self.best.speedup_against(self.against) if self.best else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of `speedup`."""
+        return self.best.interval_against(self.against) if self.best else None
+
     def trials_of(self, turn: TurnRecord) -> tuple[RecordedTrial, ...]:
         """What a turn measured, without the trials of searches, whose journals name no turn."""
         lane = f".{turn.lane}" if turn.lane else ""
@@ -135,6 +155,8 @@ def load_history(path: Path | str) -> History:
         backend=run.backend,
         device=first.environment.get("device", "") if first else run.device,
         model=(finished.model if finished else "") or run.model,
+        against=run.against,
+        precision=run.precision,
         sizes=_sizes(run.sizes),
         environment=first.environment if first else {},
         profile=next((record.profile for record in of(reversed(records), ProfileRecord)), None),

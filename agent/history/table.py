@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "turn", "lane", "category", "strategy", "improved", "gain", "status", "latency_ms", "best_latency_ms", "speedup",
-    "speedup_low", "speedup_high", "contention", "attempts", "tool_calls", "tool_seconds", "exchanges", "tokens",
-    "dollars", "model_seconds", "error",
+    "speedup_low", "speedup_high", "speedup_default", "contention", "attempts", "tool_calls", "tool_seconds",
+    "exchanges", "tokens", "dollars", "model_seconds", "error",
 )  # fmt: skip
 
 
@@ -31,7 +31,8 @@ def rows(history: History) -> list[dict[str, Any]]:
         low, high = metrics.interval if metrics and metrics.interval else (None, None)
         values = (
             turn.number, turn.lane, turn.category, turn.strategy, turn.improved, turn.gain, _status(turn), latency,
-            fastest, metrics.speedup if metrics else None, low, high, metrics.contention if metrics else None,
+            fastest, metrics.speedup if metrics else None, low, high,
+            metrics.speedup_default if metrics else None, metrics.contention if metrics else None,
             len(turn.attempts), len(turn.tool_calls), sum(call.seconds for call in turn.tool_calls),
             len(history.exchanges_of(turn)), turn.tokens, turn.dollars, turn.model_seconds, turn.error,
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core import DeviceKernel, Evaluation, KernelProfile, Problem, Profile, Status
+from ...core.baselines import against_text
 from ..analysis import Analysis
 from ..turn import Attempt, Turn
 from .context import gist, last_lines
@@ -48,6 +49,17 @@ def workload_text(problem: Problem) -> str:
         return f"{problem.name} at the sizes that the reference sets"
     sizes = ", ".join(f"{name} = {value}" for name, value in problem.sizes.items())
     return f"{problem.name} with {sizes} in place of the reference's values; its other sizes as they are"
+
+
+def precision_text(evaluation: Evaluation) -> str:
+    """Say that TF32 is allowed, where it is: the instructions say that it is not."""
+    allowed = evaluation.environment.get("tf32", "off")
+    if allowed == "off":
+        return ""
+    return (
+        f"; here the reference computes {allowed} in TF32, as PyTorch does by default, and a kernel may do the same: "
+        "it is compared within a few times the error that TF32 has there"
+    )
 
 
 def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
@@ -114,6 +126,9 @@ def measured_text(evaluation: Evaluation) -> str:
         return f"correct; {evaluation.message or 'not timed'}"
     against = f"the reference's {evaluation.reference.median_ms:.4g} ms: speedup {speedup}"
     text = f"correct: {evaluation.latency_ms:.4g} ms against {against}"
+    for name, baseline in evaluation.baselines.items():
+        over = evaluation.speedup_against(name)
+        text += f"; against {against_text(name, evaluation.precision)}, {baseline.median_ms:.4g} ms: {over}"
     if evaluation.contention is not None:
         text += f" (other processes used {evaluation.contention:.1f} cores meanwhile: not to be trusted)"
     return text

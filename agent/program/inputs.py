@@ -70,7 +70,7 @@ def repair_inputs(context: TurnContext, detail: Detail, failed: Sequence[Attempt
 def _task(context: TurnContext) -> dict[str, str]:
     return {
         "reference": TorchProblem.of(context.problem).source,
-        "workload": briefing.workload_text(context.problem),
+        "workload": briefing.workload_text(context.problem) + briefing.precision_text(context.candidate.evaluation),
         "source": context.candidate.kernel.source,
         "device": briefing.device_text(context.profile),
     }

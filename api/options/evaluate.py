@@ -49,7 +49,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
     sample_id: int | None = option(
         None, "Which attempt at its problem the kernel is in the run folder; 0 by default.", PROTOCOL, at_least=0
     )
-    precision: Precision | None = option(
+    kernelbench_precision: Precision | None = option(
         None, "To what KernelBench's protocol casts weights and inputs; fp32 by default.", PROTOCOL
     )
     perf_trials: int | None = option(
@@ -85,7 +85,11 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
             raise OptionError("`problem` names one problem", "leave it out: the files of a run folder name their own")
         if self.sample_id is not None and self.run_folder is None:
             raise OptionError("`sample_id` names a kernel of a run folder", "add `run_folder`")
-        belong = {"run_folder": self.run_folder, "precision": self.precision, "perf_trials": self.perf_trials}
+        belong = {
+            "run_folder": self.run_folder,
+            "kernelbench_precision": self.kernelbench_precision,
+            "perf_trials": self.perf_trials,
+        }
         for name, value in belong.items():
             if value is not None and not self.kernelbench:
                 raise OptionError(

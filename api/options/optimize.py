@@ -14,6 +14,7 @@ from .groups import (
     ModelOptions,
     ProblemOptions,
     SaveOptions,
+    TargetOptions,
     TimingOptions,
 )
 from .option import described, option
@@ -23,10 +24,10 @@ MAX_BEAM = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TimingOptions, MachineOptions, ProblemOptions):
+class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions):
     """How kernels are made faster over several turns."""
 
-    target_speedup: float = option(1.5, "Stop when this speedup is reached.", SEARCH, above=0)
+    target_speedup: float = option(1.5, "Stop when this speedup is reached; `against` says over what.", SEARCH, above=0)
     max_iterations: int = option(5, "At most this many turns.", SEARCH, above=0)
     min_improvement: float = option(
         0.05,

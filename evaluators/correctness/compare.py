@@ -16,8 +16,6 @@ CHUNK = 1 << 24
 """Elements that are compared at once: temporary tensors are no larger."""
 LARGE = 1e300
 """Replaces an infinite error, which JSON cannot represent."""
-SLACK = 8.0
-"""Multiple of torch's own largest error that is allowed in addition: a candidate may round differently."""
 EXACT = Tolerance(0.0, 0.0)
 
 
@@ -30,8 +28,8 @@ class Allowed:
     """
 
     tolerances: Mapping[str, Tolerance]
-    rounding: float = 0.0
-    """Torch's own largest error against fp64, relative to the root mean square of the result."""
+    slack: float = 0.0
+    """What torch's own rounding adds (`fp64.Fp64Comparison.slack`), relative to the root mean square of the result."""
     unbounded: bool = False
 
     def of(self, expected: Any) -> Tolerance:
@@ -41,7 +39,7 @@ class Allowed:
             return tolerance
         rms = root_mean_square(expected)
         scale = rms if self.unbounded else min(1.0, rms)
-        return Tolerance(tolerance.absolute * scale + SLACK * self.rounding * rms, tolerance.relative)
+        return Tolerance(tolerance.absolute * scale + self.slack * rms, tolerance.relative)
 
 
 def compare(

@@ -145,7 +145,7 @@ def _c_code(kernel: Any) -> tuple[KernelCode, list[str]]:
     names = [words[-1].lstrip("*") for words in parameters]
     types = ["pointer" if "*" in "".join(words) else _C_TYPES.get(words[-2], words[-2]) for words in parameters]
     flags = tuple(kernel.compile_flags or ())
-    return KernelCode(name=_name(kernel), kind="c", text=text, entry=entry, parameters=types, flags=flags), names
+    return KernelCode(name=_name(kernel), kind="c", text=text, entry=entry, parameters=tuple(types), flags=flags), names
 
 
 def _argument(name: str, values: Sequence[Any], kernel: Any) -> Any:

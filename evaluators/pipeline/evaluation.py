@@ -193,18 +193,12 @@ class EvaluationPipeline:
                 failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
                 client.close()
         found = dict(failed)
-        peak = {"peak_memory_bytes": _peak_bytes(reference_client, client)}
+        peak_bytes = _peak_bytes(reference_client, client)
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
-            fields = {
-                "correctness": one.correctness,
-                "compile_s": one.compile_s,
-                "replay": one.replay,
-                **metrics,
-                **peak,
-            }
+            fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}
             found[config] = Evaluation(
-                **common_fields(reference_client, client.kernel, config), **fields, **metrics, **peak
+                **fields, correctness=one.correctness, compile_s=one.compile_s, peak_memory_bytes=peak_bytes
             )
         return [found[config] for config in configs]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core import Measurement
-from ..reference.baselines import MODES, Baseline, BaselineCache, baseline_key
+from ...core import Measurement, OptionError
+from ..reference.baselines import EAGER_DEFAULT, MODES, Baseline, BaselineCache, baseline_key
 from ..reference.client import ReferenceClient
 from ..reference.roofline import event_overhead_ms
 from ..settings import Sampling, Settings
@@ -79,9 +79,9 @@ class InterleavedTimer:
     ) -> InterleavedTimes:
         """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow."""
         graph = self._settings.graph
-        names = [] if prune_above_ms is not None else self._compile_baselines(reference_client)
+        names = [] if prune_above_ms is not None else self._fresh_baselines(reference_client)
         reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
-        timers = [*candidates, *reference, *(reference_client.compiled_timer(name, seeds(), graph) for name in names)]
+        timers = [*candidates, *reference, *(reference_client.baseline_timer(name, seeds(), graph) for name in names)]
         telemetry = None if self._on_cpu else Telemetry(reference_client.environment["uuid"])
         timings, contention = self._interleave(
             reference_client, timers, worker_pid, sampling, prune_above_ms, telemetry
@@ -93,8 +93,8 @@ class InterleavedTimer:
         eager = timings[len(own)]
         fresh = {name: one.measurement for name, one in zip(names, timings[len(own) + 1 :], strict=True)}
         if contention is None:
-            for name, measurement in fresh.items():
-                baseline = Baseline.between(measurement, eager.measurement, reference_client.environment)
+            for name in MODES.keys() & fresh.keys():
+                baseline = Baseline.between(fresh[name], eager.measurement, reference_client.environment)
                 self._baselines.put(self._key(reference_client, name), baseline)
         known = {name: one.beside(eager.measurement) for name in MODES if (one := self._known(reference_client, name))}
         return InterleavedTimes(own, eager, contention, {**known, **fresh}, seen)
@@ -130,11 +130,24 @@ class InterleavedTimer:
         self._disturbed = 0 if quiet else self._disturbed + 1
         return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others)
 
-    def _compile_baselines(self, reference_client: ReferenceClient) -> list[str]:
-        """Compile requested baselines that are not cached; return those that compile."""
-        names = [name for name in self._settings.baselines if self._known(reference_client, name) is None]
+    def _fresh_baselines(self, reference_client: ReferenceClient) -> list[str]:
+        """Return the baselines to time: PyTorch's defaults, and requested ones that compile and are not cached."""
+        required = self._settings.required_baseline
         cache = str(self._baselines.cache) if self._baselines.cache else None
-        return [name for name in names if reference_client.call("compile", name=name, cache=cache)["error"] is None]
+        names = [] if reference_client.arithmetic["default_is_reference"] else [EAGER_DEFAULT]
+        for name in self._settings.baselines:
+            if name != required and self._known(reference_client, name) is not None:
+                continue
+            error = reference_client.call("compile", name=name, cache=cache)["error"]
+            if error is None:
+                names.append(name)
+            elif name == required:
+                problem = reference_client.problem.id
+                raise OptionError(
+                    f"`against` {name}: torch does not compile the reference of {problem}: {error}",
+                    "use `against` default",
+                )
+        return names
 
     def _known(self, reference_client: ReferenceClient, name: str) -> Baseline | None:
         return self._baselines.get(self._key(reference_client, name))

@@ -15,9 +15,10 @@ from ...core import DeviceError, Kernel, TorchProblem, known_languages
 from ...core.language import plugin_environment
 from ..compilation.pool import CompilePool
 from ..languages.base import supports
+from ..reference.arithmetic import defaults_differ
 from ..reference.client import ReferenceClient
 from ..sandbox.containment import Containment, contain, home_in
-from ..settings import Limits, Sandbox
+from ..settings import Limits, Precision, Sandbox
 from ..workers.client import ForkServer, Worker
 from ..workers.problem_file import problem_options
 
@@ -72,9 +73,14 @@ class Processes:
     """
 
     def __init__(
-        self, device: str, limits: Limits, sandbox: Sandbox = Sandbox.AUTO, memory: Path | None = None
+        self,
+        device: str,
+        limits: Limits,
+        sandbox: Sandbox = Sandbox.AUTO,
+        memory: Path | None = None,
+        precision: Precision = Precision.FP32,
     ) -> None:
-        """`memory` is a folder for the reference worker's compiled baselines."""
+        """`memory` is a folder for the reference worker's compiled baselines, `precision` the reference's."""
         self.device = device
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
         self._read = (self.folder / "problems", self.folder / "inbox")
@@ -84,6 +90,7 @@ class Processes:
         self._limits = limits
         self._sandbox = sandbox
         self._memory = memory
+        self._precision = precision
         self._servers: _Servers | None = None
         self._closed = False
         self._reference_client: ReferenceClient | None = None
@@ -159,7 +166,12 @@ class Processes:
 
     def new_reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """Start one more reference worker; the caller closes it."""
-        options = {**self._problem(problem), "tolerances": dict(problem.tolerances)}
+        options = {
+            **self._problem(problem),
+            "tolerances": dict(problem.tolerances),
+            "precision": self._precision.value,
+            "defaults_differ": defaults_differ(self.device),
+        }
         folder = _new_folder(self._hidden, "reference")
         return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
 

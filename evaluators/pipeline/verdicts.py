@@ -9,6 +9,7 @@ from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure
 from ..compilation.pool import CompileResult, CompileStatus
 from ..reference.client import ReferenceClient
+from ..settings import Precision
 
 _STATUSES = {
     CompileStatus.FAILED: Status.COMPILE_ERROR,
@@ -24,6 +25,7 @@ def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Con
         "kernel_digest": kernel.digest,
         "config": dict(config),
         "environment": reference_client.environment,
+        **reference_client.arithmetic,
     }
 
 
@@ -41,7 +43,7 @@ def failed_evaluation(
     )
 
 
-def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection) -> Evaluation:
+def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection, precision: Precision) -> Evaluation:
     """Return the evaluation of a config whose kernel's source breaks a rule: nothing was started for it."""
     return Evaluation(
         status=Status.REJECTED,
@@ -49,6 +51,7 @@ def rejected_evaluation(kernel: Kernel, config: Config, rejection: Rejection) ->
         config=dict(config),
         message=str(rejection),
         rejection=rejection,
+        precision=precision.value,
     )
 
 

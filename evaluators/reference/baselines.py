@@ -1,7 +1,7 @@
-"""Other ways to run the reference: compiled by torch, with defaults and with its autotuner.
+"""Other ways to run the reference: eager with PyTorch's own defaults, and compiled by torch.
 
-The reference worker compiles and times them; the ratio to eager, measured interleaved, is cached per device, versions
-and problem, since a compilation takes longer than an evaluation.
+The reference worker compiles and times them. The ratio of a compiled one to eager, measured interleaved, is cached per
+device, versions and problem, since a compilation takes longer than an evaluation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from ...core import Measurement, Speedup, TorchProblem
 from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
+from .arithmetic import Arithmetic
 
+EAGER_DEFAULT = "default"
+"""Eager, with PyTorch's own defaults: needs no compilation."""
 MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 """Arguments of `torch.compile` by name.
 
@@ -34,14 +37,16 @@ NextInputs = Callable[[], tuple[int, Sequence[Any]]]
 
 
 class Baselines:
-    """In the reference worker: the compiled references. Weights are those at the time of compilation.
+    """In the reference worker: the reference as users run it, with PyTorch's own defaults for TF32.
 
-    Inductor's cache is kept in `cache`, which cuts a repeated compilation to seconds.
+    A compiled one has the weights of the time of its compilation. Inductor's cache is kept in `cache`, which cuts a
+    repeated compilation to seconds.
     """
 
-    def __init__(self, clock: Clock, cache: Path | None) -> None:
+    def __init__(self, clock: Clock, cache: Path | None, arithmetic: Arithmetic) -> None:
         self._clock = clock
         self._cache = cache
+        self._arithmetic = arithmetic
         self._compiled: dict[str, Any] = {}
 
     def compile(self, name: str, model: Any, inputs: Sequence[Any]) -> Message:
@@ -54,21 +59,24 @@ class Baselines:
         self._enter_cache()
         try:
             compiled = torch.compile(model, mode=MODES[name], dynamic=False, fullgraph=False)
-            for _ in range(2):  # the second call compiles what the first left
-                compiled(*inputs)
+            with self._arithmetic.switched(self._arithmetic.default):
+                for _ in range(2):  # the second call compiles what the first left
+                    compiled(*inputs)
         except Exception as error:  # the evaluation continues without it
             return {"seconds": time.perf_counter() - start, "error": f"{type(error).__name__}: {error}"[:500]}
         self._compiled[name] = compiled
         return {"seconds": time.perf_counter() - start, "error": None}
 
-    def time(self, name: str, next_inputs: NextInputs, samples: int) -> Message:
-        """Time calls of the compiled reference; return the fields of any timing."""
+    def time(self, name: str, model: Any, next_inputs: NextInputs, samples: int) -> Message:
+        """Time calls of the model, or of what was compiled of it; return the fields of any timing."""
+        model = model if name == EAGER_DEFAULT else self._compiled[name]
 
         def next_call() -> tuple[object, Callable[[], object]]:
             number, inputs = next_inputs()
-            return (name, number), bind_call(self._compiled[name], inputs)
+            return (name, number), bind_call(model, inputs)
 
-        return self._clock.sample(next_call, samples).message(self._clock.method)
+        with self._arithmetic.switched(self._arithmetic.default):
+            return self._clock.sample(next_call, samples).message(self._clock.method)
 
     def _enter_cache(self) -> None:
         """Point inductor, and Triton under it, to the cache; on a CPU compile in this process, since starting
@@ -84,7 +92,7 @@ class Baselines:
 
 
 class Baseline(BaseModel):
-    """One measured baseline, interleaved with eager."""
+    """One measured baseline, interleaved with eager as the reference computes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -148,9 +156,10 @@ def baseline_key(
 
     Two GPUs of one model share their baselines: the UUID is not included.
     """
-    described = json.dumps([problem.source, dict(problem.sizes)], sort_keys=True, default=str)
-    digest = hashlib.sha256(described.encode()).hexdigest()[:16]
-    versions = [f"{part} {environment[part]}" for part in ("torch", "triton", "cuda", "threads") if part in environment]
+    text = json.dumps([problem.source, dict(problem.sizes)], sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    described = ("torch", "triton", "cuda", "threads", "tf32")  # eager's TF32; a compiled one has PyTorch's defaults
+    versions = [f"{part} {environment[part]}" for part in described if part in environment]
     parts = [name, problem.id, digest, environment["device"], *versions]
     parts += [f"driver {driver}"] if driver else []
     return ", ".join([*parts, "graph"] if graph else parts)

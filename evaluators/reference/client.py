@@ -28,6 +28,8 @@ class ReferenceClient:
         self._worker = worker
         opened = self.call("open")
         self.environment: dict[str, str] = opened["environment"]
+        self.arithmetic: dict[str, Any] = opened["arithmetic"]
+        """The fields of evaluations that say how the reference computes: precision, default_is_reference."""
         self.effects: dict[str, list[int]] = {name: opened[name] for name in ("changed", "returned")}
         """Indices of the inputs that the reference itself writes to, or returns."""
 
@@ -91,9 +93,9 @@ class ReferenceClient:
         """Return a timer of the reference, each chunk on the next seed's inputs."""
         return lambda samples: self.call("time", samples=samples, seed=next(seeds), graph=graph)
 
-    def compiled_timer(self, name: str, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
-        """Return a timer of the reference that was compiled under this name."""
-        return lambda samples: self.call("time_compiled", name=name, samples=samples, seed=next(seeds), graph=graph)
+    def baseline_timer(self, name: str, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
+        """Return a timer of the reference as PyTorch runs it by default, or as it was compiled under this name."""
+        return lambda samples: self.call("time_baseline", name=name, samples=samples, seed=next(seeds), graph=graph)
 
     def load_plan(self, number: int, plan: LaunchPlan, constants: list[Message], path: Path) -> str | None:
         """Hand over a candidate's launch plan; return why it cannot be replayed, or None."""

@@ -17,7 +17,7 @@ from typing import Any
 from ...core import Status, Tolerance, known_languages
 from ..correctness.compare import Allowed, compare, failed
 from ..correctness.digest import digest
-from ..correctness.fp64 import Fp64Comparison
+from ..correctness.fp64 import Fp64Comparison, copied
 from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
 from ..correctness.reference_checks import require_reference
 from ..correctness.side_effects import SideEffects, poison
@@ -36,10 +36,11 @@ from ..workers.memory import is_large, peak_bytes, release_cache, restart_peak
 from ..workers.modules import ProblemModule, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
 from ..workers.tensor_ipc import HeldOutputs, Outputs, StateBuffer, UnreadableTensor
+from .arithmetic import STRICT, Arithmetic
 from .baselines import Baselines
 
 _REQUESTS = (
-    "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_compiled", "overhead",
+    "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_baseline", "overhead",
     "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak", "load_plan", "replay",
     "replay_operators", "replay_time", "replay_recheck", "forget_plans",
 )  # fmt: skip
@@ -47,8 +48,7 @@ _REQUESTS = (
 
 def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
-    use_full_precision()
-    reference_handlers = ReferenceHandlers(options)
+    reference_handlers = ReferenceHandlers(options, Arithmetic.of(options))
     handlers: dict[str, Handler] = {name: reference_handlers.handler(name) for name in _REQUESTS}
     handlers["resize"] = reference_handlers.resize
     serve_requests(channel, handlers, lambda error: {"error": describe(error)})
@@ -57,8 +57,9 @@ def serve(channel: Channel, options: Message) -> None:
 class ReferenceHandlers:
     """One problem at the most recent sizes; results for other sizes are kept."""
 
-    def __init__(self, options: Message) -> None:
+    def __init__(self, options: Message, arithmetic: Arithmetic) -> None:
         self._options = options
+        self._arithmetic = arithmetic
         self._known: dict[str, ReferenceWorker] = {}
         self._now: ReferenceWorker | None = None
         self.resize(options["sizes"])
@@ -69,21 +70,28 @@ class ReferenceHandlers:
         if self._now is not None:
             self._now.release()
         if key not in self._known:
-            self._known[key] = ReferenceWorker({**self._options, "sizes": sizes})
+            self._known[key] = ReferenceWorker({**self._options, "sizes": sizes}, self._arithmetic)
         self._now = self._known[key]
         return {}
 
     def handler(self, name: str) -> Handler:
         """Return a handler that serves a request at the current sizes."""
-        return lambda **request: getattr(self._now, name)(**request)
+
+        def serve_one(**request: Any) -> Message:
+            self._arithmetic.main.set()  # a problem's file may have set the switches
+            answer: Message = getattr(self._now, name)(**request)
+            return answer
+
+        return serve_one
 
 
 class ReferenceWorker:
     """One problem at one workload on one device."""
 
-    def __init__(self, options: Message) -> None:
+    def __init__(self, options: Message, arithmetic: Arithmetic) -> None:
         self.options = options
         self.device: str = options["device"]
+        self.arithmetic = arithmetic
         # JSON has no tuples.
         self.tolerances = {dtype: Tolerance(*pair) for dtype, pair in options["tolerances"].items()}
         self._problem: ProblemModule | None = None
@@ -128,7 +136,10 @@ class ReferenceWorker:
         del outputs
         self._forget_inputs()
         self.release()
-        return {"environment": environment(self.device), **found}
+        described = environment(self.device)
+        if self.device.startswith("cuda"):
+            described["tf32"] = str(self.arithmetic.main)
+        return {"environment": described, "arithmetic": self.arithmetic.described, **found}
 
     def _prepare(self, seed: int, distribution: str | None = None) -> None:
         self._prepare_model(seed)
@@ -194,8 +205,10 @@ class ReferenceWorker:
         """
         self._prepare(seed, distribution)
         inputs = self._inputs
+        fp32 = self._in_fp32(inputs, distribution, precise)
         expected = outputs_of(self._model(*inputs))
-        allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
+        self._exactness.learn(fp32, expected, distribution)
+        allowed = Allowed(self.tolerances, self._exactness.slack(distribution), unbounded=distribution is not None)
         verdict = compare(expected, outputs, Path(path), allowed)
         actual = verdict.pop("actual", [])
         if hold:
@@ -210,13 +223,20 @@ class ReferenceWorker:
             if self._changes_inputs:
                 self._prepare(seed, distribution)
                 inputs = self._inputs
-            verdict |= self._exactness.compare(self._model, inputs, expected, actual)
+            verdict |= self._exactness.compare(self._model, inputs, expected, actual, fp32)
             verdict["trivial_outputs"] = passing_trivial_outputs(expected, inputs, allowed)
             trivial = TrivialOutput.of(actual, expected, inputs)
             verdict["trivial_output"] = str(trivial) if trivial else None
         del inputs, expected, actual
         self.release()
         return verdict
+
+    def _in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
+        """Return the reference's outputs in fp32, where it computes in less and its error is to be learned."""
+        if self.arithmetic.main == STRICT or (self._exactness.knows(distribution) and not precise):
+            return None
+        with self.arithmetic.switched(STRICT):
+            return outputs_of(self._model(*copied(inputs)))
 
     def same(self, path: str, outputs: list[Message]) -> Message:
         """Return whether outputs are bitwise equal to the held ones."""
@@ -231,8 +251,10 @@ class ReferenceWorker:
         """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
         self._prepare_model(weights)
         inputs = Feed(self.problem).at(seed, calls)
+        fp32 = self._in_fp32(inputs, None)
         expected = outputs_of(self._model(*inputs))
-        allowed = Allowed(self.tolerances, self._exactness.rounding(None))
+        self._exactness.learn(fp32, expected, None)
+        allowed = Allowed(self.tolerances, self._exactness.slack(None))
         verdict = compare(expected, outputs, Path(path), allowed)
         verdict.pop("actual", None)
         return verdict
@@ -244,8 +266,9 @@ class ReferenceWorker:
             self._prepare(0, name)
             if not any(getattr(value, "is_floating_point", bool)() for value in self._inputs):
                 break
-            if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
-                fit.append(name)
+            with self.arithmetic.switched(STRICT):
+                if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
+                    fit.append(name)
         self._forget_inputs()
         self.release()
         return {"distributions": fit}
@@ -262,19 +285,21 @@ class ReferenceWorker:
 
     def compile(self, name: str, cache: str | None) -> Message:
         """Compile the reference in another way; the response's `error` gives the reason of a failure."""
-        if self._baselines is None:
-            self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None)
         assert self._weights is not None
         self._prepare(self._weights)
-        compiled = self._baselines.compile(name, self._model, self._inputs)
+        compiled = self._other_ways(cache).compile(name, self._model, self._inputs)
         self.release()
         return compiled
 
-    def time_compiled(self, name: str, samples: int, seed: int, graph: bool) -> Message:
-        """Time the reference compiled under this name."""
-        assert self._baselines is not None
+    def time_baseline(self, name: str, samples: int, seed: int, graph: bool) -> Message:
+        """Time the reference as PyTorch runs it by default, or as it was compiled under this name."""
         self.timed.clock.graph = graph
-        return self._baselines.time(name, self.timed.feed(seed).next, samples)
+        return self._other_ways().time(name, self._model, self.timed.feed(seed).next, samples)
+
+    def _other_ways(self, cache: str | None = None) -> Baselines:
+        if self._baselines is None:
+            self._baselines = Baselines(self.timed.clock, Path(cache) if cache else None, self.arithmetic)
+        return self._baselines
 
     def overhead(self, graph: bool) -> Message:
         """Measure the overhead of events; this process cannot be used for anything else afterwards."""
@@ -314,17 +339,19 @@ class ReferenceWorker:
         outputs = outputs_of(result)
         found = {"effects": effects.of(outputs), "weights": weights.of([])["changed"]}
         del inputs, effects
+        fp32 = self._in_fp32(self._inputs, distribution, precise)
         wanted = self._model(*self._inputs)
         if form_of(result) != form_of(wanted):
             message = f"returns a {form_of(result)}, the reference a {form_of(wanted)}"
             return {**failed(Status.WRONG_SHAPE, message), **found}
         expected = outputs_of(wanted)
-        allowed = Allowed(self.tolerances, self._exactness.rounding(distribution), unbounded=distribution is not None)
+        self._exactness.learn(fp32, expected, distribution)
+        allowed = Allowed(self.tolerances, self._exactness.slack(distribution), unbounded=distribution is not None)
         verdict = self._compare_held(expected, outputs, allowed)
         if verdict["status"] == Status.OK and precise:
             if self._changes_inputs:
                 self._prepare(seed, distribution)
-            verdict |= self._exactness.compare(self._model, self._inputs, expected, outputs)
+            verdict |= self._exactness.compare(self._model, self._inputs, expected, outputs, fp32)
         self.release()
         return {**verdict, **found}
 
@@ -349,7 +376,7 @@ class ReferenceWorker:
         """Compare the outputs of the last timed replay."""
         seed, calls, outputs = self._replayed[number]
         expected = outputs_of(self._model(*Feed(self.problem).at(seed, calls)))
-        return self._compare_held(expected, outputs, Allowed(self.tolerances, self._exactness.rounding(None)))
+        return self._compare_held(expected, outputs, Allowed(self.tolerances, self._exactness.slack(None)))
 
     def _compare_held(self, expected: list[Any], outputs: list[Any], allowed: Allowed) -> Message:
         """Compare outputs of this process."""
@@ -397,17 +424,6 @@ class _Held:
         return cls(tensor.new_empty(()).expand(tensor.shape), tuple(digest(tensor).tolist()))
 
 
-def use_full_precision() -> None:
-    """Make the reference compute fp32 in fp32: by default torch lets cuDNN use TF32 for convolutions.
-
-    Tolerances are those of fp32, so expected values and baseline must be too.
-    """
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-
-
 def environment(device: str) -> dict[str, str]:
     """Return device, versions and threads as texts for the record."""
     import torch
@@ -427,7 +443,6 @@ def environment(device: str) -> dict[str, str]:
             continue
     if device.startswith("cuda"):
         found["cuda"] = torch.version.cuda or ""
-        found["tf32"] = "off"
         found["uuid"] = str(torch.cuda.get_device_properties(device).uuid)
     return found
 

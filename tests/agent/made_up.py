@@ -15,7 +15,18 @@ from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
 from kernelwright.agent.workbench import Lane, Workbench
 from kernelwright.api.optimize import keep
-from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, Profile, Proposal, Trial
+from kernelwright.core import (
+    Budget,
+    Config,
+    Evaluation,
+    Journal,
+    Kernel,
+    Measurement,
+    Problem,
+    Profile,
+    Proposal,
+    Trial,
+)
 
 from ..fakes import PROBLEM, PROFILE, evaluation
 
@@ -59,6 +70,18 @@ class Scripted:
     def _result(self, bound: Kernel, number: int) -> float | str:
         result: float | str = (self._change and self._change(bound, number)) or bound.constants["RESULT"]
         return bound.constants.get("SPEED", result) if isinstance(result, float) else result
+
+
+class Beside(Scripted):
+    """Times other baselines too, in ms by name."""
+
+    def __init__(self, baselines_ms: Mapping[str, float]) -> None:
+        super().__init__()
+        self._baselines = {name: Measurement(samples_ms=(ms,) * 3) for name, ms in baselines_ms.items()}
+
+    def evaluate(self, *arguments: Any, **more: Any) -> Iterator[Evaluation]:
+        for one in super().evaluate(*arguments, **more):
+            yield one.model_copy(update={"baselines": self._baselines})
 
 
 class Planned:

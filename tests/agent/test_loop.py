@@ -11,7 +11,7 @@ from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Config, Kernel, Proposal, SearchSpace, Status
 
 from ..fakes import PROFILE, evaluation, kernel
-from .made_up import ENDLESS, Planned, Scripted, Silence, listed, run, trials
+from .made_up import ENDLESS, Beside, Planned, Scripted, Silence, listed, run, trials
 
 
 def test_stops_on_the_target(tmp_path: Path) -> None:
@@ -33,6 +33,23 @@ def test_a_start_that_is_fast_enough_is_left_alone(tmp_path: Path) -> None:
     assert (outcome.stopped, outcome.turns) == ("target of 2x reached", ())
     assert outcome.reached(2)
     assert not outcome.reached(2.1)
+
+
+@pytest.mark.parametrize(("against", "turns"), [("strict", 1), ("default", 2), ("compile", 3)])
+def test_the_target_is_over_its_baseline(tmp_path: Path, against: str, turns: int) -> None:
+    """The reference takes 10 ms, PyTorch's defaults 5, torch.compile 2.5."""
+    criteria = StoppingCriteria(target_speedup=2, against=against)
+    steps = listed(*map(kernel, (5.0, 2.5, 1.25, 0.6)))
+    outcome = run(tmp_path, kernel(20.0), steps, Beside({"default": 5.0, "compile": 2.5}), criteria=criteria)
+    assert (outcome.stopped, len(outcome.turns)) == ("target of 2x reached", turns)
+    assert outcome.reached(2, against) and not outcome.reached(2.1, against)
+
+
+def test_a_baseline_that_was_not_measured_ends_the_run(tmp_path: Path) -> None:
+    criteria = StoppingCriteria(target_speedup=2, against="compile")
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(1.0)), criteria=criteria)
+    assert outcome.stopped == "the start kernel, ok: not timed against torch.compile"
+    assert not outcome.reached(2, "compile") and not outcome.turns
 
 
 def test_stops_on_a_plateau(tmp_path: Path) -> None:

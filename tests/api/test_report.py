@@ -87,7 +87,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 def test_the_summary(page: Page) -> None:
     for said in (
-        "level1/1_36 36_RMSNorm_", "AMD EPYC, 2 cores", "Target of 3x not reached.", "10.67 → 1.746 ms",
+        "level1/1_36 36_RMSNorm_", "AMD EPYC, 2 cores", "10.67 → 1.746 ms",
+        "Target of 3x against the reference not reached.", "eager PyTorch, fp32 in fp32",
         "6.11 times as fast as the start", "1.238x [1.158, 1.324], start 0.173x", "14 trials", "$0.1018",
         "34,421 tokens, 8 exchanges", "2 iterations done", "torch 2.13.0+cpu", "tilelang 0.1.15", "openai/gpt-4o",
         "cpu: batch_size 16, dim1 64, dim2 64", "checked and timed again in a fresh process",

@@ -64,7 +64,10 @@ def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
         (("-k", "1_19", "--sample-id", "1"), "add --run-folder"),
         (("-k", "1_19", "--run-folder", "run", "--sample-id", "-1"), "--sample-id must be at least 0"),
         (("-k", "1_19", "--run-folder", "run", "--protocol", "strict"), "set --protocol to kernelbench"),
-        (("-k", "1_19", "--precision", "fp16"), "--precision belongs to KernelBench's protocol"),
+        (
+            ("-k", "1_19", "--kernelbench-precision", "fp16"),
+            "--kernelbench-precision belongs to KernelBench's protocol",
+        ),
         (("-k", "1_19", "--perf-trials", "0", "--protocol", "both"), "--perf-trials must be at least 1"),
         (("--run-folder", "nowhere", "--device", "cpu"), "cannot read nowhere"),
         (("--run-folder", ".", "--device", "cpu"), "contains no level_"),

@@ -53,12 +53,21 @@ def built(kind: type[Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrateg
 
 
 TEXTS = tuples(TEXT)
+INTERVAL = st.none() | st.tuples(NUMBER, NUMBER)
+PRECISION = st.sampled_from(["fp32", "default"])
+AGAINST = st.sampled_from(["strict", "default", "compile"])
 METRICS: dict[str, Any] = {
     "status": STATUS,
     "latency_ms": TIME,
     "reference_ms": TIME,
     "speedup": TIME,
-    "interval": st.none() | st.tuples(NUMBER, NUMBER),
+    "interval": INTERVAL,
+    "speedup_default": TIME,
+    "interval_default": INTERVAL,
+    "speedup_compile": TIME,
+    "interval_compile": INTERVAL,
+    "precision": PRECISION,
+    "default_is_reference": st.booleans(),
     "contention": TIME,
 }
 SUMMARY = built(
@@ -113,7 +122,7 @@ ANALYSIS = built(
 KINDS: dict[type[Any], st.SearchStrategy[Any]] = {
     RunRecord: built(
         RunRecord, problem=TEXT, reference=TEXT, sizes=TEXT, kernel=TEXT, device=TEXT, allow_torch=TEXT, graph=TEXT,
-        backend=TEXT, model=TEXT,
+        precision=PRECISION, against=AGAINST, backend=TEXT, model=TEXT,
     ),
     KernelRecord: built(KernelRecord, digest=TEXT, source=TEXT),
     Trial: built(Trial, origin=TEXT, evaluation=EVALUATION, seconds=st.floats(0, 1e6), at=TEXT),
@@ -129,8 +138,9 @@ KINDS: dict[type[Any], st.SearchStrategy[Any]] = {
     ),
     FinishedRecord: built(
         FinishedRecord, problem=TEXT, device=TEXT, backend=TEXT, workload=TEXT, target_speedup=NUMBER,
-        target_reached=st.booleans(), verified=st.booleans(), start=built(Metrics, **METRICS),
-        best=built(Metrics, **METRICS), model=TEXT, iterations=COUNT, turns=COUNT, tokens=COUNT, dollars=NUMBER,
+        against=AGAINST, precision=PRECISION, target_reached=st.booleans(), verified=st.booleans(),
+        start=built(Metrics, **METRICS), best=built(Metrics, **METRICS), model=TEXT, iterations=COUNT, turns=COUNT,
+        tokens=COUNT, dollars=NUMBER,
         stopped=TEXT, cut_short=st.booleans(), kernel=st.none() | TEXT, history=st.none() | TEXT,
     ),
     ExchangeRecord: built(

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelwright.core import Correctness, Evaluation, Measurement, Origin, Speedup, Status
+from kernelwright.core import Correctness, Evaluation, EvaluationSummary, Measurement, Origin, Speedup, Status
 from pydantic import ValidationError
 
 samples = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=60)
@@ -28,6 +31,27 @@ def test_a_measurement_lies_within_its_samples(measurement: Measurement) -> None
 def test_a_speedup_lies_within_its_interval(reference: Measurement, candidate: Measurement) -> None:
     speedup = Speedup.between(reference, candidate)
     assert speedup.low <= speedup.ratio <= speedup.high
+
+
+@given(measurements, measurements, st.dictionaries(st.sampled_from(["default", "compile"]), measurements))
+def test_every_baseline_has_a_speedup_of_its_own(
+    reference: Measurement, candidate: Measurement, baselines: dict[str, Measurement]
+) -> None:
+    common: dict[str, Any] = {"status": Status.OK, "kernel_digest": "d", "correctness": correctness()}
+    timed = Evaluation(**common, measurement=candidate, reference=reference, baselines=baselines)
+    metrics = EvaluationSummary.model_validate(json.loads(json.dumps(timed.summary().to_json())))
+    assert timed.speedup_against("strict") == timed.speedup
+    assert (timed.speedup_default is None) == ("default" not in baselines)
+    for name in ("strict", "default", "compile", "max-autotune"):
+        over, low_high = timed.speedup_against(name), metrics.interval_against(name)
+        assert metrics.speedup_against(name) == (over.ratio if over else None)
+        assert low_high == ((over.low, over.high) if over else None)
+        assert over is None or over.low <= over.ratio <= over.high
+    one = Evaluation(**common, measurement=candidate, reference=reference, default_is_reference=True)
+    assert one.speedup_default == one.speedup == one.speedup_against("strict") == one.speedup_against("default")
+    policy = one.model_copy(update={"precision": "default"})
+    assert policy.speedup_against("default") == policy.speedup == policy.speedup_default
+    assert policy.speedup_against("strict") is None and policy.metrics().speedup_against("strict") is None
 
 
 @pytest.mark.parametrize("bad", [(), (-1.0,), (0.0,), (float("nan"),), (float("inf"),)])

@@ -54,20 +54,23 @@ def test_a_record_is_read_back_as_it_was_written(kind: type[Any], data: st.DataO
     assert parse_record(later, HERE, 1) == record
 
 
-METRICS = '"status":"ok","latency_ms":5.0,"reference_ms":10.0,"speedup":2.0,"interval":[2.0,2.0],"contention":null'
+METRICS = (
+    '"status":"ok","latency_ms":5.0,"reference_ms":10.0,"speedup":2.0,"interval":[2.0,2.0],"speedup_default":null,'
+    '"interval_default":null,"precision":"fp32","default_is_reference":false,"contention":null'
+)
 GOLDEN: list[tuple[Record, str]] = [
     (
         RunRecord(problem="p", reference="r", sizes="[]", kernel="k", device="d", allow_torch="off", graph="False",
                   backend="triton", model="rules"),
         '{"kind":"run","problem":"p","reference":"r","sizes":"[]","kernel":"k","device":"d","allow_torch":"off",'
-        '"graph":"False","backend":"triton","model":"rules"}',
+        '"graph":"False","precision":"fp32","against":"strict","backend":"triton","model":"rules"}',
     ),
     (KernelRecord(digest="k", source="s\n"), '{"kind":"kernel","digest":"k","source":"s\\n"}'),
     (
         Trial(origin="start", evaluation=evaluation(kernel(1.0), Config(), "timeout"), seconds=1.5, at="2025"),
         '{"kind":"trial","origin":"start","evaluation":{"status":"timeout","kernel_digest":"DIGEST","config":{},'
-        '"origin":"simulated","message":"as told","log":"","baselines":{},"telemetry":{},"stages":{},"environment":{}},'
-        '"seconds":1.5,"at":"2025"}',
+        '"origin":"simulated","message":"as told","log":"","baselines":{},"precision":"fp32",'
+        '"default_is_reference":false,"telemetry":{},"stages":{},"environment":{}},"seconds":1.5,"at":"2025"}',
     ),
     (
         TurnRecord(
@@ -95,8 +98,9 @@ GOLDEN: list[tuple[Record, str]] = [
             tokens=30, dollars=0.5, stopped="done", cut_short=False, kernel="k.py", history=None,
         ),
         '{"kind":"finished","problem":"p","device":"d","backend":"triton","workload":"default","target_speedup":2.0,'
-        '"target_reached":true,"verified":true,"start":{"status":"ok","latency_ms":null,"reference_ms":null,'
-        '"speedup":null,"interval":null,"contention":null},"best":{METRICS},"model":"rules","iterations":1,"turns":1,'
+        '"against":"strict","precision":"fp32","target_reached":true,"verified":true,"start":{"status":"ok","latency_ms":null,"reference_ms":null,'
+        '"speedup":null,"interval":null,"speedup_default":null,"interval_default":null,"precision":"fp32",'
+        '"default_is_reference":false,"contention":null},"best":{METRICS},"model":"rules","iterations":1,"turns":1,'
         '"tokens":30,"dollars":0.5,"stopped":"done","cut_short":false,"kernel":"k.py","history":null}',
     ),
     (
@@ -149,7 +153,7 @@ def _same_but_for_defaults(said: Any, written: Any) -> None:
         for name, value in said.items():
             _same_but_for_defaults(value, written[name])
         added = {name: written[name] for name in set(written) - set(said) if written[name]}
-        assert added in ({}, {"origin": "measured"})
+        assert added.items() <= {"origin": "measured", "precision": "fp32", "against": "strict"}.items()
     elif isinstance(said, list):
         for one, again in zip(said, written, strict=True):
             _same_but_for_defaults(one, again)

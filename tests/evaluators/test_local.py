@@ -196,7 +196,7 @@ class AGpu(LocalEvaluator):
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
     def _reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
-        return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self)}"})
+        return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self)}"}, arithmetic={})
 
     def _new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
         return SimpleNamespace(kernel=kernel, alive=True, cache=cache, close=lambda: None)

@@ -227,6 +227,15 @@ def test_a_figure_that_others_disturbed_is_reported_as_such() -> None:
     assert briefing.measured_text(untimed) == "correct; checked, not timed"
 
 
+def test_the_other_baselines_and_the_precision_that_is_asked_are_reported() -> None:
+    beside = right(CASES["tilelang_cpu"][0], 2.0, 4.0)
+    beside = beside.model_copy(update={"baselines": {"default": Measurement(samples_ms=(3.0,) * 3)}})
+    assert briefing.measured_text(beside).endswith("; against PyTorch's defaults, 3 ms: 1.500x [1.500, 1.500]")
+    assert briefing.precision_text(beside) == ""
+    for tf32, says in (("off", ""), ("convolutions", "the reference computes convolutions in TF32")):
+        assert says in briefing.precision_text(beside.model_copy(update={"environment": {"tf32": tf32}}))
+
+
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
 def test_every_failure_comes_with_a_hint(status: Status) -> None:
     kernel = CASES["triton"][0]

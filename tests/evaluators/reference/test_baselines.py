@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kernelwright.core import Measurement, TorchProblem
 from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
+from kernelwright.evaluators.reference.arithmetic import STRICT, Arithmetic, Tf32
 from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache, Baselines, baseline_key
+from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.timing.clock import Clock, always
 from kernelwright.evaluators.timing.sampling import interleave
+
+from ...conftest import SCALE_PROBLEM
+from ..conftest import NewWorker
 
 ENVIRONMENT = {"device": "NVIDIA H200", "torch": "2.11", "triton": "3.6", "uuid": "1234", "python": "3.12"}
 PROBLEM = TorchProblem(
@@ -67,6 +74,8 @@ def test_keys_tell_apart_what_a_ratio_depends_on() -> None:
         baseline_key("compile", PROBLEM, {**ENVIRONMENT, "torch": "2.12"}, "580"),
         baseline_key("compile", PROBLEM, ENVIRONMENT, "590"),
         baseline_key("compile", PROBLEM, ENVIRONMENT, "580", graph=True),
+        baseline_key("compile", PROBLEM, {**ENVIRONMENT, "tf32": "off"}, "580"),
+        baseline_key("compile", PROBLEM, {**ENVIRONMENT, "tf32": "convolutions"}, "580"),
     ]
     assert len(set(keys)) == len(keys)
     assert baseline_key("compile", PROBLEM, {**ENVIRONMENT, "uuid": "5678"}, "580") == keys[0]
@@ -92,7 +101,7 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
             raise ValueError("no such thing")
 
     with torch.no_grad():
-        baselines = Baselines(clock, tmp_path / "inductor")
+        baselines = Baselines(clock, tmp_path / "inductor", Arithmetic(default=Tf32(convolutions=True)))
         answer = baselines.compile("compile", model, [buffers[0]])
         assert answer["error"] is None and answer["seconds"] > 0.05
         assert baselines.compile("compile", model, [buffers[0]])["seconds"] == 0.0
@@ -102,9 +111,10 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
             return clock.sample(always(lambda: model(buffers[0])), samples).message(clock.method)
 
         def compiled(samples: int) -> dict[str, object]:
-            return baselines.time("compile", next_inputs, samples)
+            return baselines.time("compile", model, next_inputs, samples)
 
         frames = torch._dynamo.utils.counters["frames"].copy()
+        STRICT.set()  # as eager is timed beside it
         one, other = interleave([eager, compiled], Sampling(seconds=0.1, max_samples=40))
         assert torch._dynamo.utils.counters["frames"] == frames  # nothing was compiled while it was timed
     assert len(drawn) == len(other.measurement.samples_ms) + other.measurement.warmup
@@ -112,3 +122,69 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
     assert one.measurement.median_ms > 0
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
+
+
+@pytest.fixture(autouse=True)
+def _switches_are_put_back() -> Iterator[None]:
+    before = Tf32.now()
+    yield
+    before.set()
+
+
+def test_defaults_are_timed_with_their_own_switches_and_eager_is_not() -> None:
+    import torch
+
+    class Noting(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.add(Tf32.now())
+            return x
+
+    seen: set[Tf32] = set()
+    defaults = Tf32(products=True, convolutions=True)
+    STRICT.set()
+    baselines = Baselines(Clock("cpu"), None, Arithmetic(default=defaults))
+    answer = baselines.time("default", Noting(), lambda: (0, [torch.ones(2)]), 3)
+    assert len(answer["samples_ms"]) == 3 and seen == {defaults} and Tf32.now() == STRICT
+
+
+def test_switches_are_put_back_after_a_failure() -> None:
+    arithmetic = Arithmetic(main=Tf32(convolutions=True))
+    seen: list[Tf32] = []
+
+    def fail() -> None:
+        with arithmetic.switched(STRICT):
+            seen.append(Tf32.now())
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert [*seen, Tf32.now()] == [STRICT, arithmetic.main]
+
+
+@pytest.mark.parametrize(
+    ("precision", "differ", "main", "same"),
+    [
+        ("fp32", True, STRICT, False),
+        ("fp32", False, STRICT, True),
+        ("default", True, Tf32(convolutions=True), True),
+        ("default", False, STRICT, True),
+    ],
+)
+def test_the_reference_computes_as_its_policy_says(precision: str, differ: bool, main: Tf32, same: bool) -> None:
+    Tf32(convolutions=True).set()  # PyTorch's defaults as they are today
+    found = Arithmetic.of({"precision": precision, "defaults_differ": differ})
+    assert found.main == main
+    assert found.described == {"precision": precision, "default_is_reference": same}
+
+
+@pytest.mark.parametrize(
+    "source", ["torch.backends.cuda.matmul.fp32_precision = 'tf32'", "torch.set_float32_matmul_precision('high')"]
+)
+def test_a_problem_that_sets_the_switches_does_not_change_the_policy(new_worker: NewWorker, source: str) -> None:
+    """Torch refuses to read the switches after the newer way of setting them."""
+    problem = TorchProblem("level1/1_999", "999_Scale", SCALE_PROBLEM + f"\n\n{source}\n").at("tiny")
+    options = {"tolerances": {}, "precision": "default", "defaults_differ": True}
+    with contextlib.closing(ReferenceClient(problem, new_worker(problem, "reference.worker", **options))) as client:
+        assert client.arithmetic == {"precision": "default", "default_is_reference": True}
+        assert client.call("time", samples=1, seed=0, graph=False)["samples_ms"]
+        assert client.baseline_timer("default", itertools.count(), False)(2)["samples_ms"]

@@ -1,0 +1,27 @@
+"""What a kernel's time is compared with, by name; docs/timing.md explains the choice."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+STRICT = "strict"
+"""Eager PyTorch that computes fp32 in fp32: TF32 is off."""
+DEFAULT = "default"
+"""Eager PyTorch with its own defaults, which let convolutions compute fp32 in TF32."""
+COMPILE = "compile"
+"""`torch.compile` with PyTorch's own defaults."""
+
+Precision = Literal["fp32", "default"]
+"""How exactly the reference computes and a kernel must: fp32 in fp32, or as PyTorch does by default."""
+
+
+def reference_name(precision: str) -> str:
+    """Return the name of the baseline that is the reference under a policy of precision."""
+    return DEFAULT if precision == DEFAULT else STRICT
+
+
+def against_text(against: str, precision: str = "fp32") -> str:
+    """'the reference', or "PyTorch's defaults" and the like: what a speedup is against, in words."""
+    if against == reference_name(precision):
+        return "the reference"
+    return {DEFAULT: "PyTorch's defaults", COMPILE: "torch.compile"}.get(against, against)

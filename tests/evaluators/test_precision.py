@@ -1,0 +1,184 @@
+"""The policy of precision and the default baseline, end to end on a CPU whose defaults are made to differ."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kernelwright.core import Config, Evaluation, Kernel, Measurement, OptionError, Status, TorchProblem
+from kernelwright.evaluators.correctness.compare import relative_error
+from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
+from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache
+from kernelwright.evaluators.reference.client import ReferenceClient
+from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
+
+from ..conftest import FAST, Unguarded
+from .default_precision import EXACT, ROUND, SLEEP_S, pretend_gpu, problem, rounding
+
+ONE = Config()
+
+
+@pytest.fixture(scope="module")
+def evaluators() -> Iterator[dict[Precision, LocalEvaluator]]:
+    with contextlib.ExitStack() as stack:
+        yield {one: stack.enter_context(Unguarded(settings=replace(FAST, precision=one))) for one in Precision}
+
+
+@pytest.fixture
+def strict(evaluators: dict[Precision, LocalEvaluator], monkeypatch: pytest.MonkeyPatch) -> LocalEvaluator:
+    pretend_gpu(monkeypatch)
+    return evaluators[Precision.FP32]
+
+
+@pytest.fixture
+def default(evaluators: dict[Precision, LocalEvaluator], monkeypatch: pytest.MonkeyPatch) -> LocalEvaluator:
+    pretend_gpu(monkeypatch)
+    return evaluators[Precision.DEFAULT]
+
+
+def of(evaluator: LocalEvaluator, kernel: Kernel) -> Evaluation:
+    (evaluation,) = evaluator.evaluate(problem(), kernel, [ONE])
+    return evaluation
+
+
+def test_defaults_are_timed_beside_the_reference(strict: LocalEvaluator) -> None:
+    found = of(strict, EXACT)
+    assert found.ok and (found.precision, found.default_is_reference) == ("fp32", False)
+    assert found.speedup and found.speedup_default and found.reference
+    assert found.baselines["default"].median_ms >= 1000 * SLEEP_S > found.reference.median_ms
+    assert found.speedup_default.ratio > found.speedup.ratio
+    assert found.speedup_default.low <= found.speedup_default.ratio <= found.speedup_default.high
+    assert found.speedup_against("strict") == found.speedup and found.speedup_against("compile") is None
+
+
+def test_fp32_refuses_what_rounds_as_the_defaults_do(strict: LocalEvaluator) -> None:
+    assert of(strict, rounding(10)).status is Status.WRONG_VALUE
+
+
+@pytest.mark.parametrize("kernel", [EXACT, rounding(10)], ids=["fp32", "tf32"])
+def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel: Kernel) -> None:
+    found = of(default, kernel)
+    assert found.ok, found.message
+    assert found.correctness and len(found.correctness.distributions) == 5, "fp32 decides which distributions serve"
+    assert (found.precision, found.default_is_reference, found.baselines) == ("default", True, {})
+    assert found.speedup and found.reference and found.reference.median_ms >= 1000 * SLEEP_S
+    assert found.speedup == found.speedup_default == found.speedup_against("default")
+    assert found.speedup_against("strict") is None
+    torchs = found.correctness.torch_error_fp64
+    assert torchs and 1e-4 < torchs < 1e-3, "the error of the defaults is what the record compares with"
+
+
+def test_default_refuses_bf16(default: LocalEvaluator) -> None:
+    found = of(default, rounding(7))
+    assert found.status is Status.WRONG_VALUE and found.precision == "default"
+
+
+def test_default_accepts_tf32_in_a_search_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search makes one check, without fp64; its finalists are looked at more closely."""
+    settings = replace(FAST, precision=Precision.DEFAULT, search=SearchSettings())
+    pretend_gpu(monkeypatch)
+    with Unguarded(settings=settings) as evaluator:
+        (quick,) = evaluator.evaluate(problem(), rounding(10), [ONE])
+        (final,) = evaluator.compare(problem(), rounding(10), [ONE])
+        (wrong,) = evaluator.compare(problem(), rounding(7), [ONE])
+    assert quick.ok and quick.reference is None and final.ok and final.speedup_default
+    assert wrong.status is Status.WRONG_VALUE
+
+
+def test_on_a_cpu_both_are_one(evaluator: LocalEvaluator) -> None:
+    found = of(evaluator, EXACT)
+    assert found.ok and found.default_is_reference and not found.baselines
+    assert found.speedup is not None and found.speedup_default == found.speedup
+
+
+def test_a_candidate_that_is_refused_for_its_source_has_the_policy_too(scale_problem: TorchProblem) -> None:
+    settings = Settings(precision=Precision.DEFAULT)
+    with LocalEvaluator(settings=settings) as evaluator:
+        (found,) = evaluator.evaluate(scale_problem, EXACT, [ONE])
+    assert found.status is Status.REJECTED and found.precision == "default"
+
+
+def test_the_errors_of_fp32_and_of_the_defaults_have_factors_of_their_own() -> None:
+    import torch
+
+    exact = torch.linspace(-1, 1, 1001, dtype=torch.float64)
+    fp32, coarse = exact.float(), exact.float() * (1 + 1e-3)
+    error = float(1e-3 / exact.square().mean().sqrt())
+    learned = Fp64Comparison()
+    learned.learn(None, None, [fp32], None)
+    assert not learned.knows(None) and learned.slack(None) == 0.0
+    learned.learn([exact], [fp32], [coarse], None)
+    assert learned.knows(None) and not learned.knows("signs")
+    assert learned.slack(None) == pytest.approx(TIMES_DEFAULT * error, rel=1e-3)
+    within, beyond = (exact.float() * (1 + times * TIMES_DEFAULT * 1e-3) for times in (0.9, 1.1))
+    assert "status" not in learned.compare([exact], [coarse], [within], [fp32])
+    found = learned.compare([exact], [coarse], [beyond], [fp32])
+    assert found["status"] == Status.WRONG_VALUE
+    assert "less exact than PyTorch's defaults for float32" in found["message"]
+    assert found["torch_error_fp64"] == pytest.approx(1e-3, rel=1e-2)
+    # Where the defaults are as exact as fp32, its own factor holds.
+    same = Fp64Comparison()
+    same.learn([exact], [coarse], [coarse], None)
+    same.compare([exact], [coarse], [coarse], [coarse])
+    assert same.slack(None) == pytest.approx(TIMES_TORCH * error, rel=1e-3)
+
+
+@pytest.mark.parametrize("draw", ["randn", "rand"])
+def test_between_tf32_however_it_is_made_and_bf16_lies_the_factor(draw: str) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    scope: dict[str, Any] = {"torch": torch}
+    exec(ROUND, scope)
+    for depth in (27, 576, 4096):
+        x, w = getattr(torch, draw)(256, depth), torch.randn(depth, 256)
+        exact = x.double() @ w.double()
+        made = [("rounded", 10), ("cut", 10), ("rounded", 7)]
+        tf32, cut, bf16 = (scope[how](x, bits).double() @ scope[how](w, bits).double() for how, bits in made)
+        (rms, largest), (rms_cut, _), (rms_bf16, _) = (relative_error(exact, one) for one in (tf32, cut, bf16))
+        assert 2 < rms_cut / rms < 3 < TIMES_DEFAULT < 7 < rms_bf16 / rms
+        assert relative_error(tf32, cut)[1] < 0.8 * TIMES_DEFAULT * largest
+        assert relative_error(tf32, bf16)[1] > 1.4 * TIMES_DEFAULT * largest
+
+
+class _Memory(BaselineCache):
+    """Knows every baseline."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def get(self, key: str) -> Baseline | None:
+        one = Measurement(samples_ms=(1.0,))
+        return Baseline.between(one, one, {})
+
+
+def fresh(settings: Settings, error: str | None = None, known: bool = False, same: bool = False) -> list[str]:
+    """The baselines that would be timed."""
+    timer = InterleavedTimer("cpu", settings, cast(Any, None), None)
+    if known:
+        timer._baselines = _Memory()
+    client: Any = SimpleNamespace(
+        problem=problem(),
+        environment={"device": "a CPU"},
+        arithmetic={"default_is_reference": same},
+        call=lambda op, **_: {"error": error},
+    )
+    return timer._fresh_baselines(cast(ReferenceClient, client))
+
+
+def test_a_baseline_that_a_target_is_against_is_timed_anew() -> None:
+    asked = Settings(baselines=("compile", "max-autotune"))
+    assert fresh(asked) == ["default", "compile", "max-autotune"]
+    assert fresh(asked, same=True) == ["compile", "max-autotune"]
+    assert fresh(asked, known=True) == ["default"]
+    assert fresh(replace(asked, required_baseline="compile"), known=True) == ["default", "compile"]
+    assert fresh(asked, error="no such thing") == ["default"]
+    with pytest.raises(OptionError, match=re.escape("does not compile the reference of level1/1_999: no such thing")):
+        fresh(replace(asked, required_baseline="compile"), error="no such thing")

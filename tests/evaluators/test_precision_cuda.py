@@ -1,0 +1,55 @@
+"""The policy of precision on a CUDA device, where PyTorch's defaults compute convolutions in TF32."""
+
+from __future__ import annotations
+
+import pytest
+from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+
+pytestmark = pytest.mark.gpu
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3)
+
+    def forward(self, x):
+        return self.conv(x)
+"""
+SOURCE = f"""{MODEL}
+
+def get_inputs():
+    return [torch.randn(16, 64, 64, 64)]
+
+
+def get_init_inputs():
+    return [64]
+"""
+AS_PYTORCH_SHIPS = PythonKernel.parse("import triton\n" + MODEL.replace("Model", "ModelNew"))
+"""The reference as a candidate, whose process has PyTorch's defaults."""
+
+
+def evaluation_with(precision: Precision) -> Evaluation:
+    problem = TorchProblem(id="level1/1_998", name="998_Conv", source=SOURCE)
+    settings = Settings(checks=2, allow_torch=AllowTorch.ALL, second_workload=False, precision=precision)
+    with LocalEvaluator("cuda", settings) as evaluator:
+        (found,) = evaluator.evaluate(problem, AS_PYTORCH_SHIPS, [Config()])
+    return found
+
+
+def test_a_convolution_as_pytorch_ships_is_wrong_in_fp32() -> None:
+    found = evaluation_with(Precision.FP32)
+    assert found.status is Status.WRONG_VALUE and found.environment["tf32"] == "off"
+
+
+def test_a_convolution_as_pytorch_ships_is_right_by_its_own_precision() -> None:
+    found = evaluation_with(Precision.DEFAULT)
+    assert found.ok, found.message
+    assert found.environment["tf32"] == "convolutions" and found.default_is_reference
+    assert found.speedup is not None and found.speedup == found.speedup_default
