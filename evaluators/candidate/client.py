@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ...core import Config, Kernel, Rejection, ResultsError, Status
+from ...core.lines import without_separators
 from ..reference.client import ReferenceClient
 from ..settings import Limits
 from ..timing.clock import hidden_work
@@ -185,7 +186,7 @@ class CandidateClient:
 
     def _load(self, config: Config, keep: bool) -> int:
         self._serial += 1
-        path = self._write(f"kernel_{self._serial}.py", self.kernel.bind(config).source, keep)
+        path = self._write(f"kernel_{self._serial}.py", without_separators(self.kernel.bind(config).source), keep)
         self._ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
         return self._serial
 

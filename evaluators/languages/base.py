@@ -69,6 +69,12 @@ class LanguageSupport:
     pinned_classes: tuple[tuple[str, str], ...] = ()
     """Classes, as (module, name), in which it may change nothing."""
 
+    interpreter_remarks: Mapping[str, str] = {}
+    """What an evaluation's environment says where an interpreter stands in for the target: its differences."""
+
+    def prepare(self, device: str) -> None:
+        """Make the language usable in a worker on this device, before a candidate's code is loaded."""
+
     def capture_launches(self, launched: Launched, device: str) -> None:
         """From now on, in this process, launching a kernel compiles it and reports it to `launched`; nothing runs.
 
