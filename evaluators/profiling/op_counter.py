@@ -91,6 +91,10 @@ def _observing(seen: list[Message], interpreted: threading.local, widened: _Wide
             if (own := _python_operator(func, args)) is not None:
                 with self, contextlib.nullcontext() if torch._C._len_torch_function_stack() else Leaving():
                     return own(*args, **kwargs)
+            if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+                # Within such an operator: elsewhere torch has replaced it by its parts before.
+                with self:
+                    return func.decompose(*args, **kwargs)
             result = func(*args, **kwargs)
             one = _describe(func, args, kwargs, result, widened)
             widened.note(func, args, result)

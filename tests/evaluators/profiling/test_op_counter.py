@@ -118,9 +118,10 @@ def test_what_an_operator_of_its_own_calls_is_counted_in_its_place() -> None:
     @torch.library.custom_op("kernelwright_tests::hidden", mutates_args=())
     def hidden(x: torch.Tensor) -> torch.Tensor:
         x.sum().tolist()
-        return torch.softmax(torch.mm(x, x), 1)
+        return torch.softmax(torch.mm(x.t().reshape(-1).view(4, 4), x), 1)
 
     result, seen = observe(lambda: hidden(torch.ones(4, 4)))
     assert torch.equal(result, torch.full((4, 4), 0.25))
     assert [one["name"] for one in seen if one["kind"] == "compute"] == ["sum", "mm", "_softmax"]
+    assert {one["kind"] for one in seen} == {"compute", "free", "layout", "leaving"}
     assert sum(one["kind"] == "leaving" for one in seen) == 1
