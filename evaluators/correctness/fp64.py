@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core import Status, Tolerance
@@ -38,7 +38,7 @@ class Fp64Comparison:
         import torch
 
         try:
-            exact = outputs_of(copy.deepcopy(model).double()(*(_double(value) for value in inputs)))
+            exact = in_fp64(model)(inputs)
         except (RuntimeError, TypeError, MemoryError):  # own casts, no fp64 kernel, or no memory
             exact = []
         # Indices and masks stay exact as they are; at least one result must gain from fp64.
@@ -85,6 +85,12 @@ class Fp64Comparison:
                 )
                 return {**found, "status": Status.WRONG_VALUE, "message": message}
         return found
+
+
+def in_fp64(model: Any) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return the reference in fp64, as a function of its inputs."""
+    double = copy.deepcopy(model).double()
+    return lambda inputs: outputs_of(double(*(_double(value) for value in inputs)))
 
 
 def _double(value: Any) -> Any:

@@ -40,12 +40,13 @@ def _structure(x: Any, generator: Any) -> Any:
     return flat.reshape(x.shape)
 
 
+STRUCTURE = "structure"
 _CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "signs": _signs,
     "small": lambda x, generator: x * 1e-2,
     "large": lambda x, generator: x * 64,
     "heavy tails": _heavy_tails,
-    "structure": _structure,
+    STRUCTURE: _structure,
 }
 DISTRIBUTIONS = tuple(_CHANGES)
 """Distributions that checks use beside the problem's own inputs, where the reference supports them."""
