@@ -60,7 +60,8 @@ class Correctness(BaseModel):
     absolute_tolerance: float | None = Field(default=None, ge=0)
     passed: bool
     distributions: tuple[str, ...] = ()
-    """Input distributions besides the problem's own: 'signs', 'small', 'large', 'heavy tails', 'structure'."""
+    """Further comparisons: input distributions besides the problem's own ('signs', 'small', 'large', 'heavy tails',
+    'structure', 'times 1e+12'), 'other weights', 'other strides'."""
     error_fp64: float | None = Field(default=None, ge=0)
     """Root mean square error against the reference in fp64, relative to that result's root mean square."""
     torch_error_fp64: float | None = Field(default=None, ge=0)
@@ -70,6 +71,9 @@ class Correctness(BaseModel):
     little."""
     deterministic: bool | None = None
     """Whether two calls on the same inputs returned the same bits; None where not tested."""
+    special_values: str | None = None
+    """How the result differs from the reference's for inputs with NaN and infinity; empty where it does not, None where
+    not tested. A difference is no failure: many correct kernels take a maximum that drops NaN."""
 
     @property
     def checks(self) -> int:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ...core import Config, Kernel, Rejection, ResultsError, Status
 from ...core.lines import without_separators
+from ..correctness.distributions import OTHER_STRIDES, OTHER_WEIGHTS, SPECIAL
 from ..reference.client import ReferenceClient
 from ..settings import Limits
 from ..timing.clock import hidden_work
@@ -34,6 +35,13 @@ _SIDE_EFFECTS = {
     "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
     "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
 }
+
+_CHANGED = {
+    OTHER_STRIDES: "reads the input as if it were contiguous (the same inputs with other strides give another result; "
+    "use the strides, or call contiguous() first)",
+    OTHER_WEIGHTS: "with other weights than the initial ones",
+}
+"""What a failure says where something else than the distribution of the inputs differs."""
 
 
 class CandidateClient:
@@ -100,10 +108,13 @@ class CandidateClient:
         if plan.thorough and not reference_client.effects["returned"]:
             self._check_held(reference_client)
         for distribution in plan.distributions:
-            _, verdict = self._run(
-                reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
-            )
-            verdict["message"] = f"with inputs of another distribution ({distribution}): {verdict['message']}"
+            # Other strides may be compiled for.
+            allowed = self._limits.compile_s if distribution == OTHER_STRIDES else self._limits.call_s
+            _, verdict = self._run(reference_client, serial, plan.seeds[0], allowed, distribution=distribution)
+            if not verdict:  # it accepts no other strides, and says so
+                continue
+            told = _CHANGED.get(distribution, f"with inputs of another distribution ({distribution})")
+            verdict["message"] = f"{told}: {verdict['message']}"
             self._require_ok(verdict, comparisons, distribution)
         if plan.thorough:
             comparisons.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], comparisons)
@@ -175,6 +186,20 @@ class CandidateClient:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
 
+    def treats_special_values_alike(
+        self, reference_client: ReferenceClient, config: Config, seed: int
+    ) -> tuple[bool, str]:
+        """Return whether NaN and infinity in the inputs come out as the reference's, and the difference.
+
+        Unloads all configs.
+        """
+        try:
+            serial = self._load(config, keep=False)
+            _, verdict = self._run(reference_client, serial, seed, self._limits.compile_s, distribution=SPECIAL)
+        except Failure as failure:
+            return False, failure.message
+        return verdict["status"] == Status.OK, verdict["message"]
+
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
         if self._worker is not None:
@@ -217,9 +242,9 @@ class CandidateClient:
         hold: bool = False,
         precise: bool = False,
     ) -> tuple[RunResponse, Message]:
-        """Run one call and return the comparison of its outputs."""
+        """Run one call and return the comparison of its outputs; an empty one where it refuses other strides."""
         state = self.worker.inbox / "state.pt"
-        reference_client.call("state", seed=seed, path=str(state))
+        reference_client.call("state", seed=seed, path=str(state), distribution=distribution)
         ran = self._hand_over(
             "run",
             RunResponse,
@@ -230,6 +255,8 @@ class CandidateClient:
             distribution=distribution,
             hold=hold,
         )
+        if ran.refused and distribution == OTHER_STRIDES:
+            return ran, {}
         verdict = reference_client.call(
             "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
             precise=precise, hold=hold,

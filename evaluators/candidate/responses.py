@@ -55,6 +55,8 @@ class RunResponse(OutputsResponse):
     changed: list[int]
     returned: list[int]
     weights: list[int]
+    refused: bool = False
+    """Whether it raised an exception for inputs of other strides, which is no failure."""
 
 
 class TimeResponse(Response):

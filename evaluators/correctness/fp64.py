@@ -9,7 +9,9 @@ from typing import Any
 from ...core import Status, Tolerance
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .compare import EXACT, dtype_name, relative_error
+from .compare import EXACT, dtype_name, relative_error, root_mean_square
+from .distributions import same_layout
+from .eight_bit import widened
 
 FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors above any summation order's and below the next lower precision's: TF32 has 2e-4 and more,
@@ -47,11 +49,13 @@ class Fp64Comparison:
         return exact if self._possible else None
 
     def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, Tolerance]) -> bool:
-        """Return whether the reference itself is finite and accurate on such inputs; remembers its error."""
+        """Return whether the reference accepts such inputs, is finite and accurate; remembers its error."""
         import torch
 
-        expected = outputs_of(model(*[_copy(value) for value in inputs]))
-        if not all(isinstance(one, torch.Tensor) and bool(torch.isfinite(one).all()) for one in expected):
+        expected = outputs_where_accepted(model, inputs)
+        if expected is None or not all(
+            isinstance(one, torch.Tensor) and bool(torch.isfinite(widened(one)).all()) for one in expected
+        ):
             return False
         exact = self.of(model, inputs, distribution)
         if exact is None:
@@ -59,7 +63,7 @@ class Fp64Comparison:
         pairs = list(zip(exact, expected, strict=True))
         if not all(torch.equal(e, one) for e, one in pairs if not one.is_floating_point()):
             return False  # rounding decides which index or flag it is
-        errors = [(relative_error(e, one)[1], one) for e, one in pairs if one.is_floating_point()]
+        errors = [(_error_beyond_rounding(e, one), one) for e, one in pairs if one.is_floating_point()]
         self._rounding[distribution] = max(error for error, _ in errors)
         return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
 
@@ -87,6 +91,29 @@ class Fp64Comparison:
         return found
 
 
+def outputs_where_accepted(model: Any, inputs: Sequence[Any]) -> list[Any] | None:
+    """Return the reference's outputs; None where it raises an exception for such inputs. Raises for lack of memory."""
+    import torch
+
+    try:
+        return outputs_of(model(*[_copy(value) for value in inputs]))
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+            raise
+        return None
+
+
+def _error_beyond_rounding(exact: Any, actual: Any) -> float:
+    """Return the largest error over the root mean square of the result, without that of storing it in its dtype."""
+    import torch
+
+    scale = root_mean_square(exact)
+    if scale == 0 or not exact.numel():
+        return 0.0
+    error = (actual.detach().to(exact.dtype) - exact).abs_() - torch.finfo(actual.dtype).eps * exact.abs()
+    return max(0.0, float(error.max())) / scale
+
+
 def in_fp64(model: Any) -> Callable[[Sequence[Any]], list[Any]]:
     """Return the reference in fp64, as a function of its inputs."""
     double = copy.deepcopy(model).double()
@@ -110,4 +137,4 @@ def _whole_numbers() -> tuple[Any, ...]:
 def _copy(value: Any) -> Any:
     import torch
 
-    return value.clone() if isinstance(value, torch.Tensor) else value
+    return same_layout(value) if isinstance(value, torch.Tensor) else value

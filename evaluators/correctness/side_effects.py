@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..workers.channel import Message
+from .eight_bit import widened
 
 
 class SideEffects:
@@ -36,6 +37,7 @@ def _differ(now: Any, was: Any) -> bool:
         return False
     if type(now) is not type(was) or now.shape != was.shape or now.dtype != was.dtype:
         return True
+    now, was = widened(now), widened(was)
     if torch.equal(now, was):
         return False
     # NaN is not equal to itself, and may have been there before.

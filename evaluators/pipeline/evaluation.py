@@ -65,6 +65,7 @@ class EvaluationPipeline:
             asked.prove(checked)
             if not is_timed(client.kernel, self._device):
                 found["second_workload"] = asked.try_other_sizes(checked)
+                found["correctness"] = asked.with_special_values(checked)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
             times = self._time(asked, [checked], sampling, prune_above_ms)
@@ -78,6 +79,7 @@ class EvaluationPipeline:
                 self._require_possible(reference_client, times.candidates[0])
                 found["kernel_profile"] = asked.profile(checked)
                 found["second_workload"] = asked.try_other_sizes(checked)
+                found["correctness"] = asked.with_special_values(checked)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)
             if failure.rejection is not None:  # its worker is not used for another config

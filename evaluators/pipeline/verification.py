@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from ...core import Ceilings, Config, KernelProfile, Rejection, SecondWorkload, Status, Target
+from ...core import Ceilings, Config, Correctness, KernelProfile, Rejection, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.client import CandidateClient
 from ..candidate.verified import CheckPlan, Failure, VerifiedConfig, rejected
@@ -141,6 +141,16 @@ class Verification:
             except Failure as failure:
                 return SecondWorkload(sizes=sizes, status=failure.status, message=first_line(failure.message))
             return SecondWorkload(sizes=sizes, status=Status.OK)
+
+    def with_special_values(self, checked: VerifiedConfig) -> Correctness:
+        """Return the correctness with a remark on NaN and infinity; unloads the config."""
+        if self._quick or not self.reference_client.special_values:
+            return checked.correctness
+        with self.stage("special values"):
+            alike, message = self.client.treats_special_values_alike(
+                self.reference_client, checked.config, checked.correctness.seeds[0]
+            )
+        return checked.correctness.model_copy(update={"special_values": "" if alike else first_line(message)})
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -57,6 +57,11 @@ class ReferenceClient:
         return tuple(self.call("distributions")["distributions"])
 
     @cached_property
+    def special_values(self) -> bool:
+        """Whether the reference has definite results for inputs with NaN and infinity."""
+        return bool(self.call("special")["definite"])
+
+    @cached_property
     def counted(self) -> Message:
         """The reference's operations and bytes."""
         return self.call("count")

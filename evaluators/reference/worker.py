@@ -6,6 +6,7 @@ of its name; a failure of the reference is returned as its text.
 
 from __future__ import annotations
 
+import itertools
 import json
 import platform
 from functools import cached_property
@@ -15,9 +16,21 @@ from typing import Any
 from ...core import Status, Tolerance, known_languages
 from ..correctness.compare import EXACT, Allowed, compare, dtype_name
 from ..correctness.conditioning import amplified_error, forgive
-from ..correctness.fp64 import Fp64Comparison, in_fp64
-from ..correctness.inputs import DISTRIBUTIONS, STRUCTURE, Feed, draw, vary_constants
-from ..correctness.reference_checks import require_reference
+from ..correctness.distributions import (
+    DISTRIBUTIONS,
+    MAGNITUDES,
+    OTHER_STRIDES,
+    OTHER_WEIGHTS,
+    SPECIAL,
+    STRUCTURE,
+    change_weights,
+    draw,
+    is_floating,
+    vary_constants,
+)
+from ..correctness.fp64 import Fp64Comparison, in_fp64, outputs_where_accepted
+from ..correctness.inputs import Feed
+from ..correctness.reference_checks import require_reference, same_result, same_special_values
 from ..correctness.side_effects import SideEffects
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..profiling import op_counter, peaks
@@ -32,7 +45,7 @@ from ..workers.tensor_ipc import Outputs, UnreadableTensor
 from .baselines import Baselines
 
 _REQUESTS = (
-    "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_compiled", "overhead",
+    "open", "state", "check", "same", "check_timed", "distributions", "special", "time", "compile", "time_compiled", "overhead",
     "empty", "count", "ceilings", "properties",
 )  # fmt: skip
 
@@ -79,6 +92,7 @@ class ReferenceWorker:
         self._exactness = Fp64Comparison()
         self._model: Any = None
         self._weights: int | None = None
+        self._weights_changed = False
         self._captured: int | None = None
         self._inputs: list[Any] = []
         self._drawn: tuple[int, str | None] | None = None
@@ -115,16 +129,20 @@ class ReferenceWorker:
         return {"environment": environment(self.device), **found}
 
     def _prepare(self, seed: int, distribution: str | None = None) -> None:
-        if self._weights != seed:
+        changed = distribution == OTHER_WEIGHTS
+        if self._weights != seed or self._weights_changed != changed:
             self._model, self._weights = vary_constants(self.problem.model(seed), seed), seed
+            self._weights_changed, self._captured = changed, None
+            if changed:
+                change_weights(self._model, seed)
         if self._drawn != (seed, distribution) or self._changes_inputs:
             self._inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
 
-    def state(self, seed: int, path: str) -> Message:
-        """Write the weights drawn from the seed, if there are any."""
+    def state(self, seed: int, path: str, distribution: str | None = None) -> Message:
+        """Write the weights drawn from the seed, if there are any; others for the distribution `OTHER_WEIGHTS`."""
         import torch
 
-        self._prepare(seed)
+        self._prepare(seed, distribution)
         if state := self._model.state_dict():
             torch.save(state, path)
         return {}
@@ -145,12 +163,12 @@ class ReferenceWorker:
         """
         self._prepare(seed, distribution)
         inputs = self._inputs
-        exact = self._exactness.of(self._model, inputs, distribution) if precise or distribution else None
+        exact = self._exactness.of(self._model, inputs, distribution) if precise else None
         expected = outputs_of(self._model(*inputs))
         allowed = Allowed(
             self.tolerances,
-            self._exactness.rounding(distribution),
-            unbounded=distribution is not None,
+            self._exactness.rounding(None if distribution == OTHER_STRIDES else distribution),
+            unbounded=distribution not in (None, OTHER_STRIDES),
             forgiven=self._forgiven if distribution == STRUCTURE else None,
         )
         verdict = compare(expected, outputs, Path(path), allowed)
@@ -193,7 +211,7 @@ class ReferenceWorker:
 
     def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
         """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
-        if self._weights != weights:
+        if self._weights != weights or self._weights_changed:
             self._prepare(weights)
         inputs = Feed(self.problem).at(seed, calls)
         expected = outputs_of(self._model(*inputs))
@@ -203,16 +221,45 @@ class ReferenceWorker:
         return verdict
 
     def distributions(self) -> Message:
-        """Return the input distributions on which the reference itself is finite and close to fp64."""
-        fit = []
-        for name in DISTRIBUTIONS:
-            self._prepare(0, name)
-            if not any(getattr(value, "is_floating_point", bool)() for value in self._inputs):
-                break
-            if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
-                fit.append(name)
+        """Return the distributions, and other changes, with which the reference itself is finite and close to fp64."""
+        self._prepare(0)
+        fit: list[str] = []
+        if any(is_floating(value) for value in self._inputs):
+            fit = [name for name in DISTRIBUTIONS if self._copes(name)]
+            fit += itertools.islice(filter(self._copes, MAGNITUDES), 1)
+        if any(parameter.is_floating_point() for parameter in self._model.parameters()) and self._copes(OTHER_WEIGHTS):
+            fit.append(OTHER_WEIGHTS)
+        if self._accepts_other_strides():
+            fit.append(OTHER_STRIDES)
         self._drawn = None
         return {"distributions": fit}
+
+    def _copes(self, distribution: str) -> bool:
+        self._prepare(0, distribution)
+        return self._exactness.copes(self._model, self._inputs, distribution, self.tolerances)
+
+    def _accepts_other_strides(self) -> bool:
+        self._prepare(0)
+        before, strides = outputs_where_accepted(self._model, self._inputs), [_strides(one) for one in self._inputs]
+        self._prepare(0, OTHER_STRIDES)
+        if before is None or [_strides(one) for one in self._inputs] == strides:
+            return False
+        after = outputs_where_accepted(self._model, self._inputs)
+        return after is not None and same_result(before, after)
+
+    def special(self) -> Message:
+        """Return whether the reference has definite results for inputs with NaN and infinity."""
+        self._prepare(0)
+        definite = any(is_floating(value) for value in self._inputs)
+        if definite:
+            outputs = []
+            for _ in range(2):
+                self._drawn = None  # it may write to its inputs
+                self._prepare(0, SPECIAL)
+                outputs.append(outputs_of(self._model(*self._inputs)))
+            definite = same_special_values(*outputs)
+        self._drawn = None
+        return {"definite": definite}
 
     def time(self, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference on inputs drawn from the seed."""
@@ -265,6 +312,12 @@ class ReferenceWorker:
     def properties(self) -> Message:
         """Return torch's properties of the GPU; empty for a CPU."""
         return {"properties": describe_gpu(self.device) if self.device.startswith("cuda") else None}
+
+
+def _strides(value: Any) -> Any:
+    import torch
+
+    return value.stride() if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
 
 def _bits(tensor: Any) -> Any:
