@@ -186,19 +186,14 @@ class CandidateClient:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
 
-    def treats_special_values_alike(
-        self, reference_client: ReferenceClient, config: Config, seed: int
-    ) -> tuple[bool, str]:
-        """Return whether NaN and infinity in the inputs come out as the reference's, and the difference.
-
-        Unloads all configs.
-        """
+    def difference_of_special_values(self, reference_client: ReferenceClient, checked: VerifiedConfig) -> str:
+        """Return how the result differs from the reference's for inputs with NaN and infinity; empty if it does not."""
+        seed, seconds = checked.correctness.seeds[0], self._limits.call_s
         try:
-            serial = self._load(config, keep=False)
-            _, verdict = self._run(reference_client, serial, seed, self._limits.compile_s, distribution=SPECIAL)
+            _, verdict = self._run(reference_client, checked.serial, seed, seconds, distribution=SPECIAL)
         except Failure as failure:
-            return False, failure.message
-        return verdict["status"] == Status.OK, verdict["message"]
+            return failure.message
+        return "" if verdict["status"] == Status.OK else str(verdict["message"])
 
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""

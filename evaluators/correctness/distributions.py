@@ -170,7 +170,7 @@ class _Generators:
 
 
 def generator_of(seed: int, device: Any) -> Any:
-    """Return a generator for what is derived from a seed. It has another one, or it would repeat the inputs' numbers."""
+    """Return a generator for what is derived from a seed: not the inputs' own, or it would repeat their numbers."""
     import torch
 
     return torch.Generator(device).manual_seed((seed * 6364136223846793005 + 1442695040888963407) % (1 << 63))

@@ -143,14 +143,12 @@ class Verification:
             return SecondWorkload(sizes=sizes, status=Status.OK)
 
     def with_special_values(self, checked: VerifiedConfig) -> Correctness:
-        """Return the correctness with a remark on NaN and infinity; unloads the config."""
+        """Return the correctness with a remark on NaN and infinity; the last check of a loaded config."""
         if self._quick or not self.reference_client.special_values:
             return checked.correctness
         with self.stage("special values"):
-            alike, message = self.client.treats_special_values_alike(
-                self.reference_client, checked.config, checked.correctness.seeds[0]
-            )
-        return checked.correctness.model_copy(update={"special_values": "" if alike else first_line(message)})
+            found = self.client.difference_of_special_values(self.reference_client, checked)
+        return checked.correctness.model_copy(update={"special_values": first_line(found)})
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -45,8 +45,8 @@ from ..workers.tensor_ipc import Outputs, UnreadableTensor
 from .baselines import Baselines
 
 _REQUESTS = (
-    "open", "state", "check", "same", "check_timed", "distributions", "special", "time", "compile", "time_compiled", "overhead",
-    "empty", "count", "ceilings", "properties",
+    "open", "state", "check", "same", "check_timed", "distributions", "special", "time", "compile", "time_compiled",
+    "overhead", "empty", "count", "ceilings", "properties",
 )  # fmt: skip
 
 
