@@ -61,7 +61,7 @@ class Correctness(BaseModel):
     passed: bool
     distributions: tuple[str, ...] = ()
     """Further comparisons: input distributions besides the problem's own ('signs', 'small', 'large', 'heavy tails',
-    'structure', 'times 1e+12'), 'other weights', 'other strides'."""
+    'structure', 'times 1e+12'), and 'other weights'."""
     error_fp64: float | None = Field(default=None, ge=0)
     """Root mean square error against the reference in fp64, relative to that result's root mean square."""
     torch_error_fp64: float | None = Field(default=None, ge=0)
@@ -72,8 +72,10 @@ class Correctness(BaseModel):
     deterministic: bool | None = None
     """Whether two calls on the same inputs returned the same bits; None where not tested."""
     special_values: str | None = None
-    """How the result differs from the reference's for inputs with NaN and infinity; empty where it does not, None where
-    not tested. A difference is no failure: many correct kernels take a maximum that drops NaN."""
+    """How the result differs from the reference's where NaN and infinity are among the inputs; empty where it does not,
+    None where not tested. No failure: many correct kernels take a maximum that drops NaN."""
+    other_strides: str | None = None
+    """The same where inputs are not contiguous. No failure: many correct kernels are written for contiguous inputs."""
 
     @property
     def checks(self) -> int:

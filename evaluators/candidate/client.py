@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ...core import Config, Kernel, Rejection, ResultsError, Status
 from ...core.lines import without_separators
-from ..correctness.distributions import OTHER_STRIDES, OTHER_WEIGHTS, SPECIAL
+from ..correctness.distributions import OTHER_WEIGHTS
 from ..reference.client import ReferenceClient
 from ..settings import Limits
 from ..timing.clock import hidden_work
@@ -36,11 +36,7 @@ _SIDE_EFFECTS = {
     "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
 }
 
-_CHANGED = {
-    OTHER_STRIDES: "reads the input as if it were contiguous (the same inputs with other strides give another result; "
-    "use the strides, or call contiguous() first)",
-    OTHER_WEIGHTS: "with other weights than the initial ones",
-}
+_CHANGED = {OTHER_WEIGHTS: "with other weights than the initial ones"}
 """What a failure says where something else than the distribution of the inputs differs."""
 
 
@@ -108,11 +104,9 @@ class CandidateClient:
         if plan.thorough and not reference_client.effects["returned"]:
             self._check_held(reference_client)
         for distribution in plan.distributions:
-            # Other strides may be compiled for.
-            allowed = self._limits.compile_s if distribution == OTHER_STRIDES else self._limits.call_s
-            _, verdict = self._run(reference_client, serial, plan.seeds[0], allowed, distribution=distribution)
-            if not verdict:  # it accepts no other strides, and says so
-                continue
+            _, verdict = self._run(
+                reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
+            )
             told = _CHANGED.get(distribution, f"with inputs of another distribution ({distribution})")
             verdict["message"] = f"{told}: {verdict['message']}"
             self._require_ok(verdict, comparisons, distribution)
@@ -186,11 +180,14 @@ class CandidateClient:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
 
-    def difference_of_special_values(self, reference_client: ReferenceClient, checked: VerifiedConfig) -> str:
-        """Return how the result differs from the reference's for inputs with NaN and infinity; empty if it does not."""
-        seed, seconds = checked.correctness.seeds[0], self._limits.call_s
+    def difference(self, reference_client: ReferenceClient, checked: VerifiedConfig, distribution: str) -> str:
+        """Return how the result differs from the reference's for such inputs; empty if it does not. Never raises.
+
+        The config may be unloaded afterwards.
+        """
+        seed, seconds = checked.correctness.seeds[0], self._limits.compile_s  # it may be compiled for other strides
         try:
-            _, verdict = self._run(reference_client, checked.serial, seed, seconds, distribution=SPECIAL)
+            _, verdict = self._run(reference_client, checked.serial, seed, seconds, distribution=distribution)
         except Failure as failure:
             return failure.message
         return "" if verdict["status"] == Status.OK else str(verdict["message"])
@@ -237,7 +234,7 @@ class CandidateClient:
         hold: bool = False,
         precise: bool = False,
     ) -> tuple[RunResponse, Message]:
-        """Run one call and return the comparison of its outputs; an empty one where it refuses other strides."""
+        """Run one call and return the comparison of its outputs."""
         state = self.worker.inbox / "state.pt"
         reference_client.call("state", seed=seed, path=str(state), distribution=distribution)
         ran = self._hand_over(
@@ -250,8 +247,6 @@ class CandidateClient:
             distribution=distribution,
             hold=hold,
         )
-        if ran.refused and distribution == OTHER_STRIDES:
-            return ran, {}
         verdict = reference_client.call(
             "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
             precise=precise, hold=hold,

@@ -55,8 +55,6 @@ class RunResponse(OutputsResponse):
     changed: list[int]
     returned: list[int]
     weights: list[int]
-    refused: bool = False
-    """Whether it raised an exception for inputs of other strides, which is no failure."""
 
 
 class TimeResponse(Response):

@@ -64,7 +64,7 @@ class EvaluationPipeline:
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             asked.prove(checked)
             if not is_timed(client.kernel, self._device):
-                found["correctness"] = asked.with_special_values(checked)
+                found["correctness"] = asked.with_remarks(checked)
                 found["second_workload"] = asked.try_other_sizes(checked)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
@@ -78,7 +78,7 @@ class EvaluationPipeline:
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 found["kernel_profile"] = asked.profile(checked)
-                found["correctness"] = asked.with_special_values(checked)
+                found["correctness"] = asked.with_remarks(checked)
                 found["second_workload"] = asked.try_other_sizes(checked)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)

@@ -13,6 +13,7 @@ from ..candidate.client import CandidateClient
 from ..candidate.verified import CheckPlan, Failure, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
+from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, torch_violation
 from ..reference.client import ReferenceClient
@@ -27,6 +28,11 @@ CHUNKS_PER_SEED = 8
 """On a CPU, where drawing inputs is slow, this many chunks of samples share a seed."""
 IMPOSSIBLE_SHARE = 0.5
 """A time below this share of the time to move the bytes is impossible on the device."""
+_REMARKS = {
+    "special_values": (SPECIAL, "with NaN and infinity among the inputs: "),
+    "other_strides": (OTHER_STRIDES, "reads the input as if it were contiguous: "),
+}
+"""Remarks by the field of `Correctness`; the one that may raise an exception comes last."""
 CPU_CACHE_BYTES = 512e6
 """More bytes than the caches of any processor hold."""
 
@@ -142,13 +148,22 @@ class Verification:
                 return SecondWorkload(sizes=sizes, status=failure.status, message=first_line(failure.message))
             return SecondWorkload(sizes=sizes, status=Status.OK)
 
-    def with_special_values(self, checked: VerifiedConfig) -> Correctness:
-        """Return the correctness with a remark on NaN and infinity; the last check of a loaded config."""
-        if self._quick or not self.reference_client.special_values:
+    def with_remarks(self, checked: VerifiedConfig) -> Correctness:
+        """Return the correctness with what is no failure: other strides, NaN and infinity.
+
+        The last checks of a loaded config: it may be unloaded.
+        """
+        if self._quick:
             return checked.correctness
-        with self.stage("special values"):
-            found = self.client.difference_of_special_values(self.reference_client, checked)
-        return checked.correctness.model_copy(update={"special_values": first_line(found)})
+        found: dict[str, str] = {}
+        with self.stage("remarks"):
+            for field, (distribution, prefix) in _REMARKS.items():
+                if distribution in self.reference_client.remarks:
+                    difference = self.client.difference(self.reference_client, checked, distribution)
+                    found[field] = difference and prefix + first_line(difference)
+                if not self.client.alive:
+                    break
+        return checked.correctness.model_copy(update=found)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -57,9 +57,9 @@ class ReferenceClient:
         return tuple(self.call("distributions")["distributions"])
 
     @cached_property
-    def special_values(self) -> bool:
-        """Whether the reference has definite results for inputs with NaN and infinity."""
-        return bool(self.call("special")["definite"])
+    def remarks(self) -> tuple[str, ...]:
+        """The further inputs for which the reference has definite results, and on which a kernel may differ."""
+        return tuple(self.call("remarks")["distributions"])
 
     @cached_property
     def counted(self) -> Message:

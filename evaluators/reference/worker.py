@@ -45,7 +45,7 @@ from ..workers.tensor_ipc import Outputs, UnreadableTensor
 from .baselines import Baselines
 
 _REQUESTS = (
-    "open", "state", "check", "same", "check_timed", "distributions", "special", "time", "compile", "time_compiled",
+    "open", "state", "check", "same", "check_timed", "distributions", "remarks", "time", "compile", "time_compiled",
     "overhead", "empty", "count", "ceilings", "properties",
 )  # fmt: skip
 
@@ -229,8 +229,6 @@ class ReferenceWorker:
             fit += itertools.islice(filter(self._copes, MAGNITUDES), 1)
         if any(parameter.is_floating_point() for parameter in self._model.parameters()) and self._copes(OTHER_WEIGHTS):
             fit.append(OTHER_WEIGHTS)
-        if self._accepts_other_strides():
-            fit.append(OTHER_STRIDES)
         self._drawn = None
         return {"distributions": fit}
 
@@ -247,19 +245,24 @@ class ReferenceWorker:
         after = outputs_where_accepted(self._model, self._inputs)
         return after is not None and same_result(before, after)
 
-    def special(self) -> Message:
-        """Return whether the reference has definite results for inputs with NaN and infinity."""
+    def _is_definite_on_special_values(self) -> bool:
         self._prepare(0)
-        definite = any(is_floating(value) for value in self._inputs)
-        if definite:
-            outputs = []
-            for _ in range(2):
-                self._drawn = None  # it may write to its inputs
-                self._prepare(0, SPECIAL)
-                outputs.append(outputs_of(self._model(*self._inputs)))
-            definite = same_special_values(*outputs)
+        if not any(is_floating(value) for value in self._inputs):
+            return False
+        outputs = []
+        for _ in range(2):
+            self._drawn = None  # it may write to its inputs
+            self._prepare(0, SPECIAL)
+            outputs.append(outputs_where_accepted(self._model, self._inputs))
+        first, again = outputs
+        return first is not None and again is not None and same_special_values(first, again)
+
+    def remarks(self) -> Message:
+        """Return which of the inputs that a kernel may treat otherwise the reference accepts, with definite results."""
+        fit = [SPECIAL] if self._is_definite_on_special_values() else []
+        fit += [OTHER_STRIDES] if self._accepts_other_strides() else []
         self._drawn = None
-        return {"definite": definite}
+        return {"distributions": fit}
 
     def time(self, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference on inputs drawn from the seed."""
