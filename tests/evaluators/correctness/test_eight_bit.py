@@ -76,7 +76,7 @@ def test_timed_inputs_are_scaled_and_finite(tmp_path, dtype: str) -> None:  # ty
     module = ProblemModule(path, {}, "cpu")
     feed = Feed(module)
     feed.restart(3)
-    _, (x, y) = feed.next()
+    x = feed.next()[1][0]
     assert x.dtype is getattr(torch, dtype)
     assert torch.equal(x.float(), feed.at(3, 1)[0].float())
     assert not torch.equal(x.float(), module.inputs(3)[0].float())
