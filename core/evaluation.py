@@ -135,8 +135,8 @@ class Metrics(BaseModel):
 
 
 _LOOKED_AT = (
-    "rejection", "error_fp64", "deterministic", "distributions", "trivial_outputs", "baselines_ms", "second_workload",
-    "telemetry", "stages_s",
+    "rejection", "error_fp64", "deterministic", "distributions", "trivial_outputs", "special_values", "other_strides",
+    "baselines_ms", "second_workload", "telemetry", "stages_s",
 )  # fmt: skip
 
 
@@ -152,6 +152,8 @@ class EvaluationSummary(Metrics):
     deterministic: bool | None = None
     distributions: tuple[str, ...] = ()
     trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
+    special_values: str | None = None
+    other_strides: str | None = None
     baselines_ms: dict[str, float] = Field(default_factory=dict)
     second_workload: SecondWorkload | None = None
     telemetry: dict[str, float] = Field(default_factory=dict)
@@ -266,6 +268,8 @@ class Evaluation(BaseModel):
             deterministic=correctness.deterministic if correctness else None,
             distributions=correctness.distributions if correctness else (),
             trivial_outputs=correctness.trivial_outputs if correctness else (),
+            special_values=correctness.special_values if correctness else None,
+            other_strides=correctness.other_strides if correctness else None,
             baselines_ms={name: one.median_ms for name, one in self.baselines.items()},
             second_workload=self.second_workload,
             telemetry=self.telemetry,

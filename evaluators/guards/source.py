@@ -273,8 +273,12 @@ class _Check:
         """Return whether all that is done with a function of the module is calling it where `_in_setup` holds."""
         if function not in self._setup:
             self._setup[function] = False  # one that calls itself does not count
-            at_top = isinstance(function, ast.FunctionDef) and function in self.tree.body
-            self._setup[function] = at_top and not function.decorator_list and self._only_called_early(function.name)
+            self._setup[function] = (
+                isinstance(function, ast.FunctionDef)
+                and function in self.tree.body
+                and not function.decorator_list
+                and self._only_called_early(function.name)
+            )
         return self._setup[function]
 
     def _only_called_early(self, name: str) -> bool:
