@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..tuners.search import Progress
     from .jobs import Job
     from .optimize import OptimizeResult
-    from .verify_corpus import ExampleResult
+    from .verify_corpus import ExampleResult, KernelResult
 
 
 class Observer:
@@ -117,3 +117,6 @@ class VerifyObserver(Observer):
 
     def example_verified(self, number: int, total: int, result: ExampleResult) -> None:
         """An example was checked, counted from 1."""
+
+    def kernel_verified(self, number: int, total: int, result: KernelResult) -> None:
+        """A shipped kernel was checked, counted from 1."""

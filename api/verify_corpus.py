@@ -1,4 +1,4 @@
-"""`verify_corpus`: both kernels of every example, checked and timed on this machine's device."""
+"""`verify_corpus`: both kernels of every example, and every shipped kernel, checked and timed on a device."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Config, Evaluation, Gain, OptionError, Speedup, Target, TorchProblem
+from ..core import Config, Evaluation, Gain, OptionError, Speedup, Target, TorchProblem, backends
 from ..core.files import write_whole
 from ..corpus.examples import ExampleFolder, list_examples, read_gains
+from ..corpus.kernels import KernelFile, list_kernels
 from ..corpus.names import nearest
+from ..corpus.problems import find_problem
 from ..evaluators.local import LocalEvaluator
 from .devices import CPU, choose_device
 from .evaluators import local_evaluator
+from .jobs import at_workload
 from .observers import VerifyObserver
 from .options.corpus import VerifyOptions
 
@@ -42,37 +45,85 @@ class ExampleResult:
 
 
 @dataclass(frozen=True)
+class KernelResult:
+    """The result of one shipped kernel."""
+
+    kernel: str
+    """Backend and problem, such as 'triton/level1/1_19'."""
+    correct: bool
+    messages: tuple[str, ...] = ()
+    """The failure."""
+    speedup: Speedup | None = None
+    """Over the reference; None where nothing was timed, or other processes disturbed it."""
+
+    def record(self) -> dict[str, Any]:
+        """The result as plain data, as `--json` prints it."""
+        return {
+            "kernel": self.kernel,
+            "right": self.correct,
+            "messages": list(self.messages),
+            "speedup": self.speedup.ratio if self.speedup else None,
+        }
+
+
+@dataclass(frozen=True)
 class VerifyResult:
-    """The results of the examples."""
+    """The results of the examples, and of the kernels where these were wanted."""
 
     results: tuple[ExampleResult, ...]
+    kernels: tuple[KernelResult, ...] = ()
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """The examples that are not correct."""
-        return tuple(result.example for result in self.results if not result.correct)
+        """The kernels and examples that are not correct."""
+        return (
+            *(result.kernel for result in self.kernels if not result.correct),
+            *(result.example for result in self.results if not result.correct),
+        )
 
     def summary(self) -> dict[str, Any]:
         """The results as plain data."""
-        return {"results": [result.record() for result in self.results], "wrong": list(self.wrong)}
+        kernels = {"kernels": [result.record() for result in self.kernels]} if self.kernels else {}
+        return {**kernels, "results": [result.record() for result in self.results], "wrong": list(self.wrong)}
 
 
 def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult:
-    """Check and time the examples that the device can run; each is recorded at once."""
+    """Check and time what the device can run; each example is recorded at once."""
     device = choose_device(options)
+    files = _runnable_kernels(device) if options.kernels else []
     folders = _chosen(options.examples, device)
+    total = len(files) + len(folders)
+    kernels: list[KernelResult] = []
     known = dict(read_gains(options.record)) if options.record else {}
     results: list[ExampleResult] = []
     with local_evaluator(device) as evaluator:
-        for number, folder in enumerate(folders, start=1):
+        for number, (backend, file) in enumerate(files, start=1):
+            kernels.append(_verify_kernel(evaluator, backend, file, device))
+            observer.kernel_verified(number, total, kernels[-1])
+        for number, folder in enumerate(folders, start=len(files) + 1):
             result = _verify(evaluator, folder, timed=not _only_checked(folder, device))
             results.append(result)
-            observer.example_verified(number, len(folders), result)
+            observer.example_verified(number, total, result)
             if options.record and _noted(known, result):
                 # Only what was set: a record from before there were digests stays as it is.
                 found = {slug: known[slug].model_dump(mode="json", exclude_unset=True) for slug in sorted(known)}
                 write_whole(options.record, json.dumps(found, indent=1) + "\n", "choose another `record`")
-    return VerifyResult(tuple(results))
+    return VerifyResult(tuple(results), tuple(kernels))
+
+
+def _runnable_kernels(device: str) -> list[tuple[str, KernelFile]]:
+    """Return the shipped kernels with their backends, by problem: one reference after the other."""
+    found = [(backend, file) for backend in backends() for file in list_kernels(backend)]
+    runnable = [one for one in found if one[1].read().runs_on(Target.of_device(device))]
+    return sorted(runnable, key=lambda one: one[1].problem)
+
+
+def _verify_kernel(evaluator: LocalEvaluator, backend: str, file: KernelFile, device: str) -> KernelResult:
+    kernel, problem = file.read(), find_problem(file.problem).read()
+    (found,) = evaluator.evaluate(at_workload(problem, kernel, device, None), kernel, [Config()])
+    messages = () if found.ok else (f"{found.status}: {found.message}",)
+    speedup = found.speedup if found.contention is None else None
+    return KernelResult(f"{backend}/{file.problem}", found.ok, messages, speedup)
 
 
 def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:

@@ -11,29 +11,47 @@ from rich.markup import escape
 
 from ..api.observers import VerifyObserver
 from ..api.options.corpus import VerifyOptions
-from ..api.verify_corpus import ExampleResult, run_verify
+from ..api.verify_corpus import ExampleResult, KernelResult, run_verify
 from .parameters import chosen
 from .render import Display, Screen
 
 
 class VerifyDisplay(Screen, VerifyObserver):
-    """One line per example."""
+    """One line per example and kernel."""
 
     def example_verified(self, number: int, total: int, result: ExampleResult) -> None:
         """Its line."""
         if not self.display.quiet:
             self.print(f"[{number}/{total}] {describe_example(result)}")
 
+    def kernel_verified(self, number: int, total: int, result: KernelResult) -> None:
+        """Its line."""
+        if not self.display.quiet:
+            self.print(f"[{number}/{total}] {describe_kernel(result)}")
+
 
 def show_verify(given: Mapping[str, Any], display: Display) -> int:
-    """Measure the examples that the device can run; 0 when all of them are correct."""
+    """Measure what the device can run; 0 when all of it is correct."""
     screen = VerifyDisplay(display)
     result = run_verify(chosen(given, VerifyOptions), screen)
     if display.json:
         print(json.dumps(result.summary()), file=sys.stdout)
     else:
-        screen.print(f"{len(result.results) - len(result.wrong)} of {len(result.results)} examples are correct")
+        for what, found in (("kernels", result.kernels), ("examples", result.results)):
+            if found:
+                screen.print(f"{sum(one.correct for one in found)} of {len(found)} {what} are correct")
     return 1 if result.wrong else 0
+
+
+def describe_kernel(result: KernelResult) -> str:
+    """A kernel's result in a line, with rich markup."""
+    name = escape(result.kernel)
+    if not result.correct:
+        return f"[red]{name}[/]: {escape('; '.join(result.messages))}"
+    speedup = result.speedup
+    if speedup is None:
+        return f"[green]{name}[/]: correct, without a reliable time"
+    return f"[green]{name}[/]: {speedup.ratio:.2f}x \\[{speedup.low:.2f}, {speedup.high:.2f}] of the reference"
 
 
 def describe_example(result: ExampleResult) -> str:

@@ -61,7 +61,8 @@ class Correctness(BaseModel):
     absolute_tolerance: float | None = Field(default=None, ge=0)
     passed: bool
     distributions: tuple[str, ...] = ()
-    """Input distributions besides the problem's own: 'signs', 'small', 'large', 'heavy tails', 'structure'."""
+    """Further comparisons: input distributions besides the problem's own ('signs', 'small', 'large', 'heavy tails',
+    'structure', 'times 1e+12'), and 'other weights'."""
     error_fp64: float | None = Field(default=None, ge=0)
     """Root mean square error against the reference in fp64, relative to that result's root mean square."""
     torch_error_fp64: float | None = Field(default=None, ge=0)
@@ -71,6 +72,11 @@ class Correctness(BaseModel):
     little."""
     deterministic: bool | None = None
     """Whether two calls on the same inputs returned the same bits; None where not tested."""
+    special_values: str | None = None
+    """How the result differs from the reference's where NaN and infinity are among the inputs; empty where it does not,
+    None where not tested. No failure: many correct kernels take a maximum that drops NaN."""
+    other_strides: str | None = None
+    """The same where inputs are not contiguous. No failure: many correct kernels are written for contiguous inputs."""
 
     @property
     def checks(self) -> int:
@@ -106,7 +112,8 @@ class SecondWorkload(BaseModel):
 
 _LOOKED_AT = (
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
-    "trivial_outputs", "baselines_ms", "second_workload", "telemetry", "replay", "stages_s", "peak_memory_bytes",
+    "trivial_outputs", "special_values", "other_strides", "baselines_ms", "second_workload", "telemetry", "replay",
+    "stages_s", "peak_memory_bytes",
 )  # fmt: skip
 
 
@@ -191,6 +198,8 @@ class EvaluationSummary(Metrics):
     deterministic: bool | None = None
     distributions: tuple[str, ...] = ()
     trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
+    special_values: str | None = None
+    other_strides: str | None = None
     baselines_ms: dict[str, float] = Field(default_factory=dict)
     second_workload: SecondWorkload | None = None
     telemetry: dict[str, float] = Field(default_factory=dict)
@@ -332,6 +341,8 @@ class Evaluation(BaseModel):
             deterministic=correctness.deterministic if correctness else None,
             distributions=correctness.distributions if correctness else (),
             trivial_outputs=correctness.trivial_outputs if correctness else (),
+            special_values=correctness.special_values if correctness else None,
+            other_strides=correctness.other_strides if correctness else None,
             baselines_ms={name: one.median_ms for name, one in self.baselines.items()},
             second_workload=self.second_workload,
             telemetry=self.telemetry,

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from .errors import KernelError, SpaceError
 from .language import Language, Target, backend, known_languages, recognize
-from .lines import source_lines
+from .lines import BYTE_ORDER_MARK, TOO_DEEP, source_lines
 from .space import Config, SearchSpace, Value
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
@@ -88,12 +88,16 @@ class PythonKernel(Kernel):
     def parse(cls, source: str, name: str = "kernel") -> Self:
         """Parse a kernel; its imports determine language and target, and it must define `ModelNew`.
 
-        Raises `KernelError` for a syntax error, a missing ModelNew, or none of the known languages.
+        A byte order mark at its beginning is left out. Raises `KernelError` for a syntax error, a missing ModelNew, or
+        none of the known languages.
         """
+        source = source.removeprefix(BYTE_ORDER_MARK)
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError) as error:
             raise KernelError(f"{name} is no valid Python: {error}") from None
+        except (RecursionError, MemoryError):
+            raise KernelError(f"{name} {TOO_DEEP}") from None
         if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
             raise KernelError(f"{name} defines no class ModelNew; a kernel file needs one (see docs/kernels.md)")
         found = recognize(_imports(tree))

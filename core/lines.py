@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import re
+import tokenize
+from collections.abc import Iterator
 
+BYTE_ORDER_MARK = "\ufeff"
+"""What some editors put at the beginning of a file; `ast.parse` refuses it in a text."""
+TOO_DEEP = (
+    "has an expression that is nested too deeply for Python to compile (each term of a sum is one level); "
+    "split it, or write a loop"
+)
+"""Completes an error message that begins with the file's name."""
+_SEPARATORS = re.compile("[\f\v\x1c-\x1e\x85\u2028\u2029]")
+"""Characters at which `str.splitlines` splits and Python's tokenizer does not."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 
 
@@ -15,3 +26,51 @@ def source_lines(text: str, keepends: bool = False) -> list[str]:
     """
     lines = _LINE.findall(text)
     return lines if keepends else [line.rstrip("\r\n") for line in lines]
+
+
+def without_separators(source: str) -> str:
+    """Return Python source without form feeds and their like in comments and between tokens; strings keep theirs.
+
+    TileLang splits a function's source with `str.splitlines`, and then misreads its indentation. Lines keep their
+    numbers. A text that is no Python comes back as it is.
+    """
+    if not _SEPARATORS.search(source):
+        return source
+    lines = source_lines(source, keepends=True)
+    try:
+        strings = list(_strings(lines))
+    except (tokenize.TokenError, SyntaxError):
+        return source
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not _SEPARATORS.search(line):
+            found.append(line)
+            continue
+        # A form feed at the beginning sets the indentation to zero.
+        blank = re.match(r"[ \t\f]*\f", line)
+        start = blank.end() if blank and not _within(strings, number, 0) else 0
+        found += [
+            " " if _SEPARATORS.match(character) and not _within(strings, number, column) else character
+            for column, character in enumerate(line[start:], start=start)
+        ]
+    return "".join(found)
+
+
+Position = tuple[int, int]
+
+
+def _strings(lines: list[str]) -> Iterator[tuple[Position, Position]]:
+    """Yield where string literals begin and end, as (line, column)."""
+    begun: list[Position] = []
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        kind = tokenize.tok_name[token.type]
+        if kind == "STRING":
+            yield token.start, token.end
+        elif kind == "FSTRING_START":
+            begun.append(token.start)
+        elif kind == "FSTRING_END":
+            yield begun.pop(), token.end
+
+
+def _within(spans: list[tuple[Position, Position]], line: int, column: int) -> bool:
+    return any(start <= (line, column) < end for start, end in spans)

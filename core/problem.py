@@ -26,6 +26,9 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "float32": Tolerance(1e-4, 1e-4),
     "float16": Tolerance(1e-2, 1e-2),
     "bfloat16": Tolerance(1e-2, 1e-2),
+    # Not KernelBench's: a number and its neighbour.
+    "float8_e4m3fn": Tolerance(1e-2, 0.125),
+    "float8_e5m2": Tolerance(1e-2, 0.25),
 }
 DEFAULT_WORKLOAD = "default"
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from .errors import ProblemError, SpaceError
 from .expressions import Expression
+from .lines import BYTE_ORDER_MARK, TOO_DEEP
 from .problem import DEFAULT_WORKLOAD, Problem, digest_of
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
@@ -26,10 +27,13 @@ class TorchProblem(Problem):
     path: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "source", self.source.removeprefix(BYTE_ORDER_MARK))
         try:
             tree = ast.parse(self.source)
         except (SyntaxError, ValueError) as error:
             raise ProblemError(f"problem {self.name} is no valid Python: {error}") from None
+        except (RecursionError, MemoryError):
+            raise ProblemError(f"problem {self.name} {TOO_DEEP}") from None
         defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
         if missing := [name for name in _NEEDED if name not in defined]:
             raise ProblemError(

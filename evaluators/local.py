@@ -32,6 +32,7 @@ from .candidate.client import CandidateClient
 from .candidate.verified import Failure
 from .compilation.ahead import compiled_ahead
 from .compilation.pool import CompileResult, CompileStatus
+from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
 from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimer
@@ -111,11 +112,14 @@ class LocalEvaluator:
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
+            # The names of torch's operators are the process's: a second config would replace the first one's.
+            together = not registers_operators(kernel.source)
             with self._exclusive(reference_client), contextlib.suppress(ProblemError):
-                return self._examiner.several(reference_client, client, configs)
+                if together:
+                    return self._examiner.several(reference_client, client, configs)
         finally:
             client.close()
-        # Together they may leave the reference too little memory. Evaluating one alone shows whether that was the
+        # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
         # cause.
         return [self._evaluate_in_full(self._reference_for(problem, kernel), kernel, config) for config in configs]
 

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from ...core import Config, Kernel, Rejection, ResultsError, Status
 from ...core.launch_plan import LaunchPlan
+from ...core.lines import without_separators
+from ..correctness.distributions import OTHER_WEIGHTS
 from ..reference.client import ReferenceClient
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
@@ -38,6 +40,9 @@ SIDE_EFFECTS = {
     "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
     "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
 }
+
+_CHANGED = {OTHER_WEIGHTS: "with other weights than the initial ones"}
+"""What a failure says where something else than the distribution of the inputs differs."""
 
 
 class CandidateClient:
@@ -112,7 +117,8 @@ class CandidateClient:
             _, verdict = self._run(
                 reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
             )
-            verdict["message"] = f"with inputs of another distribution ({distribution}): {verdict['message']}"
+            told = _CHANGED.get(distribution, f"with inputs of another distribution ({distribution})")
+            verdict["message"] = f"{told}: {verdict['message']}"
             self._require_ok(verdict, comparisons, distribution)
         if plan.thorough:
             comparisons.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], comparisons)
@@ -209,6 +215,18 @@ class CandidateClient:
         """Let the worker free what it can draw again, where that is large. Raises `Failure`."""
         self._ask(Response, self._limits.call_s, "release")
 
+    def difference(self, reference_client: ReferenceClient, checked: VerifiedConfig, distribution: str) -> str:
+        """Return how the result differs from the reference's for such inputs; empty if it does not. Never raises.
+
+        The config may be unloaded afterwards.
+        """
+        seed, seconds = checked.correctness.seeds[0], self._limits.compile_s  # it may be compiled for other strides
+        try:
+            _, verdict = self._run(reference_client, checked.serial, seed, seconds, distribution=distribution)
+        except Failure as failure:
+            return failure.message
+        return "" if verdict["status"] == Status.OK else str(verdict["message"])
+
     def close(self) -> None:
         """End the worker and everything that it started, and remove its files."""
         if self._worker is not None:
@@ -220,7 +238,7 @@ class CandidateClient:
 
     def _load(self, config: Config, keep: bool) -> int:
         self._serial += 1
-        path = self._write(f"kernel_{self._serial}.py", self.kernel.bind(config).source, keep)
+        path = self._write(f"kernel_{self._serial}.py", without_separators(self.kernel.bind(config).source), keep)
         self._ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
         return self._serial
 
@@ -252,7 +270,7 @@ class CandidateClient:
         precise: bool = False,
     ) -> tuple[RunResponse, Message]:
         """Run one call and return the comparison of its outputs."""
-        self._hand_weights(reference_client, serial, seed, seconds)
+        self._hand_weights(reference_client, serial, seed, seconds, distribution)
         ran = self._hand_over(
             "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold
         )
@@ -271,14 +289,23 @@ class CandidateClient:
                     raise self._rejected(rule, f"input {affected[0]}", why)
         return ran, verdict
 
-    def _hand_weights(self, reference_client: ReferenceClient, serial: int, seed: int, seconds: float) -> None:
+    def _hand_weights(
+        self,
+        reference_client: ReferenceClient,
+        serial: int,
+        seed: int,
+        seconds: float,
+        distribution: str | None = None,
+    ) -> None:
         """Give the candidate the reference's weights for this seed."""
         path = str(self.worker.inbox / "state.pt")
-        shared = reference_client.call("state", seed=seed, path=path, share=self._share_weights)["shared"]
+        shared = reference_client.call(
+            "state", seed=seed, path=path, share=self._share_weights, distribution=distribution
+        )["shared"]
         loaded = self._ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
         if shared is not None and not loaded.read:
             self._share_weights = False
-            self._hand_weights(reference_client, serial, seed, seconds)
+            self._hand_weights(reference_client, serial, seed, seconds, distribution)
 
     def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
         seconds = self._limits.call_s if seconds is None else seconds

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..correctness.inputs import Buffers, draw
+from ..correctness.distributions import draw
+from ..correctness.inputs import Buffers
 from ..correctness.side_effects import SideEffects, poison
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
@@ -26,7 +27,7 @@ from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.memory import peak_bytes, release_cache, restart_peak
 from ..workers.modules import ProblemModule, construct, load, outputs_of
-from ..workers.request_loop import Handler, describe, serve_requests
+from ..workers.request_loop import Handler, describe, serve_requests, text_of
 
 # Sticky errors of an earlier kernel, which may only show when a compiler loads the next one.
 _FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
@@ -74,6 +75,8 @@ class CandidateWorker:
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
         self._languages = supports()
+        for support in self._languages:
+            support.prepare(self.device)
         # Created last: from here on nothing that measuring depends on may change.
         self._watch = Watch(self.device, [self, self.timed, self.timed.clock, self.inputs])
         self._watch.follow(self.problem.module)
@@ -113,6 +116,12 @@ class CandidateWorker:
         torch.manual_seed(0)  # the file itself may draw
         module = load(f"kernelwright_candidate_{serial}", Path(source))
         model = construct(lambda: module.ModelNew(*self.problem.init_inputs()), self.device, seed=0)
+        if not isinstance(model, torch.nn.Module):
+            bases = ", ".join(base.__name__ for base in type(model).__bases__)
+            raise TypeError(
+                f"ModelNew makes an object of the class {type(model).__name__}({bases}), which is no torch.nn.Module; "
+                "derive ModelNew from torch.nn.Module"
+            )
         self.models[serial] = model.to(self.device)
         return {}
 
@@ -271,7 +280,8 @@ def stage_of(error: BaseException) -> str:
     """Return 'compile' when a compiler or Python's own parser refused the source, else 'run'."""
     if isinstance(error, SyntaxError):
         return "compile"
-    if any(fault in str(error) for fault in _FAULTS):
+    text = text_of(error)
+    if any(fault in text for fault in _FAULTS):
         return "run"
     compilers = [part for support in supports() for part in support.compiler_paths]
     frames = traceback.extract_tb(error.__traceback__)

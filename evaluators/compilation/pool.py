@@ -13,6 +13,7 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
+from ...core.lines import without_separators
 from ..candidate.responses import CompileResponse
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
@@ -140,7 +141,7 @@ class CompilePool:
         folder = worker.inbox / "candidate-source"
         folder.mkdir(exist_ok=True)
         path = folder / f"kernel_{serial}.py"
-        path.write_text(source)
+        path.write_text(without_separators(source))
         try:
             answer = worker.call(self._seconds, op="compile", source=str(path), serial=serial)
         except WorkerTimeout:

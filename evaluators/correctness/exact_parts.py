@@ -29,7 +29,7 @@ def exact_parts(model: Any, inputs: Sequence[Any], expected: Sequence[Any]) -> I
     exact = copy.deepcopy(model).double()
 
     def run(part: Any, sliced: Sequence[int]) -> list[Any]:
-        return outputs_of(exact(*(_double(one[part] if i in sliced else one) for i, one in enumerate(inputs))))
+        return outputs_of(exact(*(double(one[part] if i in sliced else one) for i, one in enumerate(inputs))))
 
     if is_large([*inputs, *expected]):
         for sliced in _candidates(inputs, expected):
@@ -96,7 +96,8 @@ def _near(exact: Any, other: Any, limit: float) -> bool:
     return relative_error(exact, other)[0] <= limit
 
 
-def _double(value: Any) -> Any:
+def double(value: Any) -> Any:
+    """Return a copy of a tensor, in fp64 if it is floating; anything else unchanged."""
     import torch
 
     if isinstance(value, torch.Tensor):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from ...core.text import first_line
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .compare import EXACT, RelativeError, dtype_name, pieces
-from .exact_parts import exact_parts
+from .distributions import same_layout
+from .exact_parts import double, exact_parts
 
 FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Root mean square errors above any summation order's and below the next lower precision's: TF32 has 2e-4 and more,
@@ -65,16 +67,17 @@ class Fp64Comparison:
         self._default[distribution] = largest
 
     def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, Tolerance]) -> bool:
-        """Return whether the reference itself is finite and accurate on such inputs; remembers its error."""
+        """Return whether the reference accepts such inputs, is finite and accurate; remembers its error."""
         import torch
 
-        expected = outputs_of(model(*copied(inputs)))
-        if not all(isinstance(one, torch.Tensor) and _is_finite(one) for one in expected):
+        expected = outputs_where_accepted(model, inputs)
+        if expected is None or not all(isinstance(one, torch.Tensor) and _is_finite(one) for one in expected):
             return False
         found = self._errors(model, inputs, expected)
         if found is None or not found.same_indices:
             return False
-        errors = [(error.largest, one) for error, one in zip(found.of[0], _floating(expected), strict=True)]
+        pairs = zip(found.of[0], _floating(expected), strict=True)
+        errors = [(error.largest_beyond_rounding, one) for error, one in pairs]
         self._rounding[distribution] = max(error for error, _ in errors)
         return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
 
@@ -179,6 +182,24 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one.shape == other.shape) and all(bool((a == b).all()) for _, a, b in pieces(one, other))
 
 
+def outputs_where_accepted(model: Any, inputs: Sequence[Any]) -> list[Any] | None:
+    """Return the reference's outputs; None where it raises an exception for such inputs. Raises for lack of memory."""
+    import torch
+
+    try:
+        return outputs_of(model(*copied(inputs)))
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+            raise
+        return None
+
+
+def in_fp64(model: Any) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return the reference in fp64, as a function of its inputs."""
+    exact = copy.deepcopy(model).double()
+    return lambda inputs: outputs_of(exact(*(double(value) for value in inputs)))
+
+
 def copied(inputs: Sequence[Any]) -> list[Any]:
     """Return inputs that a model may write to."""
     return [_copy(value) for value in inputs]
@@ -187,4 +208,4 @@ def copied(inputs: Sequence[Any]) -> list[Any]:
 def _copy(value: Any) -> Any:
     import torch
 
-    return value.clone() if isinstance(value, torch.Tensor) else value
+    return same_layout(value) if isinstance(value, torch.Tensor) else value

@@ -1,15 +1,17 @@
-"""Inputs that a kernel has not seen: other distributions for checks, and new contents for every timed call."""
+"""Buffers for inputs, and new contents for every timed call."""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..workers.memory import is_large
 from ..workers.modules import ProblemModule
 from ..workers.one_thread import OneThread
+from .distributions import generator_of, is_floating, same_layout
+from .eight_bit import narrowed, widened
 
 Tensors = list[Any]
 FACTORS = (0.75, 1.25)
@@ -19,82 +21,6 @@ VARIANTS = 1 << 16
 """Number of such factor vectors per seed."""
 SETS = 2
 """Number of buffers among which timed calls rotate; one where the inputs are large, and in no cache anyway."""
-
-
-def _signs(x: Any, generator: Any) -> Any:
-    import torch
-
-    return x * torch.randint(0, 2, x.shape, generator=generator, device=x.device, dtype=x.dtype).mul_(2).sub_(1)
-
-
-def _heavy_tails(x: Any, generator: Any) -> Any:
-    import torch
-
-    normal = torch.randn(x.shape, generator=generator, device=x.device, dtype=torch.float32)
-    return x * normal.mul_(1.5).exp_().to(x.dtype)
-
-
-def _structure(x: Any, generator: Any) -> Any:
-    """Set a quarter to zero and a quarter to one value: empty rows, and ties where one element is selected."""
-    flat = x.clone().reshape(-1)
-    quarter = flat.numel() // 4
-    flat[:quarter] = 0
-    flat[quarter : 2 * quarter] = flat[-1:]
-    return flat.reshape(x.shape)
-
-
-_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "signs": _signs,
-    "small": lambda x, generator: x * 1e-2,
-    "large": lambda x, generator: x * 64,
-    "heavy tails": _heavy_tails,
-    "structure": _structure,
-}
-DISTRIBUTIONS = tuple(_CHANGES)
-"""Distributions that checks use beside the problem's own inputs, where the reference supports them."""
-
-
-def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> Tensors:
-    """Draw a problem's inputs for a seed, optionally with another distribution; the same in every process."""
-    import torch
-
-    inputs = problem.inputs(seed)
-    if distribution is None:
-        return inputs
-    generator = torch.Generator(problem.device).manual_seed(seed)
-    change = _CHANGES[distribution]
-    for i, value in enumerate(inputs):  # in place of the list's, which is freed
-        inputs[i] = change(value, generator) if _is_floating(value) else value
-    return inputs
-
-
-def vary_constants(model: Any, seed: int) -> Any:
-    """Add noise to parameters whose elements are all equal (a normalization's weights of 1), and to the running mean
-    and variance of a normalization that has seen no data.
-
-    A kernel that ignores such a tensor would otherwise be correct by chance. Returns the model.
-    """
-    for parameter in model.parameters():
-        if parameter.is_floating_point() and _is_constant(parameter):
-            parameter.data.add_(0.1 * _noise(parameter, seed))
-    for module in model.modules():
-        mean, variance = getattr(module, "running_mean", None), getattr(module, "running_var", None)
-        if mean is not None and variance is not None and _is_constant(mean) and _is_constant(variance):
-            mean.add_(0.1 * _noise(mean, seed))
-            variance.mul_(1 + 0.1 * _noise(variance, seed + 1).abs())
-    return model
-
-
-def _is_constant(tensor: Any) -> bool:
-    flat = tensor.detach().reshape(-1)
-    return bool(flat.numel() and (flat == flat[0]).all())
-
-
-def _noise(like: Any, seed: int) -> Any:
-    import torch
-
-    generator = torch.Generator(like.device).manual_seed(seed)
-    return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32).to(like.dtype)
 
 
 class Buffers:
@@ -136,11 +62,15 @@ class Buffers:
 
         self._fit(values)
         for held, value in zip(self._held, values, strict=True):
-            if _is_floating(value):
+            if is_floating(value):
                 axis = max((i for i, extent in enumerate(value.shape) if extent > 1), default=0)
-                torch.mul(value, _along(value, factors, axis), out=held)
+                wide = widened(value)
+                out = held if wide is value else torch.empty_like(wide)
+                torch.mul(wide, _along(wide, factors, axis), out=out)
                 if axis > 0 and value.shape[axis - 1] == value.shape[axis]:
-                    held.mul_(_along(value, factors, axis - 1))  # a symmetric matrix stays one, up to rounding
+                    out.mul_(_along(wide, factors, axis - 1))  # a symmetric matrix stays one, up to rounding
+                if out is not held:
+                    held.copy_(narrowed(out, held.dtype))
             elif isinstance(value, torch.Tensor):
                 held.copy_(value)
         return self._held
@@ -152,7 +82,7 @@ class Buffers:
             isinstance(held, torch.Tensor) and (type(held) is not torch.Tensor or vars(held)) for held in self._held
         )
         if touched or [_layout(held) for held in self._held] != [_layout(value) for value in values]:
-            self._held = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+            self._held = [same_layout(value) if isinstance(value, torch.Tensor) else value for value in values]
 
 
 class Feed:
@@ -215,7 +145,7 @@ def _variant(
     problem: ProblemModule, buffers: Buffers, base: Tensors, pool: Any, seed: int | None, start: int
 ) -> Tensors:
     """Return the base with other factors; where there is nothing to scale, inputs of another seed."""
-    if any(_is_floating(value) for value in base):
+    if any(is_floating(value) for value in base):
         return buffers.scaled(base, pool[start:])
     return buffers.fill(problem.inputs((seed or 0) + start + 1))
 
@@ -224,8 +154,8 @@ def _pool(base: Tensors, seed: int, device: str) -> Any:
     """Return enough factors that a vector for the longest input can begin at any of `VARIANTS` places."""
     import torch
 
-    longest = max((max(value.shape, default=1) for value in base if _is_floating(value)), default=1)
-    generator = torch.Generator(device).manual_seed(seed)
+    longest = max((max(value.shape, default=1) for value in base if is_floating(value)), default=1)
+    generator = generator_of(seed, device)
     return torch.empty(VARIANTS + longest, device=device).uniform_(*FACTORS, generator=generator)
 
 
@@ -235,12 +165,6 @@ def _along(value: Any, factors: Any, axis: int) -> Any:
         return factors[0].to(value.dtype)
     shape = [extent if i == axis else 1 for i, extent in enumerate(value.shape)]
     return factors[: value.shape[axis]].to(value.dtype).view(shape)
-
-
-def _is_floating(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _layout(value: Any) -> Any:

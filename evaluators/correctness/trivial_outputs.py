@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .compare import Allowed, as_real, close_everywhere, pieces
+from .eight_bit import widened
 
 
 def passing_trivial_outputs(expected: Sequence[Any], inputs: Sequence[Any], allowed: Allowed) -> list[str]:
@@ -45,6 +46,7 @@ class TrivialOutput:
     @classmethod
     def of(cls, actual: Sequence[Any], expected: Sequence[Any], inputs: Sequence[Any]) -> TrivialOutput | None:
         """Return the trivial output that `actual` is; None for another, or where the reference is trivial too."""
+        actual, expected, inputs = ([widened(one) for one in several] for several in (actual, expected, inputs))
         if all(_is_constant(wanted) for wanted in expected):
             return None
         if all(_is_constant(one) for one in actual):

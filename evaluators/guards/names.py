@@ -77,6 +77,7 @@ class Names:
         self.inner: dict[ast.AST, Scope] = {}
         """The scope that a definition or comprehension opens."""
         self.parents: dict[ast.AST, ast.AST] = {}
+        self._uses: dict[str, list[ast.AST]] = {}
         stack: list[tuple[ast.AST, Scope]] = [(tree, self.module)]
         while stack:
             node, scope = stack.pop()
@@ -92,6 +93,14 @@ class Names:
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
+
+    def uses(self, name: str) -> list[ast.AST]:
+        """Return the nodes that may read a name: as it is, as an attribute, in a text that is looked up."""
+        if not self._uses:
+            for node in self.scope_of:
+                for word in _words_of(node):
+                    self._uses.setdefault(word, []).append(node)
+        return self._uses.get(name, [])
 
     def _children(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         outside: list[ast.AST] = []
@@ -154,6 +163,18 @@ class Names:
             for name in node.names:
                 outer = (s for s in scope.outwards if s is not scope and name in s.names)
                 scope.elsewhere[name] = next(outer, self.module)
+
+
+def _words_of(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Store) else [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        return node.names
+    return []
 
 
 def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:

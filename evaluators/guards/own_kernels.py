@@ -33,6 +33,8 @@ _MOVING = re.compile(
 )
 """Fills and copies of the same values: their cost is checked through the operators that requested them."""
 
+_REGISTERING = re.compile(r"\b(custom_op|triton_op)\s*\(")
+
 
 class LaunchCounter:
     """Counts the launches of one call: `with counter: call()`; `counter.counts` has them by name.
@@ -107,6 +109,11 @@ def own_names(source: str) -> set[str]:
             if len(given) == 2 and given[0] == "global_symbol":
                 names.add(str(given[1]))
     return {name for name in names if not _LIBRARIES.search(name)}
+
+
+def registers_operators(source: str) -> bool:
+    """Return whether a source registers operators of torch: their names hold for the whole process."""
+    return _REGISTERING.search(source) is not None
 
 
 def _makes_kernels(decorator: ast.expr) -> bool:

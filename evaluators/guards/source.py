@@ -32,6 +32,8 @@ _METHODS = {
 }  # fmt: skip
 _CHANGES = words("update setdefault pop popitem clear __setitem__ __delitem__ __ior__")
 _SETTERS = frozenset(["builtins.setattr", "builtins.delattr"])
+_ARRAYS = ("numpy.", "scipy.linalg.", "scipy.special.", "scipy.signal.", "scipy.fft.")
+"""Libraries whose functions return arrays; others could return something that computes later."""
 _CPU_THREADS = "concurrent.futures.ThreadPoolExecutor"
 _Found = Iterator[tuple[str, str]]
 
@@ -71,6 +73,7 @@ class _Check:
         self.language = kernel.language.name
         self.allow_torch = allow_torch
         self._kernels: dict[ast.AST, bool] = {}
+        self._setup: dict[ast.AST, bool] = {}
 
     def violations(self) -> list[Rejection]:
         found: dict[tuple[int, str], tuple[int, Rejection]] = {}
@@ -115,16 +118,18 @@ class _Check:
                 rule = broken_rule(path)
                 if path == "builtins.globals" and self._names_a_global(parent):
                     continue
-                if rule is not None and not self._is_allowed(rule, path):
+                if rule is not None and not self._is_allowed(rule, path, node):
                     yield rule, path.removeprefix("builtins.")
                 elif rule is None and self._is_torch_work(path, node):
                     yield self._work(path)
         if isinstance(node, ast.Attribute):
             yield from self._methods(node, node.value, node.attr)
 
-    def _is_allowed(self, rule: str, path: str) -> bool:
+    def _is_allowed(self, rule: str, path: str, node: ast.AST) -> bool:
         if rule == "torch-compiler":
             return self.allow_torch is AllowTorch.ALL
+        if rule == "other-library" and path.startswith(_ARRAYS):  # a table that is computed once
+            return self._is_called(node) and self._in_setup(node)
         return path == _CPU_THREADS and self.threads
 
     def _names_a_global(self, call: ast.AST | None) -> bool:
@@ -142,6 +147,8 @@ class _Check:
         called = self._is_called(node)
         # A call in the constructor cannot see an input; a mere reference can be called later.
         if called and self._in_setup(node):
+            return False
+        if called and path == "torch.einsum" and self._permutes(self.values.names.parents[node]):
             return False
         if operators.gives_work_back(path):
             return True
@@ -233,6 +240,13 @@ class _Check:
         if isinstance(node, ast.AugAssign) or not all(path.startswith("#") for path in self.values.of(left)):
             yield "torch-operator", "the operator @"
 
+    def _permutes(self, call: ast.AST) -> bool:
+        """Return whether an einsum has one operand and only changes the order of its axes, as a view does."""
+        if not isinstance(call, ast.Call) or len(call.args) != 2:
+            return False
+        before, arrow, after = (self.values.text(call.args[0]) or "").replace(" ", "").partition("->")
+        return bool(arrow) and len(set(before)) == len(before) and sorted(before) == sorted(after)
+
     def _is_called(self, node: ast.AST) -> bool:
         parent = self.values.names.parents.get(node)
         return isinstance(parent, ast.Call) and parent.func is node
@@ -249,7 +263,29 @@ class _Check:
     def _in_setup(self, node: ast.AST) -> bool:
         """Return whether this runs only when the file is loaded or the model is constructed."""
         functions = [around for around in self.values.names.surrounding(node) if isinstance(around, Function)]
-        return not functions or (len(functions) == 1 and getattr(functions[0], "name", "") == "__init__")
+        if not functions:
+            return True
+        return len(functions) == 1 and (
+            getattr(functions[0], "name", "") == "__init__" or self._serves_setup(functions[0])
+        )
+
+    def _serves_setup(self, function: Function) -> bool:
+        """Return whether all that is done with a function of the module is calling it where `_in_setup` holds."""
+        if function not in self._setup:
+            self._setup[function] = False  # one that calls itself does not count
+            self._setup[function] = (
+                isinstance(function, ast.FunctionDef)
+                and function in self.tree.body
+                and not function.decorator_list
+                and self._only_called_early(function.name)
+            )
+        return self._setup[function]
+
+    def _only_called_early(self, name: str) -> bool:
+        uses = self.values.names.uses(name)
+        return bool(uses) and all(
+            isinstance(use, ast.Name) and self._is_called(use) and self._in_setup(use) for use in uses
+        )
 
 
 def _is_external(path: str) -> bool:

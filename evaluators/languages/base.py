@@ -76,6 +76,11 @@ class LanguageSupport:
 
     records: tuple[Target, ...] = ()
     """Targets whose launches `recording` reports; on others the candidate is timed in its own process."""
+    interpreter_remarks: Mapping[str, str] = {}
+    """What an evaluation's environment says where an interpreter stands in for the target: its differences."""
+
+    def prepare(self, device: str) -> None:
+        """Make the language usable in a worker on this device, before a candidate's code is loaded."""
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """From now on, in this process, launching a kernel compiles it and reports it to `launched`; nothing runs.

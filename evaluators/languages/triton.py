@@ -6,7 +6,7 @@ import contextlib
 import gc
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .base import Around, CompiledKernel, Counted, LanguageSupport, Launch, Launched, UntraceableCall, replaced
@@ -23,6 +23,7 @@ class TritonSupport(LanguageSupport):
     """On a CPU its interpreter runs, which checks kernels and compiles nothing."""
 
     cpu_environment = {"TRITON_INTERPRET": "1"}
+    interpreter_remarks = {"triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config"}
     compiler_paths = ("/triton/compiler/", "/triton/backends/")
     pinned_modules = ("triton.testing", "triton.runtime.jit")
     pinned_classes = (
@@ -32,6 +33,22 @@ class TritonSupport(LanguageSupport):
         ("triton.runtime.interpreter", "InterpretedFunction"),
         ("triton.runtime.interpreter", "GridExecutor"),
     )
+
+    def prepare(self, device: str) -> None:
+        """On a CPU, mend the interpreter: products of bf16, and autotuners, which ask a driver for a clock.
+
+        The interpreter keeps bf16 as whole numbers and multiplies those. What an autotuner would choose by time means
+        nothing there.
+        """
+        if device != "cpu":
+            return
+        try:
+            from triton.runtime.autotuner import Autotuner
+            from triton.runtime.interpreter import InterpreterBuilder
+        except ImportError:
+            return
+        InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
+        Autotuner.do_bench = property(lambda tuner: tuner._do_bench or _untimed)
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Compile into the disk cache, and report; the interpreter's launches are not captured."""
@@ -143,6 +160,29 @@ def _triton_kernel(kernel: Any) -> CompiledKernel:
         spills = 4 * words  # Triton divides the driver's count of bytes
     threads = metadata.num_warps * metadata.target.warp_size
     return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads)
+
+
+def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:
+    """Stand for Triton's benchmark: all configs take as long, so that the first is chosen."""
+    return [0.0 for _ in quantiles]
+
+
+def _dot_in_fp32(really: Any) -> Any:
+    """Return the interpreter's product with operands and accumulator in bf16 widened to fp32."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def widened(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, d: Any, *options: Any) -> Any:
+        found = really(self, widened(a), widened(b), widened(d), *options)
+        return self.create_fp_trunc(found, tl.bfloat16) if d.dtype.scalar == tl.bfloat16 else found
+
+    return create_dot
 
 
 def ptx_code(ptx: str, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Target
 from ...core.launch_plan import LaunchPlan
@@ -79,6 +80,7 @@ class EvaluationPipeline:
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             asked.prove(checked)
             if not is_timed(client.kernel, self._device):
+                found["correctness"] = asked.with_remarks(checked)
                 found["second_workload"] = asked.try_other_sizes(checked)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
@@ -86,8 +88,7 @@ class EvaluationPipeline:
                 asked.replay(checked)
                 found["replay"] = checked.replay
             if checked.replayed:
-                found["kernel_profile"] = asked.profile(checked)
-                found["second_workload"] = asked.try_other_sizes(checked)
+                found |= self._last_looks(asked, checked)
                 client.close()  # nothing of the candidate runs beside the timing
             times = self._time(asked, [checked], sampling, prune_above_ms)
             found |= times.metrics(0, self._device == "cpu")
@@ -98,14 +99,21 @@ class EvaluationPipeline:
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 if not checked.replayed:
-                    found["kernel_profile"] = asked.profile(checked)
-                    found["second_workload"] = asked.try_other_sizes(checked)
+                    found |= self._last_looks(asked, checked)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)
             if failure.rejection is not None:  # its worker is not used for another config
                 client.close()
             return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
+
+    def _last_looks(self, asked: Verification, checked: VerifiedConfig) -> dict[str, Any]:
+        """Return what is no failure; the config is unloaded afterwards."""
+        return {
+            "kernel_profile": asked.profile(checked),
+            "correctness": asked.with_remarks(checked),
+            "second_workload": asked.try_other_sizes(checked),
+        }
 
     def plan(
         self, reference_client: ReferenceClient, client: CandidateClient, save: Path | None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import Config, Evaluation, Kernel, Rejection, Status
+from ...core import Config, Evaluation, Kernel, Rejection, Status, Target
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure
 from ..compilation.pool import CompileResult, CompileStatus
+from ..languages.base import support_of
 from ..reference.client import ReferenceClient
 from ..settings import Precision
 
@@ -20,11 +21,13 @@ _STATUSES = {
 
 def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Config) -> dict[str, Any]:
     """Return the fields of every evaluation: kernel, config, device."""
+    interpreted = kernel.target is Target.CUDA and "cuda" not in reference_client.environment
+    remarks = support_of(kernel.language).interpreter_remarks if interpreted else {}
     return {
         "status": Status.OK,
         "kernel_digest": kernel.digest,
         "config": dict(config),
-        "environment": reference_client.environment,
+        "environment": {**reference_client.environment, **remarks},
         **reference_client.arithmetic,
     }
 

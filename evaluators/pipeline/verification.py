@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from ...core import Ceilings, Config, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
+from ...core import Ceilings, Config, Correctness, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.client import SIDE_EFFECTS, CandidateClient
 from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
+from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, torch_violation
 from ..languages.base import support_of
@@ -29,6 +30,11 @@ CHUNKS_PER_SEED = 8
 """On a CPU, where drawing inputs is slow, this many chunks of samples share a seed."""
 IMPOSSIBLE_SHARE = 0.5
 """A time below this share of the time to move the bytes is impossible on the device."""
+_REMARKS = {
+    "special_values": (SPECIAL, "with NaN and infinity among the inputs: "),
+    "other_strides": (OTHER_STRIDES, "reads the input as if it were contiguous: "),
+}
+"""Remarks by the field of `Correctness`; the one that may raise an exception comes last."""
 CPU_CACHE_BYTES = 512e6
 """More bytes than the caches of any processor hold."""
 
@@ -231,6 +237,23 @@ class Verification:
             except Failure as failure:
                 return SecondWorkload(sizes=sizes, status=failure.status, message=first_line(failure.message))
             return SecondWorkload(sizes=sizes, status=Status.OK)
+
+    def with_remarks(self, checked: VerifiedConfig) -> Correctness:
+        """Return the correctness with what is no failure: other strides, NaN and infinity.
+
+        The last checks of a loaded config: it may be unloaded.
+        """
+        if self._quick:
+            return checked.correctness
+        found: dict[str, str] = {}
+        with self.stage("remarks"):
+            for field, (distribution, prefix) in _REMARKS.items():
+                if distribution in self.reference_client.remarks:
+                    difference = self.client.difference(self.reference_client, checked, distribution)
+                    found[field] = difference and prefix + first_line(difference)
+                if not self.client.alive:
+                    break
+        return checked.correctness.model_copy(update=found)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -74,6 +74,7 @@ def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
 @contextlib.contextmanager
 def _observing(seen: list[Message], interpreted: threading.local, widened: _Widened) -> Iterator[None]:
     """Enter both of torch's modes, which apply to one thread."""
+    import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -87,6 +88,13 @@ def _observing(seen: list[Message], interpreted: threading.local, widened: _Wide
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
+            if (own := _python_operator(func, args)) is not None:
+                with self, contextlib.nullcontext() if torch._C._len_torch_function_stack() else Leaving():
+                    return own(*args, **kwargs)
+            if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+                # Within such an operator: elsewhere torch has replaced it by its parts before.
+                with self:
+                    return func.decompose(*args, **kwargs)
             result = func(*args, **kwargs)
             one = _describe(func, args, kwargs, result, widened)
             widened.note(func, args, result)
@@ -105,6 +113,21 @@ def _observing(seen: list[Message], interpreted: threading.local, widened: _Wide
 
     with Operators(), Leaving():
         yield
+
+
+def _python_operator(func: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
+    """Return the function behind an operator that was registered with `torch.library.custom_op`; None for others.
+
+    What counts is the operators that it calls.
+    """
+    from torch._library import custom_ops
+
+    found: Any = custom_ops.OPDEFS.get(func._schema.name)
+    if found is None:
+        return None
+    device = next((tensor.device.type for tensor in _tensors(args)), None)
+    functions: dict[str | None, Callable[..., Any]] = found._backend_fns
+    return functions.get(device, functions.get(None))
 
 
 def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, widened: _Widened) -> Message | None:

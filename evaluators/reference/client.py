@@ -74,6 +74,11 @@ class ReferenceClient:
         return tuple(self.call("distributions")["distributions"])
 
     @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """The further inputs for which the reference has definite results, and on which a kernel may differ."""
+        return tuple(self.call("remarks")["distributions"])
+
+    @cached_property
     def counted(self) -> Message:
         """The reference's operations and bytes."""
         return self.call("count")

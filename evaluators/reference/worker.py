@@ -7,6 +7,7 @@ of its name; a failure of the reference is returned as its text.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import platform
 from dataclasses import dataclass, field
@@ -15,11 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Status, Tolerance, known_languages
-from ..correctness.compare import Allowed, compare, failed
+from ..correctness.compare import EXACT, Allowed, compare, dtype_name, failed
+from ..correctness.conditioning import amplified_error, forgive
 from ..correctness.digest import digest
-from ..correctness.fp64 import Fp64Comparison, copied
-from ..correctness.inputs import DISTRIBUTIONS, Feed, draw, vary_constants
-from ..correctness.reference_checks import require_reference
+from ..correctness.distributions import (
+    DISTRIBUTIONS,
+    MAGNITUDES,
+    OTHER_STRIDES,
+    OTHER_WEIGHTS,
+    SPECIAL,
+    STRUCTURE,
+    change_weights,
+    draw,
+    is_floating,
+    vary_constants,
+)
+from ..correctness.fp64 import Fp64Comparison, copied, in_fp64, outputs_where_accepted
+from ..correctness.inputs import Feed
+from ..correctness.reference_checks import require_reference, same_result, same_special_values
 from ..correctness.side_effects import SideEffects, poison
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..profiling import op_counter, peaks
@@ -40,8 +54,8 @@ from .arithmetic import STRICT, Arithmetic
 from .baselines import Baselines
 
 _REQUESTS = (
-    "open", "state", "check", "same", "check_timed", "distributions", "time", "compile", "time_baseline", "overhead",
-    "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak", "load_plan", "replay",
+    "open", "state", "check", "same", "check_timed", "distributions", "remarks", "time", "compile", "time_baseline",
+    "overhead", "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak", "load_plan", "replay",
     "replay_operators", "replay_time", "replay_recheck", "forget_plans",
 )  # fmt: skip
 
@@ -98,6 +112,7 @@ class ReferenceWorker:
         self._exactness = Fp64Comparison()
         self._model: Any = None
         self._weights: int | None = None
+        self._weights_changed = False
         self._captured: int | None = None
         self._inputs: list[Any] = []
         self._drawn: tuple[int, str | None] | None = None
@@ -142,14 +157,18 @@ class ReferenceWorker:
         return {"environment": described, "arithmetic": self.arithmetic.described, **found}
 
     def _prepare(self, seed: int, distribution: str | None = None) -> None:
-        self._prepare_model(seed)
+        self._prepare_model(seed, distribution)
         if self._drawn != (seed, distribution) or self._changes_inputs:
             self._forget_inputs()  # freed before others are drawn
             self._inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
 
-    def _prepare_model(self, seed: int) -> None:
-        if self._weights != seed:
+    def _prepare_model(self, seed: int, distribution: str | None = None) -> None:
+        changed = distribution == OTHER_WEIGHTS
+        if self._weights != seed or self._weights_changed != changed:
             self._model, self._weights = vary_constants(self.problem.model(seed), seed), seed
+            self._weights_changed, self._captured = changed, None
+            if changed:
+                change_weights(self._model, seed)
 
     def _forget_inputs(self) -> None:
         self._inputs, self._drawn = [], None
@@ -172,14 +191,15 @@ class ReferenceWorker:
         """Return the peak of device memory in bytes; None on a CPU."""
         return {"bytes": peak_bytes(self.device)}
 
-    def state(self, seed: int, path: str, share: bool) -> Message:
+    def state(self, seed: int, path: str, share: bool, distribution: str | None = None) -> Message:
         """Pass on the weights drawn from the seed, if there are any: in device memory if requested, else in a file.
 
-        `shared` in the response describes that memory; None where it cannot be shared.
+        `shared` in the response describes that memory; None where it cannot be shared. Other weights for the
+        distribution `OTHER_WEIGHTS`.
         """
         import torch
 
-        self._prepare_model(seed)
+        self._prepare_model(seed, distribution)
         state = self._model.state_dict()
         if share and state:
             with contextlib.suppress(RuntimeError):
@@ -208,7 +228,7 @@ class ReferenceWorker:
         fp32 = self._in_fp32(inputs, distribution, precise)
         expected = outputs_of(self._model(*inputs))
         self._exactness.learn(fp32, expected, distribution)
-        allowed = Allowed(self.tolerances, self._exactness.slack(distribution), unbounded=distribution is not None)
+        allowed = self._allowed(distribution)
         verdict = compare(expected, outputs, Path(path), allowed)
         actual = verdict.pop("actual", [])
         if hold:
@@ -231,12 +251,31 @@ class ReferenceWorker:
         self.release()
         return verdict
 
+    def _allowed(self, distribution: str | None = None) -> Allowed:
+        """Return the allowed difference on such inputs."""
+        return Allowed(
+            self.tolerances,
+            self._exactness.slack(None if distribution == OTHER_STRIDES else distribution),
+            unbounded=distribution not in (None, OTHER_STRIDES),
+            forgiven=self._forgiven if distribution == STRUCTURE else None,
+        )
+
     def _in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
         """Return the reference's outputs in fp32, where it computes in less and its error is to be learned."""
         if self.arithmetic.main == STRICT or (self._exactness.knows(distribution) and not precise):
             return None
         with self.arithmetic.switched(STRICT):
             return outputs_of(self._model(*copied(inputs)))
+
+    def _forgiven(self, number: int, expected: Any, actual: Any) -> Any:
+        """Return an output with the expected values in rows where rounding decides the result, if it is near them."""
+        if not expected.is_floating_point():
+            return actual
+        relative = self.tolerances.get(dtype_name(expected), EXACT).relative
+        try:
+            return forgive(expected, actual, amplified_error(in_fp64(self._model), self._inputs, number, relative))
+        except (RuntimeError, MemoryError):  # too little memory for another run in fp64
+            return actual
 
     def same(self, path: str, outputs: list[Message]) -> Message:
         """Return whether outputs are bitwise equal to the held ones."""
@@ -254,21 +293,53 @@ class ReferenceWorker:
         fp32 = self._in_fp32(inputs, None)
         expected = outputs_of(self._model(*inputs))
         self._exactness.learn(fp32, expected, None)
-        allowed = Allowed(self.tolerances, self._exactness.slack(None))
-        verdict = compare(expected, outputs, Path(path), allowed)
+        verdict = compare(expected, outputs, Path(path), self._allowed())
         verdict.pop("actual", None)
         return verdict
 
     def distributions(self) -> Message:
-        """Return the input distributions on which the reference itself is finite and close to fp64."""
-        fit = []
-        for name in DISTRIBUTIONS:
-            self._prepare(0, name)
-            if not any(getattr(value, "is_floating_point", bool)() for value in self._inputs):
-                break
-            with self.arithmetic.switched(STRICT):
-                if self._exactness.copes(self._model, self._inputs, name, self.tolerances):
-                    fit.append(name)
+        """Return the distributions, and other changes, with which the reference itself is finite and close to fp64."""
+        self._prepare(0)
+        fit: list[str] = []
+        if any(is_floating(value) for value in self._inputs):
+            fit = [name for name in DISTRIBUTIONS if self._copes(name)]
+            fit += itertools.islice(filter(self._copes, MAGNITUDES), 1)
+        if any(parameter.is_floating_point() for parameter in self._model.parameters()) and self._copes(OTHER_WEIGHTS):
+            fit.append(OTHER_WEIGHTS)
+        self._forget_inputs()
+        self.release()
+        return {"distributions": fit}
+
+    def _copes(self, distribution: str) -> bool:
+        self._prepare(0, distribution)
+        with self.arithmetic.switched(STRICT):
+            return self._exactness.copes(self._model, self._inputs, distribution, self.tolerances)
+
+    def _accepts_other_strides(self) -> bool:
+        self._prepare(0)
+        before, strides = outputs_where_accepted(self._model, self._inputs), [_strides(one) for one in self._inputs]
+        self._prepare(0, OTHER_STRIDES)
+        if before is None or [_strides(one) for one in self._inputs] == strides:
+            return False
+        after = outputs_where_accepted(self._model, self._inputs)
+        return after is not None and same_result(before, after)
+
+    def _is_definite_on_special_values(self) -> bool:
+        self._prepare(0)
+        if not any(is_floating(value) for value in self._inputs):
+            return False
+        outputs = []
+        for _ in range(2):
+            self._forget_inputs()  # it may write to them
+            self._prepare(0, SPECIAL)
+            outputs.append(outputs_where_accepted(self._model, self._inputs))
+        first, again = outputs
+        return first is not None and again is not None and same_special_values(first, again)
+
+    def remarks(self) -> Message:
+        """Return which of the inputs that a kernel may treat otherwise the reference accepts, with definite results."""
+        fit = [SPECIAL] if self._is_definite_on_special_values() else []
+        fit += [OTHER_STRIDES] if self._accepts_other_strides() else []
         self._forget_inputs()
         self.release()
         return {"distributions": fit}
@@ -346,8 +417,7 @@ class ReferenceWorker:
             return {**failed(Status.WRONG_SHAPE, message), **found}
         expected = outputs_of(wanted)
         self._exactness.learn(fp32, expected, distribution)
-        allowed = Allowed(self.tolerances, self._exactness.slack(distribution), unbounded=distribution is not None)
-        verdict = self._compare_held(expected, outputs, allowed)
+        verdict = self._compare_held(expected, outputs, self._allowed(distribution))
         if verdict["status"] == Status.OK and precise:
             if self._changes_inputs:
                 self._prepare(seed, distribution)
@@ -376,7 +446,7 @@ class ReferenceWorker:
         """Compare the outputs of the last timed replay."""
         seed, calls, outputs = self._replayed[number]
         expected = outputs_of(self._model(*Feed(self.problem).at(seed, calls)))
-        return self._compare_held(expected, outputs, Allowed(self.tolerances, self._exactness.slack(None)))
+        return self._compare_held(expected, outputs, self._allowed())
 
     def _compare_held(self, expected: list[Any], outputs: list[Any], allowed: Allowed) -> Message:
         """Compare outputs of this process."""
@@ -409,6 +479,12 @@ class ReferenceWorker:
     def properties(self) -> Message:
         """Return torch's properties of the GPU; empty for a CPU."""
         return {"properties": describe_gpu(self.device) if self.device.startswith("cuda") else None}
+
+
+def _strides(value: Any) -> Any:
+    import torch
+
+    return value.stride() if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
 
 @dataclass(frozen=True)

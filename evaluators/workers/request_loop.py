@@ -56,9 +56,17 @@ def describe(error: BaseException) -> str:
             for frame in traceback.extract_tb(one.__traceback__)
             if "/candidate-" in frame.filename and frame.filename.endswith(".py")
         ]
-        parts += [_shorten(f"{type(one).__name__}: {_without_hints(str(one))}".strip()), *where[-3:]]
+        parts += [_shorten(f"{type(one).__name__}: {_without_hints(text_of(one))}".strip()), *where[-3:]]
     # Invalid characters could be stored, but not displayed.
     return "\n".join(parts).encode(errors="backslashreplace").decode()
+
+
+def text_of(error: BaseException) -> str:
+    """Return an exception's text; its class may be the kernel's own, and its `__str__` may raise."""
+    try:
+        return str(error)
+    except Exception as another:
+        return f"(no text: its __str__ raises {type(another).__name__})"
 
 
 def _without_hints(text: str) -> str:

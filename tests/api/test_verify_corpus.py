@@ -12,7 +12,7 @@ import pytest
 from kernelwright.api import verify_corpus
 from kernelwright.cli.main import app
 from kernelwright.core import Evaluation
-from kernelwright.corpus import ExampleFolder, examples
+from kernelwright.corpus import ExampleFolder, examples, kernels
 from kernelwright.evaluators.local import LocalEvaluator
 from typer.testing import CliRunner
 
@@ -92,3 +92,22 @@ def test_a_wrong_example_is_reported_and_loses_its_record(corpus: Path) -> None:
     assert found["wrong"] == [TIMED]
     assert found["results"][0]["messages"][0].startswith("wrong_value: ")
     assert json.loads(record.read_text()) == {"triton/other": OLD}
+
+
+def test_shipped_kernels_are_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for backend in ("tilelang_cpu", "triton", "tilelang"):
+        (tmp_path / backend / "level1").mkdir(parents=True)
+        shutil.copy(kernels.SHIPPED / backend / "level1" / "1_19.py", tmp_path / backend / "level1")
+    wrong = tmp_path / "triton" / "level1" / "1_19.py"
+    wrong.write_text(wrong.read_text().replace("tl.where(x < 0.0, 0.0, x)", "tl.where(x < 0.0, 1.0, x)"))
+    monkeypatch.setattr(kernels, "SHIPPED", tmp_path)
+    run = _verify(CHECKED, "--kernels", "--json")
+    assert run.exit_code == 1, run.output
+    found = json.loads(run.stdout)
+    # TileLang for CUDA has no interpreter.
+    assert [(one["kernel"], one["right"]) for one in found["kernels"]] == [
+        ("tilelang_cpu/level1/1_19", True),
+        ("triton/level1/1_19", False),
+    ]
+    assert found["kernels"][0]["speedup"] > 0 and found["kernels"][1]["messages"][0].startswith("wrong_value: ")
+    assert found["wrong"] == ["triton/level1/1_19"]

@@ -131,3 +131,12 @@ def test_constraints_of_another_form_are_refused(constraints: str) -> None:
     source = f"import triton\nBLOCK = 8\nCONSTRAINTS = {constraints}\nclass ModelNew: ...\n"
     with pytest.raises(SpaceError, match="CONSTRAINTS must be a li"):
         _ = PythonKernel.parse(source).declared_constraints
+
+
+def test_a_byte_order_mark_is_left_out() -> None:
+    assert PythonKernel.parse(f"\ufeff{SOURCE}") == PythonKernel.parse(SOURCE)
+
+
+def test_a_sum_of_too_many_terms_is_one_clear_error() -> None:
+    with pytest.raises(KernelError, match=r"^kernel has an expression that is nested too deeply .* loop$"):
+        PythonKernel.parse(SOURCE + f"\nTOTAL = {' + '.join('1' * 20_000)}\n")

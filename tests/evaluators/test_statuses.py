@@ -34,6 +34,8 @@ def run(evaluator: LocalEvaluator, scale_problem: Problem):  # type: ignore[no-u
     assert after.status is Status.OK, f"the next kernel is affected: {after.message}"
 
 
+MUTE = "class Mute(Exception):\n    def __str__(self): raise KeyError"
+
 FAILURES = [
     ("wrong values", "return x * self.weight + 1e-2", "", Status.WRONG_VALUE, "elements differ"),
     ("one wrong value", "y = x * self.weight; y[3, 5] += 1; return y", "", Status.WRONG_VALUE, r"at \(3, 5\)"),
@@ -43,6 +45,7 @@ FAILURES = [
     ("no tensor", "return None", "", Status.WRONG_SHAPE, "NoneType"),
     ("wrong dtype", "return (x * self.weight).double()", "", Status.WRONG_DTYPE, "float64"),
     ("raises", "raise ValueError('no luck')", "", Status.RUNTIME_ERROR, "no luck"),
+    ("raises without a text", "raise Mute", MUTE, Status.RUNTIME_ERROR, "Mute: .*__str__ raises KeyError"),
     ("import fails", GOOD, "import nothing_of_that_name", Status.COMPILE_ERROR, "nothing_of_that_name"),
     ("no such attribute", "return x @ self.wieght", "", Status.RUNTIME_ERROR, "wieght"),
     ("calls exit", "import sys; sys.exit(0)", "", Status.RUNTIME_ERROR, r"exit\(0\)"),
@@ -61,6 +64,22 @@ def test_each_failure_has_its_status(run, body: str, top: str, status: Status, s
     assert evaluation.status is status, evaluation.message
     assert evaluation.speedup is None
     assert re.search(says, evaluation.message), evaluation.message
+
+
+def test_a_model_that_is_no_module_is_named(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    source = torch_kernel(GOOD).source.replace("(nn.Module)", "").replace("super().__init__()", "")
+    evaluation = evaluate(evaluator, scale_problem, PythonKernel.parse(source))
+    assert evaluation.status is Status.COMPILE_ERROR
+    assert "class ModelNew(object), which is no torch.nn.Module" in evaluation.message
+
+
+@pytest.mark.parametrize("character", ["\f", "\u2028"])
+def test_a_separator_in_a_comment_does_not_break_tilelang(
+    evaluator: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel, character: str
+) -> None:
+    source = scale_kernel.source.replace("for i, j in T", f"# one {character} two three\n            for i, j in T")
+    evaluation = evaluate(evaluator, scale_problem, PythonKernel.parse(source))
+    assert evaluation.status is Status.OK, evaluation.message
 
 
 @pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)"])

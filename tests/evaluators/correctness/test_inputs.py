@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from kernelwright.evaluators.correctness.inputs import DISTRIBUTIONS, Buffers, Feed, draw, vary_constants
+from kernelwright.evaluators.correctness.distributions import DISTRIBUTIONS, draw, vary_constants
+from kernelwright.evaluators.correctness.inputs import Buffers, Feed
 from kernelwright.evaluators.workers.modules import ProblemModule
 from torch import nn
 

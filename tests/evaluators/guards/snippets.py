@@ -421,4 +421,27 @@ WITH_ALL_OF_TORCH = [
     (None, "return torch.mm(x, x).softmax(-1) @ F.conv2d(x, nn.Linear(3, 3)(x))"),
     ("timer", "import time; time.time()"),
 ]
+SOLVER = "def solved(a):\n    return torch.linalg.solve(a, a)\nTABLE = solved(torch.eye(2))"
+"""A table that is computed when the file is loaded, and what may not be done with its function."""
+TOPS += [
+    (None, "return x", SOLVER),
+    (None, "return x", "import numpy as np\nTABLE = np.linalg.solve(np.eye(2), np.ones((2, 2)))"),
+    (None, "return torch.einsum('ij -> ji', self.weight)", ""),
+    (None, "return torch.einsum('bhd->hbd', x)", ""),
+    ("torch-operator", "return solved(x)", SOLVER),
+    ("torch-operator", "return run(x)", f"{SOLVER}\nrun = solved"),
+    ("torch-operator", "return globals()['solved'](x)", SOLVER),
+    ("torch-operator", "return twice(x)", f"{SOLVER}\ndef twice(a):\n    return solved(a)\ntwice(torch.eye(2))"),
+    ("torch-operator", "return x", SOLVER.replace("def", "import functools\n@functools.cache\ndef")),
+    ("torch-operator", "return torch.einsum('ij->i', x)", ""),
+    ("torch-operator", "return torch.einsum('ii->ii', x)", ""),
+    ("torch-operator", "return torch.einsum('ij,jk->ik', x, x)", ""),
+    ("other-library", "return run(x, x)", "import numpy as np\nrun = np.linalg.solve"),
+    ("other-library", "return np.linalg.solve(x, x)", "import numpy as np"),
+]
+INITS += [
+    (None, "return x", "import numpy as np\nself.m = np.dot(np.eye(2), np.ones((2, 2)))"),
+    (None, "return x", "self.m = torch.eye(2) @ torch.ones(2, 2)"),
+    ("other-library", "return self.f(x, x)", "import numpy as np\nself.f = np.dot"),
+]
 SNIPPETS = _pairs()

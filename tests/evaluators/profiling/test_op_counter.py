@@ -8,7 +8,7 @@ import pytest
 import torch
 from kernelwright.core import DeviceLimits
 from kernelwright.evaluators.pipeline.processes import _visible_gpu
-from kernelwright.evaluators.profiling.op_counter import count
+from kernelwright.evaluators.profiling.op_counter import count, observe
 from kernelwright.evaluators.reference.roofline import _limits
 from torch import nn
 
@@ -112,3 +112,16 @@ def test_a_gpu_is_counted_among_those_that_are_visible(
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert _visible_gpu(number) == name
+
+
+def test_what_an_operator_of_its_own_calls_is_counted_in_its_place() -> None:
+    @torch.library.custom_op("kernelwright_tests::hidden", mutates_args=())
+    def hidden(x: torch.Tensor) -> torch.Tensor:
+        x.sum().tolist()
+        return torch.softmax(torch.mm(x.t().reshape(-1).view(4, 4), x), 1)
+
+    result, seen = observe(lambda: hidden(torch.ones(4, 4)))
+    assert torch.equal(result, torch.full((4, 4), 0.25))
+    assert [one["name"] for one in seen if one["kind"] == "compute"] == ["sum", "mm", "_softmax"]
+    assert {one["kind"] for one in seen} == {"compute", "free", "layout", "leaving"}
+    assert sum(one["kind"] == "leaving" for one in seen) == 1

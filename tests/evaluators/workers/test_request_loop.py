@@ -27,3 +27,12 @@ def test_a_cuda_error_is_one_plain_line(text: str, name: str) -> None:
 def test_what_is_no_advice_of_cuda_is_kept() -> None:
     text = "two lines:\nboth are kept"
     assert describe(ValueError(text)) == f"ValueError: {text}"
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+def test_an_exception_without_a_text_is_named() -> None:
+    assert describe(_Mute()) == "_Mute: (no text: its __str__ raises KeyError)"

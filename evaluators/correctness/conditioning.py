@@ -1,0 +1,73 @@
+"""Where a result is decided by rounding: rows of an output in which the reference itself is ill-conditioned.
+
+A normalization of a constant row, for one, divides the rounding error of its mean by the root of its epsilon. Torch's
+error may be zero there, when its order of summation happens to be exact, so its conditioning is measured: in fp64, on
+inputs that are changed by as much as the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .compare import as_real, root_mean_square
+
+DRAWS = 2
+"""Perturbations whose changes are averaged."""
+ROW = 64
+"""A row has at least this many elements: the last axes of an output, as many as it takes."""
+AMPLIFIED = 8.0
+"""A row is ill-conditioned if a relative change of the inputs reaches it at least this many times as large."""
+ALLOWED = 4.0
+"""Multiple of the change (root mean square of the row) that is allowed: a candidate's error need not be random."""
+
+
+def amplified_error(
+    exact: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], output: int, relative: float
+) -> Any:
+    """Return the error that rounding may cause in each element of an output; zero where it is well-conditioned.
+
+    `exact` is the reference in fp64. Errors in intermediate results act like a relative change of the inputs, by no
+    more than the relative tolerance. The result broadcasts to the output's rows, shape (rows, 1).
+    """
+    import torch
+
+    expected = as_real(exact(inputs)[output])
+    rows = expected.reshape(-1, _row_length(expected.shape))
+    squares = torch.zeros(len(rows), 1, dtype=torch.float64, device=rows.device)
+    for number in range(DRAWS):
+        changed = as_real(exact([_changed(value, relative, number) for value in inputs])[output])
+        squares += (changed.reshape(rows.shape) - rows).square().mean(dim=1, keepdim=True) / DRAWS
+    change = squares.sqrt()
+    size = rows.square().mean(dim=1, keepdim=True).sqrt().clamp(min=root_mean_square(expected))
+    return torch.where(change > AMPLIFIED * relative * size, ALLOWED * change, 0.0)
+
+
+def forgive(expected: Any, actual: Any, error: Any) -> Any:
+    """Return `actual` with the expected values where it is within `error` of them."""
+    import torch
+
+    rows = expected.reshape(len(error), -1)
+    got = actual.reshape(rows.shape)
+    near = (got.double() - rows.double()).abs() <= error
+    return torch.where(near & (error > 0), rows, got).reshape(expected.shape)
+
+
+def _row_length(shape: Sequence[int]) -> int:
+    length = 1
+    for extent in reversed(shape):
+        if length >= ROW:
+            break
+        length *= extent
+    return max(length, 1)
+
+
+def _changed(value: Any, relative: float, seed: int) -> Any:
+    """Return a floating tensor in fp64, each element changed by about the relative amount."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    generator = torch.Generator(value.device).manual_seed(seed)
+    noise = torch.randn(value.shape, generator=generator, device=value.device, dtype=torch.float64)
+    return value.double() * (1 + relative * noise)

@@ -1,0 +1,106 @@
+"""Rows of an output that rounding decides: they refuse no correct kernel, and do not hide a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
+from kernelwright.evaluators.correctness.conditioning import amplified_error, forgive
+from kernelwright.evaluators.local import LocalEvaluator
+
+LAYER_NORM = TorchProblem(
+    id="level1/1_997",
+    name="997_LayerNorm",
+    source="""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.ln = nn.LayerNorm(features)
+
+    def forward(self, x):
+        return self.ln(x)
+
+
+def get_inputs():
+    return [torch.randn(32, 512)]
+
+
+def get_init_inputs():
+    return [512]
+""",
+)
+KERNEL = """
+import tilelang.cpu.language as T
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.ln = nn.LayerNorm(features)
+
+    def forward(self, x):
+        mean = x.mean(1, keepdim=True) * (1 + {error})
+        var = (x - mean).square().mean(1, keepdim=True)
+        y = (x - mean) / (var + {eps}).sqrt()
+        return {result}
+"""
+RESULT = "y * self.ln.weight + self.ln.bias"
+
+
+def evaluated(evaluator: LocalEvaluator, error: float = 0.0, eps: str = "1e-5", result: str = RESULT) -> Evaluation:
+    kernel = PythonKernel.parse(KERNEL.format(error=error, eps=eps, result=result))
+    (evaluation,) = evaluator.evaluate(LAYER_NORM, kernel, [Config()])
+    return evaluation
+
+
+def test_the_rounding_of_a_mean_is_forgiven_in_constant_rows(evaluator: LocalEvaluator) -> None:
+    found = evaluated(evaluator, error=5e-5)
+    assert found.status is Status.OK, found.message
+    assert found.correctness is not None and "structure" in found.correctness.distributions
+    assert found.correctness.max_abs_error > 1e-3  # it is reported, and would not pass elsewhere
+
+
+@pytest.mark.parametrize(
+    ("eps", "result"),
+    [
+        ("torch.where(var < 1e-6, 0.0, 1e-5)", RESULT),
+        ("1e-5", f"torch.where(var < 1e-6, 1.0, {RESULT})"),
+        ("1e-5", f"torch.where(var < 1e-6, 0.0, {RESULT})"),
+        ("torch.where(var < 1e-6, 1e-9, 1e-5)", RESULT),
+    ],
+    ids=[
+        "no epsilon in constant rows",
+        "ones in constant rows",
+        "no bias in constant rows",
+        "another epsilon in constant rows",
+    ],
+)
+def test_a_kernel_that_is_wrong_in_constant_rows_is_refused(evaluator: LocalEvaluator, eps: str, result: str) -> None:
+    found = evaluated(evaluator, error=3e-5, eps=eps, result=result)
+    assert found.status is Status.WRONG_VALUE
+    assert "structure" in found.message
+
+
+def test_what_is_well_conditioned_is_not_forgiven() -> None:
+    x = torch.randn(8, 128)
+    error = amplified_error(lambda inputs: [inputs[0].double() * 3], [x], 0, 1e-4)
+    assert not error.any()
+    assert torch.equal(forgive(x * 3, x * 3.0001, error), x * 3.0001)
+
+
+def test_only_ill_conditioned_rows_are_forgiven_and_only_what_rounding_explains() -> None:
+    x = torch.randn(4, 128)
+    x[1] = 2.0
+    normalized = torch.nn.functional.layer_norm
+    error = amplified_error(lambda inputs: [normalized(inputs[0].double(), (128,))], [x], 0, 1e-4)
+    assert (error > 0).flatten().tolist() == [False, True, False, False]
+    expected = normalized(x, (128,))
+    left = forgive(expected, expected + 0.02, error)
+    assert torch.equal(left[1], expected[1]) and not torch.equal(left[0], expected[0])
+    assert not torch.equal(forgive(expected, expected + 2.0, error)[1], expected[1])

@@ -1,0 +1,99 @@
+"""Other inputs and weights than the problem's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from kernelwright.core import Config, Evaluation, Status, TorchProblem
+from kernelwright.evaluators.correctness.distributions import (
+    MAGNITUDES,
+    OTHER_STRIDES,
+    OTHER_WEIGHTS,
+    SPECIAL,
+    change_weights,
+    draw,
+    vary_constants,
+)
+from kernelwright.evaluators.correctness.inputs import Buffers
+from kernelwright.evaluators.local import LocalEvaluator
+from torch import nn
+
+from ...conftest import torch_kernel
+from .test_inputs import problem
+
+
+def test_heavy_tails_do_not_follow_the_inputs(tmp_path: Path) -> None:
+    one = problem(tmp_path, "torch.randn(100, 100)")
+    plain, changed = draw(one, 1)[0], draw(one, 1, "heavy tails")[0]
+    exponent = (changed / plain).log() / 1.5
+    assert abs(float(torch.corrcoef(torch.stack([plain.flatten(), exponent.flatten()]))[0, 1])) < 0.1
+
+
+@pytest.mark.parametrize(
+    "inputs", ["torch.rand(6, 5)", "torch.rand(2, 1, 7, 3)", "torch.arange(9)", "torch.rand(1, 8)"]
+)
+def test_other_strides_have_the_same_values(tmp_path: Path, inputs: str) -> None:
+    one = problem(tmp_path, inputs)
+    plain, strided = draw(one, 1)[0], draw(one, 1, OTHER_STRIDES)[0]
+    assert torch.equal(plain, strided) and not strided.is_contiguous()
+    (held,) = Buffers().fill([strided])
+    assert held.stride() == strided.stride() and torch.equal(held, plain)
+
+
+def test_between_the_elements_of_one_axis_lies_nan(tmp_path: Path) -> None:
+    (held,) = Buffers().fill(draw(problem(tmp_path, "torch.rand(8)"), 1, OTHER_STRIDES))
+    assert torch.as_strided(held, (15,), (1,))[1::2].isnan().all()
+
+
+def test_special_values_are_few(tmp_path: Path) -> None:
+    (x,) = draw(problem(tmp_path, "torch.rand(64, 64)"), 1, SPECIAL)
+    assert x.isnan().any() and x.isinf().any() and int((~x.isfinite()).sum()) <= 24
+    assert draw(problem(tmp_path, "torch.rand(3)"), 1, SPECIAL)[0].isfinite().all()
+
+
+def test_constants_get_different_noise_and_other_weights_cross_every_bound() -> None:
+    norm = vary_constants(nn.LayerNorm(64), 1)
+    assert not torch.equal(norm.weight - 1, norm.bias)
+    linear = nn.Linear(64, 64)
+    changed = change_weights(nn.Linear(64, 64), 1)
+    assert float(changed.weight.detach().abs().max()) > 2 * float(linear.weight.detach().abs().max())
+
+
+def evaluated(evaluator: LocalEvaluator, problem: TorchProblem, body: str) -> Evaluation:
+    return next(iter(evaluator.evaluate(problem, torch_kernel(body), [Config()])))
+
+
+def test_what_the_reference_supports_is_checked(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
+    found = evaluated(evaluator, scale_problem, "return x * self.weight")
+    assert found.status is Status.OK and found.correctness is not None
+    assert found.correctness.distributions[-2:] == (MAGNITUDES[0], OTHER_WEIGHTS)
+    assert (found.correctness.special_values, found.correctness.other_strides) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return x.clamp(-1e6, 1e6) * self.weight", "(times 1e+30)"),
+        ("return x * self.weight.clamp(-4, 4)", "with other weights than the initial ones"),
+    ],
+)
+def test_what_holds_for_usual_numbers_only_is_wrong(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, body: str, says: str
+) -> None:
+    found = evaluated(evaluator, scale_problem, body)
+    assert found.status is Status.WRONG_VALUE
+    assert says in found.message
+
+
+def test_what_correct_kernels_may_do_is_a_remark(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
+    found = evaluated(evaluator, scale_problem, "return x.nan_to_num(0, torch.inf, -torch.inf) * self.weight")
+    assert found.status is Status.OK and found.correctness is not None
+    assert str(found.correctness.special_values).startswith("with NaN and infinity among the inputs: ")
+    found = evaluated(evaluator, scale_problem, "return x.as_strided(x.shape, (x.shape[1], 1)) * self.weight")
+    assert found.status is Status.OK and found.correctness is not None
+    assert str(found.correctness.other_strides).startswith("reads the input as if it were contiguous: ")
+    found = evaluated(evaluator, scale_problem, "assert x.is_contiguous()\n        return x * self.weight")
+    assert found.status is Status.OK and found.correctness is not None
+    assert "AssertionError" in str(found.correctness.other_strides)

@@ -1,0 +1,58 @@
+"""Triton's interpreter, as workers on a CPU use it."""
+
+from __future__ import annotations
+
+import pytest
+from kernelwright.core import Config, PythonKernel, Status, TorchProblem
+from kernelwright.evaluators.local import LocalEvaluator
+
+PROBLEM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+def get_inputs():
+    return [torch.randn(32, 64).to(torch.{dtype}), torch.randn(64, 16).to(torch.{dtype})]
+
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def product(x, y, z, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, STEP)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, STEP):
+        left = tl.load(x + m * K + start + k[None, :])
+        right = tl.load(y + (start + k[:, None]) * N + n)
+        total = tl.dot(left, right, total)
+    tl.store(z + m * N + n, total.to(z.dtype.element_ty))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        (m, k), n = x.shape, y.shape[1]
+        z = torch.empty(m, n, dtype=x.dtype, device=x.device)
+        product[(1,)](x, y, z, m, n, k, STEP=32)
+        return z
+"""
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_products_are_correct(evaluator: LocalEvaluator, dtype: str) -> None:
+    problem = TorchProblem(id="level1/1_998", name="998_Product", source=PROBLEM.format(dtype=dtype))
+    (evaluation,) = evaluator.evaluate(problem, PythonKernel.parse(KERNEL), [Config()])
+    assert evaluation.status is Status.OK, evaluation.message
+    assert "bf16 is computed in fp32" in evaluation.environment["triton_interpreter"]
