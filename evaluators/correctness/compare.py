@@ -240,7 +240,7 @@ class RelativeError:
             error -= wanted
             self._error.add(error)
             self._largest = max(self._largest, float(error.abs_().nan_to_num_(nan=0.0, posinf=0.0).max()))
-            error -= wanted.abs_().mul_(torch.finfo(actual.dtype).eps)
+            error -= wanted.abs().mul_(torch.finfo(actual.dtype).eps)
             self._largest_beyond_rounding = max(self._largest_beyond_rounding, float(error.nan_to_num_(nan=0.0).max()))
 
     @property
