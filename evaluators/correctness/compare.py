@@ -227,7 +227,7 @@ class RelativeError:
 
     def __init__(self) -> None:
         self._scale, self._error = MeanSquare(), MeanSquare()
-        self._largest = self._largest_beyond_rounding = 0.0
+        self._largest = 0.0
 
     def add(self, exact: Any, actual: Any) -> None:
         """Add a part of the exact values and the actual ones beside it."""
@@ -240,8 +240,6 @@ class RelativeError:
             error -= wanted
             self._error.add(error)
             self._largest = max(self._largest, float(error.abs_().nan_to_num_(nan=0.0, posinf=0.0).max()))
-            error -= wanted.abs().mul_(torch.finfo(actual.dtype).eps)
-            self._largest_beyond_rounding = max(self._largest_beyond_rounding, float(error.nan_to_num_(nan=0.0).max()))
 
     @property
     def root_mean_square(self) -> float:
@@ -252,11 +250,6 @@ class RelativeError:
     def largest(self) -> float:
         """The largest finite error; 0.0 where all exact values are zero."""
         return self._largest / self._scale.root if self._scale.root else 0.0
-
-    @property
-    def largest_beyond_rounding(self) -> float:
-        """The same, without the error of storing the values in their dtype."""
-        return self._largest_beyond_rounding / self._scale.root if self._scale.root else 0.0
 
 
 def relative_error(exact: Any, actual: Any) -> tuple[float, float]:

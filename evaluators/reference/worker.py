@@ -59,6 +59,9 @@ _REQUESTS = (
     "replay_operators", "replay_time", "replay_recheck", "forget_plans",
 )  # fmt: skip
 
+NARROW_BYTES = 2
+"""Results of such dtypes depend on rounding with any inputs, as attention does where two scores are nearly equal."""
+
 
 def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
@@ -257,7 +260,7 @@ class ReferenceWorker:
             self.tolerances,
             self._exactness.slack(None if distribution == OTHER_STRIDES else distribution),
             unbounded=distribution not in (None, OTHER_STRIDES),
-            forgiven=self._forgiven if distribution == STRUCTURE else None,
+            forgiven=self._forgiven if distribution is not None else None,
         )
 
     def _in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
@@ -269,7 +272,9 @@ class ReferenceWorker:
 
     def _forgiven(self, number: int, expected: Any, actual: Any) -> Any:
         """Return an output with the expected values in rows where rounding decides the result, if it is near them."""
-        if not expected.is_floating_point():
+        assert self._drawn is not None
+        narrow = expected.is_floating_point() and expected.element_size() <= NARROW_BYTES
+        if not narrow and (self._drawn[1] != STRUCTURE or not expected.is_floating_point()):
             return actual
         relative = self.tolerances.get(dtype_name(expected), EXACT).relative
         try:
