@@ -4,7 +4,7 @@ libgomp's threads wait for the next parallel region by spinning. There is one pr
 take turns and sleep while another one measures, so every ratio is of one run:
 
 - how long threads run on after a parallel region;
-- the reference: the median of a call, and its ratio to the default setting's;
+- the reference: the lower quartile of a call, and its ratio to the default setting's;
 - a candidate in a process with torch: the cores that serial code keeps busy, and what two threads gain, after all of
   torch's threads wrote the inputs, and after one did (as the evaluator does).
 """
@@ -31,6 +31,7 @@ from kernelwright.core import TorchProblem
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.correctness.inputs import Feed
 from kernelwright.evaluators.timing.clock import Clock, bind_call
+from kernelwright.evaluators.timing.priority import raised
 from kernelwright.evaluators.timing.threads import wait_until_asleep
 from kernelwright.evaluators.workers.modules import ProblemModule
 from kernelwright.evaluators.workers.one_thread import OneThread
@@ -64,9 +65,9 @@ def main() -> None:
         for name, one in asked.items():
             found[name] = {**one("environment"), "runs_on_ms": one.runs_on_ms(), "reference": {}, "candidate": {}}
         for number, (problem, workload) in enumerate(PROBLEMS):
-            medians = in_turns(asked, lambda one, number=number: one("reference", number))
-            for name, median in medians.items():
-                figures = {"ms": round(median, 4), "ratio": round(median / medians["default"], 3)}
+            times = in_turns(asked, lambda one, number=number: one("reference", number))
+            for name, ms in times.items():
+                figures = {"ms": round(ms, 4), "ratio": round(ms / times["default"], 3)}
                 found[name]["reference"][f"{problem} {workload}"] = figures
         for writers in ("all", "one"):
             candidates = in_turns(asked, lambda one, w=writers: [one("candidate", w)])
@@ -79,19 +80,24 @@ def main() -> None:
 
 
 def in_turns(asked: dict[str, Asked], ask: Callable[[Asked], list[Any]]) -> dict[str, Any]:
-    """Return the medians of all workers' samples, or of each figure of theirs."""
+    """Return the lower quartile of all workers' samples, or what `summary_of` makes of their figures."""
     samples: dict[str, list[Any]] = {name: [] for name in asked}
     for _ in range(ROUNDS):
         for name, one in asked.items():
             samples[name] += ask(one)
-    return {name: median_of(values) for name, values in samples.items()}
+    return {name: summary_of(values) for name, values in samples.items()}
 
 
-def median_of(values: list[Any]) -> Any:
-    """Return the median of numbers, or of each value of dictionaries."""
+def summary_of(values: list[Any]) -> Any:
+    """Return the lower quartile of times, to which other processes only add; of a candidate the median of the cores
+    and the best gain, which others only lessen.
+    """
     if isinstance(values[0], dict):
-        return {key: round(statistics.median(one[key] for one in values), 2) for key in values[0]}
-    return statistics.median(values)
+        return {
+            "cores_of_serial": round(statistics.median(one["cores_of_serial"] for one in values), 2),
+            "gain_of_two_threads": round(max(one["gain_of_two_threads"] for one in values), 2),
+        }
+    return statistics.quantiles(values, n=4)[0]
 
 
 @contextlib.contextmanager
@@ -99,10 +105,13 @@ def started(variables: dict[str, str]) -> Any:
     """Start a worker with these variables, and end it."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     command = [sys.executable, __file__, "--worker"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ours | variables
-    ) as worker:
-        yield worker
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, env=ours | variables, start_new_session=True
+    )
+    with process, raised([process.pid]):
+        yield process
+        process.terminate()
 
 
 class Asked:
@@ -140,10 +149,15 @@ class Worker:
     """Measures with the variables of its process; each method serves the request of its name."""
 
     def __init__(self, folder: Path) -> None:
+        import torch
+
         self._folder = folder
         self._references: dict[int, Any] = {}
         self._pool = ThreadPoolExecutor(1)
         self._one_thread = OneThread()
+        with self._one_thread:
+            self._base = torch.rand(HASHED_BYTES // 4)
+            self._inputs = self._base.clone()
 
     def environment(self) -> dict[str, Any]:
         """Return torch's version and number of threads."""
@@ -179,8 +193,7 @@ class Worker:
         """Return the cores that serial code keeps busy, and its time over that of two threads."""
         import torch
 
-        base = torch.rand(HASHED_BYTES // 4)
-        inputs = base.clone()
+        base, inputs = self._base, self._inputs
         view = memoryview(inputs.numpy()).cast("B")
 
         def hashed() -> bytes:

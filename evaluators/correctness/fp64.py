@@ -13,6 +13,7 @@ from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .compare import EXACT, RelativeError, dtype_name, pieces
 from .distributions import same_layout
+from .eight_bit import widened
 from .exact_parts import double, exact_parts
 
 FLOOR = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -175,7 +176,7 @@ def _floating(outputs: Sequence[Any]) -> list[Any]:
 
 
 def _is_finite(tensor: Any) -> bool:
-    return all(bool(part.isfinite().all()) for _, part, _ in pieces(tensor, tensor))
+    return all(bool(widened(part).isfinite().all()) for _, part, _ in pieces(tensor, tensor))
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -331,3 +331,17 @@ def test_a_check_is_made_so_often_and_no_more(tmp_path: Path) -> None:
     assert outcome.verified and not outcome.reached(4)
     assert outcome.best.contention == 0.9
     assert evaluator.calls.count(kernel(2.0).source) == 1 + 3
+
+
+def test_of_disturbed_checks_the_least_disturbed_counts(tmp_path: Path) -> None:
+    class LessAtFirst(DisturbedChecks):
+        def _result(self, bound: Kernel, number: int) -> float | str:
+            result = super()._result(bound, number)
+            if self._contention is None:
+                return result
+            self._contention = 1.0 - 0.1 * (self._left % 3)  # 0.8, then 0.9, then 1.0
+            return 10.0 * self._contention
+
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(2.0)), LessAtFirst(kernel(2.0), disturbed=3))
+    assert outcome.verified and outcome.best.contention == pytest.approx(0.8)
+    assert outcome.best.latency_ms == pytest.approx(8.0)
