@@ -121,7 +121,9 @@ class Verification:
         Raises `Failure` where the two differ: then what the kernel does depends on more than its sizes.
         """
         with self.stage("recording"):
-            one, two = (self.client.record(self.reference_client, checked, self._draw()) for _ in range(2))
+            seeds = self._draw(), self._draw()
+            one, two = (self.client.record(self.reference_client, checked, seed) for seed in seeds)
+            checked.weights = seeds[-1]  # those that it has now
             if isinstance(one, str) or isinstance(two, str):
                 checked.replay = Replay(replayed=False, reason=one if isinstance(one, str) else str(two))
                 return None

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from kernelwright.evaluators.candidate.worker import CandidateWorker
 from kernelwright.evaluators.correctness import compare, digest, exact_parts
+from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import ReferenceWorker
 from kernelwright.evaluators.workers import memory
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -124,7 +125,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
     outputs, state = {"outputs": str(folder / "out"), "share": False}, str(folder / "state")
     with torch.no_grad(), LiveBytes() as tracker:
         phases = Phases(tracker)
-        reference, candidate = ReferenceWorker(options), CandidateWorker(options)
+        reference, candidate = ReferenceWorker(options, Arithmetic()), CandidateWorker(options)
         phases.run("reference", reference.open)
         phases.run("reference", reference.distributions)
         phases.run("candidate", candidate.load, source=str(kernel), serial=1, keep=False)

@@ -113,7 +113,8 @@ def fill_in_silence():
 if FAULT == "leaves no room":
     fill_in_silence()
 '''
-BODY = "fault(); return x * (float('inf') if FAULT == 'infinite' else self.weight)"
+BODY = "float(x[0, 0]); fault(); return x * (float('inf') if FAULT == 'infinite' else self.weight)"
+"""It reads a value, so that there is no plan, and faults may wait for the clock."""
 KERNEL = torch_kernel(BODY, TOP)
 
 FAULTS: dict[str, tuple[Status, str]] = {

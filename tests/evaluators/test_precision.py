@@ -66,7 +66,7 @@ def test_fp32_refuses_what_rounds_as_the_defaults_do(strict: LocalEvaluator) -> 
 def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel: Kernel) -> None:
     found = of(default, kernel)
     assert found.ok, found.message
-    assert found.correctness and len(found.correctness.distributions) == 5, "fp32 decides which distributions serve"
+    assert found.correctness and len(found.correctness.distributions) == 7, "fp32 decides which distributions serve"
     assert (found.precision, found.default_is_reference, found.baselines) == ("default", True, {})
     assert found.speedup and found.reference and found.reference.median_ms >= 1000 * SLEEP_S
     assert found.speedup == found.speedup_default == found.speedup_against("default")
@@ -107,26 +107,27 @@ def test_a_candidate_that_is_refused_for_its_source_has_the_policy_too(scale_pro
 
 def test_the_errors_of_fp32_and_of_the_defaults_have_factors_of_their_own() -> None:
     import torch
+    from torch.nn import Identity
 
     exact = torch.linspace(-1, 1, 1001, dtype=torch.float64)
     fp32, coarse = exact.float(), exact.float() * (1 + 1e-3)
     error = float(1e-3 / exact.square().mean().sqrt())
     learned = Fp64Comparison()
-    learned.learn(None, None, [fp32], None)
+    learned.learn(None, [fp32], None)
     assert not learned.knows(None) and learned.slack(None) == 0.0
-    learned.learn([exact], [fp32], [coarse], None)
+    learned.learn([fp32], [coarse], None)
     assert learned.knows(None) and not learned.knows("signs")
     assert learned.slack(None) == pytest.approx(TIMES_DEFAULT * error, rel=1e-3)
     within, beyond = (exact.float() * (1 + times * TIMES_DEFAULT * 1e-3) for times in (0.9, 1.1))
-    assert "status" not in learned.compare([exact], [coarse], [within], [fp32])
-    found = learned.compare([exact], [coarse], [beyond], [fp32])
+    assert "status" not in learned.compare(Identity(), [exact], [coarse], [within], [fp32])
+    found = learned.compare(Identity(), [exact], [coarse], [beyond], [fp32])
     assert found["status"] == Status.WRONG_VALUE
     assert "less exact than PyTorch's defaults for float32" in found["message"]
     assert found["torch_error_fp64"] == pytest.approx(1e-3, rel=1e-2)
     # Where the defaults are as exact as fp32, its own factor holds.
     same = Fp64Comparison()
-    same.learn([exact], [coarse], [coarse], None)
-    same.compare([exact], [coarse], [coarse], [coarse])
+    same.learn([coarse], [coarse], None)
+    same.compare(Identity(), [exact], [coarse], [coarse], [coarse])
     assert same.slack(None) == pytest.approx(TIMES_TORCH * error, rel=1e-3)
 
 

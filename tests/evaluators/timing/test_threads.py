@@ -120,6 +120,7 @@ def test_no_chunk_starts_while_the_other_side_spins() -> None:
             pid=reference.pid,
             problem=PROBLEM,
             environment={"device": "test"},
+            arithmetic={"default_is_reference": True},
             timer=lambda seeds, graph: reference_timer,
         )
         processes: Any = SimpleNamespace(server_pids=())
