@@ -1,4 +1,5 @@
-"""How tests hurry: none waits for the device or for others to leave the processor alone, and servers start warm.
+"""How tests hurry: none waits for the device or for others to leave the processor alone, servers start warm, and
+launch plans are made only where they are what is tested (`with_launch_plans`).
 
 As a script it is `python -m kernelwright`, so hurried.
 """
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,6 +41,7 @@ REPLY_BYTES = 32
 def measure_beside_others() -> None:
     """Let this process sample shortly and take no notice of what else measures here: its metrics are as good."""
     from kernelwright.evaluators import settings
+    from kernelwright.evaluators.languages.tilelang import TileLangSupport
     from kernelwright.evaluators.pipeline import interleaved_timer
     from kernelwright.evaluators.reference import roofline
     from kernelwright.evaluators.workers import device_lock
@@ -48,8 +50,23 @@ def measure_beside_others() -> None:
     defaults = [shortly.get(field.name, field.default) for field in dataclasses.fields(settings.Sampling)]
     settings.Sampling.__init__.__defaults__ = tuple(defaults)  # type: ignore[attr-defined]
     interleaved_timer.tolerated_cores = roofline.tolerated_cores = lambda: float("inf")
+    TileLangSupport.records = ()  # compiling a plan takes as long as all else of an evaluation
     worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
     device_lock.FOLDER = device_lock.FOLDER.with_name(f"kernelwright-locks-{worker}")
+
+
+@contextlib.contextmanager
+def with_launch_plans() -> Iterator[None]:
+    """Evaluate with launch plans, as without `measure_beside_others`."""
+    from kernelwright.core import Target
+    from kernelwright.evaluators.languages.tilelang import TileLangSupport
+
+    before = TileLangSupport.records
+    TileLangSupport.records = (Target.CPU,)
+    try:
+        yield
+    finally:
+        TileLangSupport.records = before
 
 
 class ForkedServer:

@@ -23,7 +23,7 @@ FLAGS = re.compile(
     r"|-fno-signed-zeros|-fopenmp-simd|-ftree-vectorize|-fvect-cost-model=\w+|-fno-semantic-interposition|-std=c\+\+\d\d|-w"
 )
 """Compiler flags that a kernel's file may ask for."""
-_ALWAYS = ("-x", "c++", "-std=c++17", "-w", "-fPIC", "-shared")
+_ALWAYS = ("-std=c++17", "-w", "-fPIC", "-shared")
 _HEADER = re.compile(r"^#include <tl_templates/cpp/common\.h>\s*$", re.MULTILINE)
 _LINKAGE = re.compile(r'^#ifdef __cplusplus\s+extern "C"\s+#endif\s*$', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -134,7 +134,7 @@ def compile_c(code: KernelCode, folder: Path) -> Path:
     library = folder / f"{hashlib.sha256((source + ' '.join(flags)).encode()).hexdigest()}.so"
     if library.exists():
         return library
-    text = library.with_suffix(".cc")
+    text = library.with_suffix(".cpp")
     text.write_text(source)
     partial = library.with_suffix(".partial")
     command = [_compiler(), *_ALWAYS, *flags, f"-I{_templates()}", "-o", str(partial), str(text), "-lm"]

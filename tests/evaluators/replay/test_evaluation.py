@@ -1,0 +1,69 @@
+"""What an evaluation makes of a launch plan: replayed, labelled or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kernelwright.core import Config, Kernel, Status, TorchProblem
+from kernelwright.evaluators.local import LocalEvaluator
+
+from ...beside import with_launch_plans
+from ...conftest import torch_kernel
+
+
+@pytest.fixture(autouse=True)
+def launch_plans() -> Iterator[None]:
+    with with_launch_plans():
+        yield
+
+
+def test_a_kernel_is_timed_when_its_process_has_ended(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = []
+    really = evaluator._examiner._timekeeper.time
+
+    def time(*args: object, **kwargs: object) -> object:
+        assert evaluator._client is not None
+        alive.append(evaluator._client.alive)
+        return really(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(evaluator._examiner._timekeeper, "time", time)
+    (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
+    assert found.status is Status.OK and found.speedup is not None
+    assert found.replay is not None and found.replay.replayed and alive == [False]
+    assert [line.split()[0] for line in found.replay.steps] == ["torch", "launch"]
+    assert found.metrics().replay == found.replay
+
+
+def test_finalists_are_replayed_interleaved(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    found = evaluator.compare(scale_problem, scale_kernel, [Config({"BLOCK": size}) for size in (4, 8)])
+    assert [one.status for one in found] == [Status.OK] * 2
+    assert all(one.replay is not None and one.replay.replayed for one in found)
+    assert found[0].reference == found[1].reference is not None
+
+
+def test_what_reads_values_is_timed_in_its_own_process(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
+    kernel = torch_kernel("float(x[0, 0])\n        return x * self.weight")
+    (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+    assert found.status is Status.OK and found.speedup is not None
+    assert found.replay is not None and not found.replay.replayed
+    assert "reads values of a tensor into Python" in found.replay.reason
+
+
+def test_a_plan_that_changes_is_refused(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> None:
+    kernel = torch_kernel(
+        "CALLS.append(1)\n        y = x * self.weight\n        return y if len(CALLS) % 2 else y.clone()",
+        top="CALLS = []",
+    )
+    (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+    assert found.rejection is not None and found.rejection.rule == "changing-plan"
+
+
+def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel) -> None:
+    evaluation, plan = evaluator.plan(scale_problem, scale_kernel)
+    assert evaluation.ok and evaluation.latency_ms is None
+    assert plan is not None and [code.name for code in plan.codes.values()] == ["scale"]
