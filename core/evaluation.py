@@ -128,6 +128,11 @@ class Replay(BaseModel):
     steps: tuple[str, ...] = ()
     """The launch plan as text, a line per step."""
 
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if value not in ("", (), [])}
+
 
 class Metrics(BaseModel):
     """What was measured of a kernel, without the samples; None for what was not."""

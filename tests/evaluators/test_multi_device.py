@@ -53,7 +53,7 @@ def test_a_fleet_keeps_the_order_and_shares_the_work(fleet: MultiDeviceEvaluator
         assert len(drawn) - len(seen) < 2 * AHEAD * IN_FLEET_WINDOW
     assert [Config(e.config) for e in seen] == configs
     assert all(e.ok for e in seen)
-    assert _threads() == threads
+    assert _threads() <= threads
     # The servers live on, though the threads that they served have ended.
     assert all(server.alive for one in fleet._evaluators for server in one.processes._servers or (None,))
     judges = [one.processes.reference_client(scale_problem).pid for one in fleet._evaluators]
@@ -82,7 +82,7 @@ def test_a_fleet_that_is_left_gives_up_what_was_not_begun(
     evaluations = fleet.evaluate(scale_problem, REPEATED, (Config({"REPEAT": i}) for i in range(1, 100)))
     next(evaluations)
     evaluations.close()  # type: ignore[attr-defined]
-    assert _threads() == threads
+    assert _threads() <= threads
     assert len(measured) <= 4 < 2 * AHEAD * IN_FLEET_WINDOW
 
 
@@ -111,4 +111,4 @@ def test_an_exception_of_one_device_reaches_the_caller(
     with pytest.raises(ProblemError, match="the device is gone"):
         seen += (Config(e.config) for e in fleet.evaluate(scale_problem, REPEATED, configs))
     assert seen == configs[: len(seen)]
-    assert _threads() == threads
+    assert _threads() <= threads
