@@ -410,8 +410,11 @@ class ReferenceWorker:
         inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in self._inputs]
         effects, weights = SideEffects(inputs), SideEffects(list(weights_of(self._model).values()))
         poison(inputs)
-        with torch.no_grad():
-            result = self.replays.call(number, self._model)(*inputs)
+        try:
+            with torch.no_grad():
+                result = self.replays.call(number, self._model)(*inputs)
+        except Exception as error:  # the plan's fault, not the reference's
+            return failed(Status.RUNTIME_ERROR, describe(error))
         outputs = outputs_of(result)
         found = {"effects": effects.of(outputs), "weights": weights.of([])["changed"]}
         del inputs, effects

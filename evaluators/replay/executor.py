@@ -13,7 +13,6 @@ from .c_source import compile_c
 from .operators import allowed_operator
 from .values import UnplannableCall, argument, layout_of, numbers_in
 
-Call = Callable[[], object]
 _C_TYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
     "int8": ctypes.c_int8,
@@ -45,7 +44,7 @@ class PlanExecutor:
         self._pool = ThreadPoolExecutor(max(1, threads - 1))
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
-        """Return what the recorded call would have returned. Raises `UnplannableCall` where a tensor does not fit."""
+        """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
         tensors: dict[int, Any] = dict(self._constants)
         for given, value in zip(self.plan.inputs, inputs, strict=True):
             if isinstance(given, int):

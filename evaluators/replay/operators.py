@@ -11,7 +11,7 @@ _NAME = re.compile(r"(aten|prims)\.(\w+)\.(\w+)")
 _RANDOM = re.compile(
     r"(rand|bernoulli|dropout|multinomial|normal_?$|uniform|exponential|geometric|cauchy|poisson|random)"
 )
-_NEVER = frozenset({"set_", "resize_", "from_file", "record_stream", "_local_scalar_dense", "item", "equal", "_foobar"})
+_NEVER = frozenset({"set_", "resize_", "from_file", "record_stream", "_local_scalar_dense", "item", "equal"})
 
 
 def allowed_operator(name: str) -> Any:
