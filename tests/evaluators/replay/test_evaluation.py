@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from kernelwright.core import Config, Kernel, Status, TorchProblem
+from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.verification import Verification
 
 from ...beside import with_launch_plans
 from ...conftest import torch_kernel
@@ -67,3 +70,22 @@ def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, 
     evaluation, plan = evaluator.plan(scale_problem, scale_kernel)
     assert evaluation.ok and evaluation.latency_ms is None
     assert plan is not None and [code.name for code in plan.codes.values()] == ["scale"]
+
+
+def test_a_plan_that_fails_is_not_the_references_fault(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = Verification._record
+
+    def forged(verification: Verification, checked: VerifiedConfig) -> RecordedPlan | None:
+        recorded = really(verification, checked)
+        assert recorded is not None
+        first, *rest = recorded.plan.steps
+        step = first.model_copy(update={"args": ({"tensor": 0}, [7])})
+        return replace(recorded, plan=recorded.plan.model_copy(update={"steps": (step, *rest)}))
+
+    monkeypatch.setattr(Verification, "_record", forged)
+    kernel = torch_kernel("return x.view(-1).view(x.shape) * self.weight")
+    (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+    assert found.status is Status.OK and found.replay is not None and not found.replay.replayed
+    assert "is invalid for input of size" in found.replay.reason
