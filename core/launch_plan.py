@@ -13,6 +13,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_SIZES = (("num_warps", "warps"), ("shared", "B shared"))
+"""Settings of a launch in the plan's text."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,14 +43,17 @@ class KernelCode(_Part):
 
     name: str
     """The name of the function in the kernel language."""
-    kind: Literal["c"]
-    """The form of the text. The process that executes the plan compiles it."""
+    kind: Literal["c", "ptx", "tir"]
+    """The form of the text: generated C, PTX, or TileLang's lowered IR of host and device as JSON. The process that
+    executes the plan compiles it."""
     text: str
     entry: str
     parameters: tuple[str, ...]
-    """Types of the arguments: 'pointer', 'int32', 'int64', 'float32', 'float64', ..."""
+    """Types of the arguments: 'pointer', 'int32', 'float32', ...; of PTX as Triton writes them: '*fp32', 'i32', ..."""
     flags: tuple[str, ...] = ()
     """Compiler flags that the kernel's file asks for."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """What the compiler and the launch need beside the text: warps, shared memory in bytes, passes."""
 
     @property
     def digest(self) -> str:
@@ -75,6 +81,10 @@ class LaunchStep(_Part):
     code: str
     """The digest of its `KernelCode`."""
     arguments: tuple[Any, ...]
+    """In the order of `KernelCode.parameters`: `{"tensor": n}`, a number, or a tensor descriptor as
+    `{"descriptor": n, "shape": ..., "strides": ..., "block_shape": ..., "padding": ...}`."""
+    grid: tuple[int, ...] = ()
+    """Blocks along each axis; empty where the code contains it."""
 
 
 class ParallelStep(_Part):
@@ -145,7 +155,9 @@ class LaunchPlan(_Part):
             return "threads " + ", ".join(f"{count} x {name}" for name, count in names.items())
         code = self.codes[step.code]
         scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
-        return f"launch  {code.name}{f' ({scalars})' if scalars else ''}"
+        grid = f" grid {'x'.join(map(str, step.grid))}" if step.grid else ""
+        size = ", ".join(f"{code.settings[name]} {said}" for name, said in _SIZES if code.settings.get(name))
+        return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{f' ({scalars})' if scalars else ''}"
 
 
 def _shape(layout: TensorLayout) -> str:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .compare import as_real, root_mean_square
+from ..workers.modules import outputs_of
+from .compare import RelativeError, as_real, root_mean_square
 
+ROUNDING = 3e-6
+"""Relative change of the inputs that is a little more than rounding to fp32 and summing do."""
 DRAWS = 2
 """Perturbations whose changes are averaged."""
 ROW = 64
@@ -43,6 +46,23 @@ def amplified_error(
     return torch.where(change > AMPLIFIED * relative * size, ALLOWED * change, 0.0)
 
 
+def is_steady(
+    model: Callable[..., Any], inputs: Sequence[Any], expected: Sequence[Any], allowed: Sequence[float]
+) -> bool:
+    """Return whether outputs change by no more than `allowed` (relative to each one's root mean square) where the
+    inputs change by a little more than rounding does.
+
+    Large numbers turn a clamped product into its sign, which rounding decides where the product is nearly zero.
+    """
+    changed = outputs_of(model(*map(_nudged, inputs)))
+    for one, other, limit in zip(expected, changed, allowed, strict=True):
+        error = RelativeError()
+        error.add(one, other)
+        if error.largest > limit:
+            return False
+    return True
+
+
 def forgive(expected: Any, actual: Any, error: Any) -> Any:
     """Return `actual` with the expected values where it is within `error` of them."""
     import torch
@@ -60,6 +80,17 @@ def _row_length(shape: Sequence[int]) -> int:
             break
         length *= extent
     return max(length, 1)
+
+
+def _nudged(value: Any) -> Any:
+    """Return a floating tensor with each element changed by `ROUNDING` of itself, in its own dtype."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    generator = torch.Generator(value.device).manual_seed(0)
+    factors = torch.randint(0, 2, value.shape, generator=generator, device=value.device, dtype=torch.float32)
+    return (factors.mul_(2 * ROUNDING).add_(1 - ROUNDING) * value).to(value.dtype)
 
 
 def _changed(value: Any, relative: float, seed: int) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ...core import Language, OptionError, Target, known_languages
 from ...core.launch_plan import KernelCode
@@ -28,8 +28,14 @@ class Launch:
     shared_bytes: int | None = None
 
 
-Recorded = Callable[[KernelCode, Sequence[Any]], None]
-"""Takes a launch: its code, and arguments in the order of `KernelCode.parameters`."""
+class Recorded(Protocol):
+    """Takes a launch: its code, arguments in the order of `KernelCode.parameters`, and the grid, if the code has none.
+
+    A tensor descriptor among the arguments has the fields of `replay.values.Descriptor`.
+    """
+
+    def __call__(self, code: KernelCode, arguments: Sequence[Any], grid: Sequence[int] = ()) -> None:
+        """Take one launch."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -33,7 +34,7 @@ class TileLangSupport(LanguageSupport):
         "/tvm/",
     )
     pinned_classes = (("tilelang.jit.kernel", "JITKernel"),)
-    records = (Target.CPU,)
+    records = (Target.CPU, Target.CUDA)
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Report calls of compiled kernels, which return empty outputs."""
@@ -85,7 +86,7 @@ class TileLangSupport(LanguageSupport):
 
     @contextlib.contextmanager
     def recording(self, recorded: Recorded) -> Iterator[None]:
-        """Calls of kernels compiled for a CPU: their generated C, and its arguments."""
+        """Calls of compiled kernels: for a CPU their generated C, for a GPU their lowered IR; and all arguments."""
         try:
             from tilelang.jit.kernel import JITKernel
         except ImportError:
@@ -113,21 +114,66 @@ class TileLangSupport(LanguageSupport):
 
 
 def _reported(kernel: Any, function: Callable[..., Any], recorded: Recorded) -> Callable[..., Any]:
-    """A kernel's function that reports each call, unless the kernel is for a GPU."""
+    """A kernel's function that reports each call."""
     if kernel.target.kind.name == "cuda":
-        return function
+        return lambda *inputs, **_: _called_on_gpu(kernel, function, inputs, recorded)
 
     def call(*inputs: Any, **more: Any) -> Any:
         result = function(*inputs, **more)
-        outputs = iter(result if isinstance(result, list | tuple) else [result])
-        wanted = {index % len(kernel.params) for index in kernel.out_idx or ()}
-        given = iter(inputs)
-        values = [next(outputs if index in wanted else given) for index in range(len(kernel.params))]
+        returned = result if isinstance(result, list | tuple) else [result]
+        values = _in_order(kernel, inputs, returned)
         code, order = _c_code(kernel)
         recorded(code, [_argument(name, values, kernel) for name in order])
         return result
 
     return call
+
+
+def _called_on_gpu(kernel: Any, function: Callable[..., Any], inputs: Sequence[Any], recorded: Recorded) -> Any:
+    """Call and report a kernel. Its outputs are allocated here: the kernel would allocate them unseen by torch."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    outputs = empty_outputs(kernel, inputs, "cuda")
+    with _disable_current_modes():
+        result = function(*inputs)
+        for output, computed in zip(outputs, result if isinstance(result, list | tuple) else [result], strict=False):
+            output.copy_(computed)
+        code = _ir_code(kernel)
+    recorded(code, _in_order(kernel, inputs, outputs))
+    return outputs[0] if len(outputs) == 1 else outputs or None
+
+
+def _in_order(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """Inputs and outputs in the order of the kernel's parameters."""
+    wanted = {index % len(kernel.params) for index in kernel.out_idx or ()}
+    given, made = iter(inputs), iter(outputs)
+    return [next(made if index in wanted else given) for index in range(len(kernel.params))]
+
+
+def _ir_code(kernel: Any) -> KernelCode:
+    """A kernel for a GPU as the IR of its host and device, lowered so far that it survives JSON."""
+    known = vars(kernel).get("kernelwright_code")
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    from tilelang import tvm
+    from tilelang.engine.lower import lower_to_host_device_ir
+
+    passes = {str(getattr(name, "value", name)): value for name, value in (kernel.pass_configs or {}).items()}
+    flags = passes.pop("tl.device_compile_flags", None) or []
+    with tvm.transform.PassContext(opt_level=3, config=passes), kernel.target:
+        host, device, *_ = lower_to_host_device_ir(kernel.prim_func, kernel.backend_context)
+    function = kernel.prim_func
+    code = KernelCode(
+        name=_name(kernel),
+        kind="tir",
+        text=json.dumps({"host": tvm.ir.save_json(host), "device": tvm.ir.save_json(device)}),
+        entry=_name(kernel),
+        parameters=tuple("pointer" if one in function.buffer_map else str(one.dtype) for one in function.params),
+        flags=(*([flags] if isinstance(flags, str) else flags), *(kernel.compile_flags or ())),
+        settings={"passes": passes},
+    )
+    vars(kernel)["kernelwright_code"] = code
+    return code
 
 
 _SIGNATURE = re.compile(r"^int32_t (\w+)\(([^)]*)\)\s*\{", re.MULTILINE)

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .base import Around, CompiledKernel, Counted, LanguageSupport, Launch, Launched, UntraceableCall, replaced
+from ...core import Target
+from ...core.launch_plan import KernelCode
+from .base import (
+    Around,
+    CompiledKernel,
+    Counted,
+    LanguageSupport,
+    Launch,
+    Launched,
+    Recorded,
+    UntraceableCall,
+    replaced,
+)
 from .cubin import read_binary
 
 # Of a compiled Triton kernel, attributes that its code does not show; which of them exist depends on the version.
@@ -17,6 +30,13 @@ _SETTINGS = (
     "num_warps", "num_ctas", "cluster_dims", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl",
     "launch_cooperative_grid", "global_scratch_size", "profile_scratch_size",
 )  # fmt: skip
+
+
+_LAUNCHED = (
+    "num_warps", "num_ctas", "shared", "enable_fp_fusion", "ptx_options", "launch_pdl", "launch_cooperative_grid",
+    "tensordesc_meta", "global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align",
+)  # fmt: skip
+"""What `replay.ptx` needs of it."""
 
 
 class TritonSupport(LanguageSupport):
@@ -33,6 +53,8 @@ class TritonSupport(LanguageSupport):
         ("triton.runtime.interpreter", "InterpretedFunction"),
         ("triton.runtime.interpreter", "GridExecutor"),
     )
+
+    records = (Target.CUDA,)
 
     def prepare(self, device: str) -> None:
         """On a CPU, mend the interpreter: products of bf16, and autotuners, which ask a driver for a clock.
@@ -61,15 +83,13 @@ class TritonSupport(LanguageSupport):
         def run(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
             kernel = really_run(self, *args, grid=grid, warmup=True, **options)
             if not warmup:
-                given = dict(zip(self.arg_names, args, strict=False)) | options
-                bound = {p.name: given.get(p.name, p.default) for p in self.params}
+                bound = _bound(self, args, options)
                 constants = {p.name for p in self.params if p.is_constexpr}
-                size = grid(bound) if callable(grid) else grid
                 launched(
                     Launch(
                         code=ptx_code(kernel.asm["ptx"], kernel.metadata.name),
                         settings={name: getattr(kernel.metadata, name, None) for name in _SETTINGS},
-                        grid=[int(extent) for extent in size],
+                        grid=_grid(grid, bound),
                         arguments=[value for name, value in bound.items() if name not in constants],
                         shared_bytes=kernel.metadata.shared,
                     )
@@ -121,6 +141,41 @@ class TritonSupport(LanguageSupport):
             yield
 
     @contextlib.contextmanager
+    def recording(self, recorded: Recorded) -> Iterator[None]:
+        """Launches on a GPU: their PTX, and the arguments that it takes."""
+        try:
+            from triton.compiler.compiler import CompiledKernel as Compiled
+            from triton.runtime.jit import JITFunction
+        except ImportError:
+            yield
+            return
+
+        def recording(really: Any) -> Any:
+            def run(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+                kernel = really(self, *args, grid=grid, warmup=warmup, **options)
+                if not warmup and kernel is not None:
+                    _report(recorded, kernel, _bound(self, args, options), grid)
+                return kernel
+
+            return run
+
+        def recording_grids(really: Any) -> Any:
+            def getitem(self: Any, grid: Any) -> Any:
+                launch = really(self, grid)
+
+                def run(*args: Any, **options: Any) -> Any:
+                    result = launch(*args, **options)
+                    _report(recorded, self, dict(zip(self.src.signature, args, strict=False)), grid)
+                    return result
+
+                return run
+
+            return getitem
+
+        with replaced(JITFunction, "run", recording), replaced(Compiled, "__getitem__", recording_grids):
+            yield
+
+    @contextlib.contextmanager
     def interpreting(self, around: Around) -> Iterator[None]:
         """`GridExecutor` runs a launch of the interpreter."""
         try:
@@ -148,6 +203,42 @@ class TritonSupport(LanguageSupport):
             # By type() and not isinstance(): the latter asks lazy modules for their class, which imports them.
             if type(one) is module.CompiledKernel and "cubin" in one.asm:
                 yield _triton_kernel(one)
+
+
+def _bound(function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a launch by the names of all parameters."""
+    given = {**dict(zip(function.arg_names, args, strict=False)), **options}
+    return {p.name: given.get(p.name, p.default) for p in function.params}
+
+
+def _grid(grid: Any, bound: Mapping[str, Any]) -> list[int]:
+    return [int(extent) for extent in (grid(bound) if callable(grid) else grid)]
+
+
+def _report(recorded: Recorded, kernel: Any, bound: Mapping[str, Any], grid: Any) -> None:
+    """Report a launch of a compiled kernel; `bound` has its arguments by name, constants among them."""
+    types = {name: form for name, form in kernel.src.signature.items() if form != "constexpr"}
+    if not all(isinstance(form, str) for form in types.values()):
+        raise UntraceableCall("an argument of a kernel that is a tuple")
+    metadata = kernel.metadata
+    code = KernelCode(
+        name=kernel.src.fn.__name__,
+        kind="ptx",
+        text=kernel.asm["ptx"],
+        entry=metadata.name,
+        parameters=tuple(types.values()),
+        settings={name: _plain(getattr(metadata, name)) for name in _LAUNCHED if hasattr(metadata, name)},
+    )
+    # A tensor that is read as another dtype is wrapped; the PTX knows the dtype.
+    values = [
+        getattr(bound[name], "base", bound[name]) if form[0] == "*" else bound[name] for name, form in types.items()
+    ]
+    recorded(code, values, _grid(grid, bound))
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, as JSON returns them."""
+    return json.loads(json.dumps(value))
 
 
 def _triton_kernel(kernel: Any) -> CompiledKernel:
@@ -188,7 +279,7 @@ def _dot_in_fp32(really: Any) -> Any:
 def ptx_code(ptx: str, name: str) -> str:
     """PTX without what does not change the machine code: comments, line numbers, debug data, the kernel's name."""
     code = re.sub(r"//[^\n]*", "", ptx)
-    code = re.sub(r"^\s*\.section\s+\.debug_\w+\s*\{.*?^\s*\}", "", code, flags=re.MULTILINE | re.DOTALL)
+    code = re.sub(r"^\s*\.section\s+\.debug_\w+\s*\{[^}]*\}", "", code, flags=re.MULTILINE)
     code = re.sub(r"^\s*(\.loc|\.file)\s[^\n]*", "", code, flags=re.MULTILINE)
     code = re.sub(r"^\s*\$L__(tmp|func_|info_|debug_)\w*:", "", code, flags=re.MULTILINE)
     code = re.sub(rf"\b{re.escape(name)}(?=\b|_param)", "kernel", code)

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TorchStep
-from .c_source import compile_c
+from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TorchStep
+from .code import load_code, takes_tensor
 from .operators import allowed_operator
 from .values import UnplannableCall, argument, layout_of, numbers_in
-
-_C_TYPES: dict[str, Any] = {
-    "pointer": ctypes.c_void_p,
-    "int8": ctypes.c_int8,
-    "int16": ctypes.c_int16,
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-    "uint8": ctypes.c_uint8,
-    "uint32": ctypes.c_uint32,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
 
 
 class PlanExecutor:
@@ -38,7 +25,7 @@ class PlanExecutor:
         self.plan = plan
         self._device = device
         self._constants = constants
-        self._functions = {digest: _compiled(code, folder) for digest, code in plan.codes.items()}
+        self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
         threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
         self._pool = ThreadPoolExecutor(max(1, threads - 1))
@@ -93,14 +80,9 @@ class PlanExecutor:
         return run
 
     def _launch(self, step: LaunchStep) -> Callable[[dict[int, Any]], None]:
-        function = self._functions[step.code]
+        launcher, grid = self._launchers[step.code], step.grid
         arguments = [argument(form, self._device) for form in step.arguments]
-
-        def run(tensors: dict[int, Any]) -> None:
-            values = [one(tensors) for one in arguments]
-            function(*[value.data_ptr() if hasattr(value, "data_ptr") else value for value in values])
-
-        return run
+        return lambda tensors: launcher(grid, [one(tensors) for one in arguments])
 
     def _parallel(self, launches: Sequence[Callable[[dict[int, Any]], None]]) -> Callable[[dict[int, Any]], None]:
         def run(tensors: dict[int, Any]) -> None:
@@ -127,7 +109,7 @@ def check_references(plan: LaunchPlan) -> None:
                 raise UnplannableCall("a launch that does not fit its kernel")
             _require_known(numbers_in(launch.arguments), known, code.name)
             for form, value in zip(code.parameters, launch.arguments, strict=True):
-                if (form == "pointer") != isinstance(value, dict):
+                if takes_tensor(form) != isinstance(value, dict):
                     raise UnplannableCall(f"{code.name}: an address that is no tensor's")
     _require_known(plan.outputs, known, "the result")
 
@@ -135,14 +117,3 @@ def check_references(plan: LaunchPlan) -> None:
 def _require_known(numbers: Sequence[int], known: set[int], where: str) -> None:
     if not set(numbers) <= known:
         raise UnplannableCall(f"{where} uses a tensor that no step made")
-
-
-def _compiled(code: KernelCode, folder: Path) -> Any:
-    library = ctypes.CDLL(str(compile_c(code, folder)))
-    function = library[code.entry]
-    try:
-        function.argtypes = [_C_TYPES[form] for form in code.parameters]
-    except KeyError as error:
-        raise UnplannableCall(f"{code.name}: a parameter of type {error}") from None
-    function.restype = ctypes.c_int32
-    return function

@@ -7,7 +7,9 @@ from typing import Any
 
 from .values import UnplannableCall
 
-_NAME = re.compile(r"(aten|prims)\.(\w+)\.(\w+)")
+BROUGHT = ("aten", "prims")
+"""Namespaces of torch's own operators."""
+_NAME = re.compile(rf"({'|'.join(BROUGHT)})\.(\w+)\.(\w+)")
 _RANDOM = re.compile(
     r"(rand|bernoulli|dropout|multinomial|normal_?$|uniform|exponential|geometric|cauchy|poisson|random)"
 )

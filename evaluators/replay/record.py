@@ -13,6 +13,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from ..languages.base import supports
+from .operators import BROUGHT
 from .values import UnplannableCall, encode, form_of, layout_of, weights_of
 
 MAX_CONSTANT_BYTES = 1 << 28
@@ -127,7 +128,7 @@ class Recorder:
         self._steps.append(step)
         self._threads.append(None if thread == self._main else thread)
 
-    def _launched(self, code: KernelCode, arguments: Sequence[Any]) -> None:
+    def _launched(self, code: KernelCode, arguments: Sequence[Any], grid: Sequence[int] = ()) -> None:
         """Add a launch; called by the languages, from any thread."""
         with self._lock, _unseen():
             try:
@@ -136,7 +137,7 @@ class Recorder:
                 self._failed = self._failed or f"{code.name} is launched with {reason}"
                 return
             self._codes[code.digest] = code
-            self._append(LaunchStep(code=code.digest, arguments=encoded))
+            self._append(LaunchStep(code=code.digest, arguments=encoded, grid=tuple(grid)))
 
     def _operators(self) -> Any:
         """Return a context that records every torch operator of this thread."""
@@ -150,12 +151,29 @@ class Recorder:
                 return False  # as in `profiling.op_counter`
 
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                if func.namespace not in BROUGHT:
+                    with self:
+                        return recorder._inside(func, args, kwargs or {})
                 result = func(*args, **(kwargs or {}))
                 with recorder._lock:
                     recorder._operator(func, args, kwargs or {}, result)
                 return result
 
         return Mode()
+
+    def _inside(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Call an operator that a file registered, whose own operators and launches are recorded in its place."""
+        import torch
+
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+        key = "CUDA" if any(one.is_cuda for one in given) else "CPU"
+        result = func.redispatch(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)), *args, **kwargs)
+        returned = list(result) if isinstance(result, tuple | list) else [result]
+        with self._lock, _unseen():
+            for one in returned:
+                if isinstance(one, torch.Tensor) and one.untyped_storage()._cdata not in self._bases:
+                    self._failed = self._failed or f"the operator {func}, which torch does not bring"
+        return result
 
     def _operator(self, func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         import torch

@@ -1,13 +1,15 @@
 """Arguments of operators and launches as JSON, and back.
 
 A tensor is `{"tensor": n}`, its number in the plan; dtypes, devices, layouts and memory formats are
-`{"torch": "float32"}`; a float that JSON cannot represent is `{"float": "inf"}`.
+`{"torch": "float32"}`; a float that JSON cannot represent is `{"float": "inf"}`; a tensor descriptor is
+`{"descriptor": n, ...}` with its fields.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...core.launch_plan import TensorLayout
@@ -15,6 +17,21 @@ from ...core.launch_plan import TensorLayout
 
 class UnplannableCall(Exception):
     """Something that a plan cannot express."""
+
+
+@dataclass
+class Descriptor:
+    """A tensor descriptor that the host made, as Triton's launcher reads it; sizes and strides count elements."""
+
+    base: Any
+    shape: list[int]
+    strides: list[int]
+    block_shape: list[int]
+    padding: str = "zero"
+    round_f32_to_tf32: bool = False
+
+
+_DESCRIBED = ("shape", "strides", "block_shape", "padding", "round_f32_to_tf32")
 
 
 def encode(value: Any, number_of: Callable[[Any], int]) -> Any:
@@ -33,6 +50,9 @@ def encode(value: Any, number_of: Callable[[Any], int]) -> Any:
         return {"torch": str(value).removeprefix("torch.")}
     if isinstance(value, torch.device):
         return {"device": value.type}
+    if type(value).__name__ == "TensorDescriptor" and isinstance(getattr(value, "base", None), torch.Tensor):
+        fields = {name: getattr(value, name) for name in _DESCRIBED if hasattr(value, name)}
+        return {"descriptor": number_of(value.base), **{name: encode(one, number_of) for name, one in fields.items()}}
     raise UnplannableCall(f"an argument of type {type(value).__qualname__}")
 
 
@@ -51,6 +71,9 @@ def argument(form: Any, device: str) -> Argument:
     if isinstance(form, list | tuple):
         items = [argument(item, device) for item in form]
         return lambda tensors: [item(tensors) for item in items]
+    if "descriptor" in form:
+        number, fields = form["descriptor"], {name: form[name] for name in _DESCRIBED if name in form}
+        return lambda tensors: Descriptor(tensors[number], **fields)
     number = form["tensor"]
     return lambda tensors: tensors[number]
 
@@ -80,6 +103,8 @@ def numbers_in(form: Any) -> list[int]:
         return [number for item in form for number in numbers_in(item)]
     if isinstance(form, Mapping) and isinstance(form.get("tensor"), int) and len(form) == 1:
         return [form["tensor"]]
+    if isinstance(form, Mapping) and isinstance(form.get("descriptor"), int):
+        return [form["descriptor"]]
     return []
 
 

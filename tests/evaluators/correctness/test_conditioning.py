@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
-from kernelwright.evaluators.correctness.conditioning import amplified_error, forgive
+from kernelwright.evaluators.correctness.conditioning import amplified_error, forgive, is_steady
 from kernelwright.evaluators.local import LocalEvaluator
 
 LAYER_NORM = TorchProblem(
@@ -104,3 +104,14 @@ def test_only_ill_conditioned_rows_are_forgiven_and_only_what_rounding_explains(
     left = forgive(expected, expected + 0.02, error)
     assert torch.equal(left[1], expected[1]) and not torch.equal(left[0], expected[0])
     assert not torch.equal(forgive(expected, expected + 2.0, error)[1], expected[1])
+
+
+def test_a_sign_is_not_steady_and_a_product_is() -> None:
+    x = torch.randn(2048, 16, generator=torch.Generator().manual_seed(0))
+    w = torch.randn(16, 2048, generator=torch.Generator().manual_seed(1))
+
+    def saturated(x: torch.Tensor) -> torch.Tensor:
+        return torch.clamp(x @ w * 1e30, -1, 1).mean(dim=1)
+
+    assert not is_steady(saturated, [x], [saturated(x)], [1e-6])
+    assert is_steady(lambda x: x @ w, [x], [x @ w], [1e-4])

@@ -202,3 +202,15 @@ def test_parts_that_a_pool_computes_become_one_parallel_step(tmp_path: Path) -> 
     assert [launch.arguments[-1] for launch in step.launches] == [0, 1]
     x = torch.randn(8)
     assert torch.equal(PlanExecutor(plan, {}, tmp_path, "cpu")([x], weights_of(Model(forward))), x * 2)
+
+
+@torch.library.custom_op("kernelwright_test::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    return y.copy_(x * 2)
+
+
+def test_an_operator_of_the_kernels_file_becomes_what_it_does() -> None:
+    recorder = Recorder()
+    plan = recorder.record(Model(lambda model, x: doubled(x)), [torch.randn(3, 4)])
+    assert [line.split()[1] for line in plan.lines()] == ["empty_like.default", "mul.Tensor", "copy_.default"]

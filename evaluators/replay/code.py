@@ -1,0 +1,56 @@
+"""A kernel's code becomes something that can be launched: checked and compiled here, whatever its form."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.launch_plan import KernelCode
+from .c_source import compile_c
+from .ptx import load_ptx
+from .tir import load_tir
+from .values import UnplannableCall
+
+Launcher = Callable[[Sequence[int], Sequence[Any]], None]
+"""Takes the grid and the arguments; returns before a GPU has finished."""
+_C_TYPES: dict[str, Any] = {
+    "pointer": ctypes.c_void_p,
+    "int8": ctypes.c_int8,
+    "int16": ctypes.c_int16,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "uint8": ctypes.c_uint8,
+    "uint32": ctypes.c_uint32,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+def load_code(code: KernelCode, folder: Path, device: str) -> Launcher:
+    """Check and compile a kernel, with files in a folder. Raises `UnplannableCall` where that fails."""
+    if (code.kind == "c") != (device == "cpu"):
+        raise UnplannableCall(f"{code.name}: {code.kind} code on the device {device}")
+    loader: Callable[[KernelCode, Path, str], Launcher] = {"c": _load_c, "ptx": load_ptx, "tir": load_tir}[code.kind]
+    return loader(code, folder, device)
+
+
+def takes_tensor(parameter: str) -> bool:
+    """Return whether a kernel's parameter of this type is the address or the descriptor of a tensor."""
+    return parameter == "pointer" or parameter.startswith(("*", "tensordesc"))
+
+
+def _load_c(code: KernelCode, folder: Path, device: str) -> Launcher:
+    library = ctypes.CDLL(str(compile_c(code, folder)))
+    function = library[code.entry]
+    try:
+        function.argtypes = [_C_TYPES[form] for form in code.parameters]
+    except KeyError as error:
+        raise UnplannableCall(f"{code.name}: a parameter of type {error}") from None
+    function.restype = ctypes.c_int32
+
+    def launch(grid: Sequence[int], values: Sequence[Any]) -> None:
+        function(*[value.data_ptr() if hasattr(value, "data_ptr") else value for value in values])
+
+    return launch
