@@ -88,6 +88,7 @@ class Optimization:
         self._started = clock()
         self._population = Population()
         self._cut_short = False
+        self._refusal: str | None = None
         # The result of a kernel's last check, by its digest.
         self._finals: dict[str, Evaluation] = {}
         self._checks: Counter[str] = Counter()
@@ -151,7 +152,7 @@ class Optimization:
         if not (attempts or lane.tried or lane.tool_calls):
             return Expanded(None, ended)
         found = min(
-            lane.tried,
+            (one for one in lane.tried if self.criteria.refusal(one.evaluation) is None),
             key=lambda one: (self._population.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
             default=None,
         )
@@ -170,6 +171,7 @@ class Optimization:
             return None
         evaluations = self._evaluate(context.lane, proposal)
         failure = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
+        failure = failure or next(filter(None, map(self.criteria.refusal, evaluations)), "")
         return Attempt(proposal, tuple(evaluations), failure)
 
     def _evaluate(self, lane: Lane, proposal: Proposal) -> list[Evaluation]:
@@ -258,9 +260,10 @@ class Optimization:
     def _is_final(self, best: Candidate) -> bool:
         """Return whether these metrics are those of the kernel's last check; if not, replace them by the check's."""
         final = self._check(best)
+        self._refusal = self.criteria.refusal(final) or self._refusal
         if best.evaluation is final:
             return True
-        self._population.update(best, final)
+        self._population.update(best, final if self.criteria.refusal(final) is None else None)
         return False
 
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
@@ -270,4 +273,5 @@ class Optimization:
             if not self._disturbed(self._check(best)) and self._is_final(best):
                 turns = tuple(self.turns)
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
-        return Outcome(start, self.kernel, start, tuple(self.turns), "no kernel passed the final check", verified=False)
+        stopped = f"no kernel passed the final check{f'; {self._refusal}' if self._refusal else ''}"
+        return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)

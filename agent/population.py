@@ -35,9 +35,9 @@ class Population:
                 self._correct[candidate.kernel.digest] = candidate
         self._choose()
 
-    def update(self, candidate: Candidate, again: Evaluation) -> None:
-        """Replace a candidate's measurement by its last check; without a speedup it is removed."""
-        corrected = Candidate(candidate.kernel, again) if again.speedup is not None else None
+    def update(self, candidate: Candidate, again: Evaluation | None) -> None:
+        """Replace a candidate's measurement by its last check; without a check or a speedup it is removed."""
+        corrected = Candidate(candidate.kernel, again) if again is not None and again.speedup is not None else None
         if corrected is None:
             del self._correct[candidate.kernel.digest]
         else:

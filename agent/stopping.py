@@ -34,6 +34,14 @@ class StoppingCriteria:
     repairs: int = 2
     """Further attempts at a proposal that failed."""
     budget: Budget = field(default_factory=Budget)
+    require_replay: bool = True
+    """Whether only kernels that are timed by replaying their launches count as results."""
+
+    def refusal(self, evaluation: Evaluation) -> str | None:
+        """Return why a correct kernel does not count as a result, or None."""
+        if not self.require_replay or evaluation.proven or evaluation.replay is None:
+            return None
+        return f"not replayed: {evaluation.replay.reason}"
 
     def done(self, turns: Sequence[Turn]) -> str | None:
         """Return why the turns so far are enough, or None."""

@@ -162,6 +162,7 @@ class Session:
             max_iterations=options.max_iterations,
             min_improvement=options.min_improvement,
             beam=options.beam,
+            require_replay=options.require_replay,
             budget=Budget(seconds=options.time_limit),
         )
 

@@ -287,6 +287,11 @@ class Evaluation(BaseModel):
         return self.ok and self.second_workload is not None and self.second_workload.status is not Status.OK
 
     @property
+    def proven(self) -> bool:
+        """Whether nothing that was timed ran beside the kernel's Python: it was replayed, or not timed at all."""
+        return self.replay is None or self.replay.replayed
+
+    @property
     def latency_ms(self) -> float | None:
         """Median milliseconds of one call, or None when it was not timed."""
         return self.measurement.median_ms if self.measurement else None

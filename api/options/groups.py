@@ -141,6 +141,11 @@ class TargetOptions(TimingOptions):
         "compile (torch.compile). By default the reference that `precision` chooses: strict, or default.",
         TRUST,
     )
+    require_replay: bool = option(
+        True,
+        "Accept kernels whose launches could not be replayed without their Python, and save them.",
+        TRUST,
+    )
 
     @property
     def target_baseline(self) -> Against:

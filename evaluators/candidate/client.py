@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ...core import Config, Kernel, Rejection, ResultsError, Status
+from ...core import Config, Correctness, Kernel, Rejection, ResultsError, Status
 from ...core.launch_plan import LaunchPlan
 from ...core.lines import without_separators
 from ..correctness.distributions import OTHER_WEIGHTS
@@ -31,7 +31,7 @@ from .responses import (
     TimeResponse,
     WeightsResponse,
 )
-from .verified import CheckPlan, Comparisons, Failure, RecordedPlan, VerifiedConfig, rejected
+from .verified import CheckPlan, Comparisons, Failure, RecordedPlan, VerifiedConfig, rejected, trivial_output_in
 
 Form = TypeVar("Form", bound=Response)
 
@@ -41,8 +41,12 @@ SIDE_EFFECTS = {
     "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
 }
 
-_CHANGED = {OTHER_WEIGHTS: "with other weights than the initial ones"}
-"""What a failure says where something else than the distribution of the inputs differs."""
+
+def told_of(distribution: str) -> str:
+    """Return what a failure says of inputs of another distribution, or of other weights."""
+    if distribution == OTHER_WEIGHTS:
+        return "with other weights than the initial ones"
+    return f"with inputs of another distribution ({distribution})"
 
 
 class CandidateClient:
@@ -103,10 +107,23 @@ class CandidateClient:
             self.peak_bytes = None
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
+        correctness, warm_s = self._compare(reference_client, serial, plan, self._limits.compile_s - load_s)
+        compile_s = load_s + (warm_s if ahead_s is None else ahead_s)
+        return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.weights)
+
+    def check_further(self, reference_client: ReferenceClient, checked: VerifiedConfig, plan: CheckPlan) -> None:
+        """Compare a checked config according to another plan. Raises `Failure`."""
+        checked.correctness, _ = self._compare(reference_client, checked.serial, plan, self._limits.call_s)
+        checked.weights = plan.weights
+
+    def _compare(
+        self, reference_client: ReferenceClient, serial: int, plan: CheckPlan, first_limit_s: float
+    ) -> tuple[Correctness, float]:
+        """Return the correctness of a loaded config, and the first call's seconds beyond a later one's."""
         comparisons = Comparisons(plan.seeds)
         first_s = later_s = 0.0
         for number, seed in enumerate(plan.seeds):
-            allowed = self._limits.call_s if number else max(1.0, self._limits.compile_s - load_s)
+            allowed = self._limits.call_s if number else max(1.0, first_limit_s)
             first = number == 0 and plan.thorough
             ran, verdict = self._run(reference_client, serial, seed, allowed, hold=first, precise=first)
             first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
@@ -117,15 +134,13 @@ class CandidateClient:
             _, verdict = self._run(
                 reference_client, serial, plan.seeds[0], self._limits.call_s, distribution=distribution
             )
-            told = _CHANGED.get(distribution, f"with inputs of another distribution ({distribution})")
-            verdict["message"] = f"{told}: {verdict['message']}"
+            verdict["message"] = f"{told_of(distribution)}: {verdict['message']}"
             self._require_ok(verdict, comparisons, distribution)
         if plan.thorough:
             comparisons.deterministic = self._is_deterministic(reference_client, serial, plan.seeds[0], comparisons)
-        compile_s = load_s + (max(0.0, first_s - later_s) if ahead_s is None else ahead_s)
         correctness = comparisons.summary(passed=True)
         assert correctness is not None
-        return VerifiedConfig(config, serial, correctness, compile_s, weights=plan.seeds[0 if plan.thorough else -1])
+        return correctness, max(0.0, first_s - later_s)
 
     def timer(
         self, checked: VerifiedConfig, seeds: Iterator[int], graph: bool, empty_ms: float
@@ -328,12 +343,9 @@ class CandidateClient:
         return same
 
     def _require_ok(self, verdict: Message, comparisons: Comparisons, distribution: str | None = None) -> None:
-        if verdict.get("trivial_output") and verdict["trivial_outputs"]:
-            why = (
-                f"returns {verdict['trivial_output']}, which is near enough to the reference to pass here; "
-                "that needs no kernel and proves none"
-            )
-            raise self._rejected("null-output", "the output", why)
+        if (rejection := trivial_output_in(verdict)) is not None:
+            self.worker.end()
+            raise rejected(rejection)
         if "max_abs_error" in verdict:
             comparisons.add(verdict, distribution)
         if verdict["status"] == Status.OK:

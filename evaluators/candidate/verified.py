@@ -35,6 +35,17 @@ def rejected(rejection: Rejection) -> Failure:
     return Failure(Status.REJECTED, str(rejection), rejection=rejection)
 
 
+def trivial_output_in(verdict: Message) -> Rejection | None:
+    """Return the rule that a comparison found broken: the result is trivial, and the reference's nearly so."""
+    if not (verdict.get("trivial_output") and verdict["trivial_outputs"]):
+        return None
+    why = (
+        f"returns {verdict['trivial_output']}, which is near enough to the reference to pass here; "
+        "that needs no kernel and proves none"
+    )
+    return Rejection(rule="null-output", where="the output", why=why)
+
+
 @dataclass(frozen=True)
 class CheckPlan:
     """The checks of one config."""
@@ -45,6 +56,11 @@ class CheckPlan:
     """Further checks, with inputs of other distributions."""
     thorough: bool = True
     """Whether to check held outputs, determinism, fp64 and trivial outputs too."""
+
+    @property
+    def weights(self) -> int:
+        """The seed of the weights after the last check."""
+        return self.seeds[0 if self.thorough else -1]
 
 
 @dataclass(frozen=True)

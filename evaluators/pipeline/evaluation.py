@@ -76,7 +76,7 @@ class EvaluationPipeline:
         reference_client.call("forget_plans")
         found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
         try:
-            checked = asked.check(config, asked.plan(), compiled)
+            checked = asked.check(config, compiled)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             asked.prove(checked)
             if not is_timed(client.kernel, self._device):
@@ -86,7 +86,7 @@ class EvaluationPipeline:
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
                 asked.replay(checked)
-                found["replay"] = checked.replay
+                found |= {"replay": checked.replay, "correctness": checked.correctness}
             if checked.replayed:
                 found |= self._last_looks(asked, checked)
                 client.close()  # nothing of the candidate runs beside the timing
@@ -122,9 +122,9 @@ class EvaluationPipeline:
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
         try:
-            checked = asked.check(Config(), asked.plan())
-            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
+            checked = asked.check(Config())
             recorded = asked.replay(checked)
+            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
         except Failure as failure:
             return failed_evaluation(reference_client, client, Config(), failure), None
         if recorded is not None and save is not None:
@@ -173,7 +173,6 @@ class EvaluationPipeline:
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         reference_client.call("forget_plans")
         reference_client.restart_peak()
-        plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
             left = [config for config in configs if config not in failed]
@@ -182,7 +181,7 @@ class EvaluationPipeline:
             current: Config | None = None
             try:
                 for current in left:
-                    checked[current] = asked.check(current, plan, keep=bool(checked))
+                    checked[current] = asked.check(current, keep=bool(checked))
                     asked.prove(checked[current])
                 if left and is_timed(client.kernel, self._device):
                     for current in left:

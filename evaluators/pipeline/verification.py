@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...core import Ceilings, Config, Correctness, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
-from ..candidate.client import SIDE_EFFECTS, CandidateClient
-from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
+from ..candidate.client import SIDE_EFFECTS, CandidateClient, told_of
+from ..candidate.verified import (
+    CheckPlan,
+    Comparisons,
+    Failure,
+    RecordedPlan,
+    VerifiedConfig,
+    rejected,
+    trivial_output_in,
+)
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..correctness.distributions import OTHER_STRIDES, SPECIAL
@@ -70,10 +78,16 @@ class Verification:
         seeds = tuple(self._draw() for _ in range(self._settings.checks))
         return CheckPlan(seeds, self.reference_client.distributions)
 
-    def check(
-        self, config: Config, plan: CheckPlan, compiled: CompileResult | None = None, keep: bool = False
-    ) -> VerifiedConfig:
-        """Compile and compare."""
+    @property
+    def records(self) -> bool:
+        """Whether the kernel's launches can be recorded; what an interpreter runs has none."""
+        target = self.client.kernel.target
+        recorded = target in support_of(self.client.kernel.language).records
+        return recorded and (target is Target.CPU) == self._on_cpu and not self._quick
+
+    def check(self, config: Config, compiled: CompileResult | None = None, keep: bool = False) -> VerifiedConfig:
+        """Compile and compare; once where the launch plan will be compared, or else this process' call (`replay`)."""
+        plan = CheckPlan((self._draw(),), thorough=False) if self.records else self.plan()
         with self.stage("check"):
             ahead_s = compiled.seconds if compiled else None
             checked = self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
@@ -104,15 +118,21 @@ class Verification:
     def replay(self, checked: VerifiedConfig) -> RecordedPlan | None:
         """Make the launch plan, and have the reference worker replay it; `checked.replay` says whether it can.
 
-        Returns the plan where there is one. Raises `Failure` for a plan that breaks a rule.
+        Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one. Raises
+        `Failure` for a plan that breaks a rule, and for a kernel that is not correct.
         """
         language, target = self.client.kernel.language, self.client.kernel.target
-        if target not in support_of(language).records:
-            reason = f"launches of {language.name} on {target.value} are not recorded yet"
+        if not self.records:
+            reason = f"launches of {language.name} on {target.value} are not recorded"
             checked.replay = Replay(replayed=False, reason=reason)
             return None
+        plan = self.plan()
         if (recorded := self._record(checked)) is not None:
-            self._load(checked, recorded)
+            self._load(checked, recorded, plan)
+        if not checked.replayed:
+            with self.stage("check"):
+                self.client.check_further(self.reference_client, checked, plan)
+            self.release()
         return recorded
 
     def _record(self, checked: VerifiedConfig) -> RecordedPlan | None:
@@ -132,35 +152,49 @@ class Verification:
                 raise rejected(Rejection(rule="changing-plan", where="forward", why=why))
             return two
 
-    def _load(self, checked: VerifiedConfig, recorded: RecordedPlan) -> None:
+    def _load(self, checked: VerifiedConfig, recorded: RecordedPlan, plan: CheckPlan) -> None:
         """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares."""
         with self.stage("replay check"):
             reason = self.reference_client.load_plan(checked.serial, recorded.plan, recorded.constants, recorded.path)
             if reason is None:
-                reason = self._replay_differs(checked)
+                reason = self._replay_differs(checked, plan)
             checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=tuple(recorded.plan.lines()))
             if reason is None:
                 checked.launches = dict(Counter(recorded.plan.codes[one.code].name for one in recorded.plan.launches()))
                 self._prove_replay(checked)
 
-    def _replay_differs(self, checked: VerifiedConfig) -> str | None:
+    def _replay_differs(self, checked: VerifiedConfig, plan: CheckPlan) -> str | None:
         """Return why the plan does not do what the reference does; raises `Failure` for side effects."""
-        plan = self.plan()
-        for number, (seed, distribution) in enumerate(
-            [*((seed, None) for seed in plan.seeds), *((self._draw(), name) for name in plan.distributions)]
-        ):
+        comparisons = Comparisons(plan.seeds)
+        first, *others = plan.seeds
+        checks = [(first, None), *((seed, None) for seed in others), *((first, name) for name in plan.distributions)]
+        for number, (seed, distribution) in enumerate(checks):
             verdict = self.reference_client.call(
                 "replay", number=checked.serial, seed=seed, distribution=distribution, precise=number == 0
             )
             if verdict["status"] != Status.OK:
-                return f"its launches alone do not compute what its call returns: {verdict['message']}"
-            for name, (rule, why) in SIDE_EFFECTS.items():
-                if affected := sorted(set(verdict["effects"][name]) - set(self.reference_client.effects[name])):
-                    raise rejected(Rejection(rule=rule, where=f"input {affected[0]}", why=why))
-            if verdict["weights"]:
-                raise rejected(Rejection(rule="weights-changed", where="the weights", why="writes to its weights"))
-        checked.weights = plan.seeds[0]
+                told = f"{told_of(distribution)}: " if distribution else ""
+                return f"its launches alone do not compute what its call returns: {told}{verdict['message']}"
+            self._require_no_effects(verdict)
+            comparisons.add(verdict, distribution)
+            comparisons.deterministic = verdict.get("deterministic", comparisons.deterministic)
+        correctness = comparisons.summary(passed=True)
+        assert correctness is not None
+        checked.correctness, checked.weights = correctness, first
         return None
+
+    def _require_no_effects(self, verdict: Message) -> None:
+        """Raise `Failure` for a replay that was correct and broke a rule."""
+        if (trivial := trivial_output_in(verdict)) is not None:
+            raise rejected(trivial)
+        for name, (rule, why) in SIDE_EFFECTS.items():
+            if affected := sorted(set(verdict["effects"][name]) - set(self.reference_client.effects[name])):
+                raise rejected(Rejection(rule=rule, where=f"input {affected[0]}", why=why))
+        if verdict["weights"]:
+            raise rejected(Rejection(rule="weights-changed", where="the weights", why="writes to its weights"))
+        if verdict["kept"]:
+            why = "returns memory that it keeps from call to call; give each call an output of its own"
+            raise rejected(Rejection(rule="output-reused", where="the output", why=why))
 
     def _prove_replay(self, checked: VerifiedConfig) -> None:
         """Check that the plan leaves little of the work to torch."""

@@ -10,15 +10,14 @@ import contextlib
 import itertools
 import json
 import platform
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...core import Status, Tolerance, known_languages
-from ..correctness.compare import EXACT, Allowed, compare, dtype_name, failed
+from ..correctness.compare import EXACT, Allowed, compare, dtype_name
 from ..correctness.conditioning import amplified_error, forgive, is_steady
-from ..correctness.digest import digest
+from ..correctness.digest import HeldOutput
 from ..correctness.distributions import (
     DISTRIBUTIONS,
     MAGNITUDES,
@@ -34,29 +33,26 @@ from ..correctness.distributions import (
 from ..correctness.fp64 import Fp64Comparison, copied, in_fp64, outputs_where_accepted
 from ..correctness.inputs import Feed
 from ..correctness.reference_checks import require_reference, same_result, same_special_values
-from ..correctness.side_effects import SideEffects, poison
+from ..correctness.side_effects import SideEffects
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..profiling import op_counter, peaks
 from ..profiling.event_overhead import event_overhead_ms
 from ..profiling.gpu_properties import describe_gpu
-from ..replay.session import ReplaySession
-from ..replay.values import form_of, weights_of
 from ..timing.clock import Clock
 from ..timing.scheduling import Scheduling
 from ..timing.timed_calls import TimedCalls
-from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.memory import is_large, peak_bytes, release_cache, restart_peak
 from ..workers.modules import ProblemModule, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
-from ..workers.tensor_ipc import HeldOutputs, Outputs, StateBuffer, UnreadableTensor
+from ..workers.tensor_ipc import Outputs, StateBuffer, UnreadableTensor
 from .arithmetic import STRICT, Arithmetic
 from .baselines import Baselines
+from .replays import ReplayRequests
 
 _REQUESTS = (
     "open", "state", "check", "same", "check_timed", "distributions", "remarks", "time", "compile", "time_baseline",
-    "overhead", "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak", "load_plan", "replay",
-    "replay_operators", "replay_time", "replay_recheck", "forget_plans",
+    "overhead", "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak",
 )  # fmt: skip
 
 NARROW_BYTES = 2
@@ -66,7 +62,9 @@ NARROW_BYTES = 2
 def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
     reference_handlers = ReferenceHandlers(options, Arithmetic.of(options))
-    handlers: dict[str, Handler] = {name: reference_handlers.handler(name) for name in _REQUESTS}
+    handlers: dict[str, Handler] = {
+        name: reference_handlers.handler(name) for name in (*_REQUESTS, *ReplayRequests.REQUESTS)
+    }
     handlers["resize"] = reference_handlers.resize
     serve_requests(channel, handlers, lambda error: {"error": describe(error)})
 
@@ -96,7 +94,9 @@ class ReferenceHandlers:
 
         def serve_one(**request: Any) -> Message:
             self._arithmetic.main.set()  # a problem's file may have set the switches
-            answer: Message = getattr(self._now, name)(**request)
+            assert self._now is not None
+            owner = self._now.replays if name in ReplayRequests.REQUESTS else self._now
+            answer: Message = getattr(owner, name)(**request)
             return answer
 
         return serve_one
@@ -112,19 +112,18 @@ class ReferenceWorker:
         # JSON has no tuples.
         self.tolerances = {dtype: Tolerance(*pair) for dtype, pair in options["tolerances"].items()}
         self._problem: ProblemModule | None = None
-        self._exactness = Fp64Comparison()
-        self._model: Any = None
-        self._weights: int | None = None
+        self.exactness = Fp64Comparison()
+        self.model: Any = None
+        self.weights: int | None = None
         self._weights_changed = False
         self._captured: int | None = None
-        self._inputs: list[Any] = []
+        self.inputs: list[Any] = []
         self._drawn: tuple[int, str | None] | None = None
         self._held: list[Any] = []
         self._state: StateBuffer | None = None
         self._baselines: Baselines | None = None
-        self._changes_inputs = False
-        self._replayed: dict[int, tuple[int, int, list[Any]]] = {}
-        self._scheduling = Scheduling()
+        self.changes_inputs = False
+        self.scheduling = Scheduling()
 
     @property
     def problem(self) -> ProblemModule:
@@ -142,15 +141,15 @@ class ReferenceWorker:
         """Run the reference twice; return the machine's description, and the reference's side effects on its inputs."""
         import torch
 
-        self._prepare(0)
-        effects = SideEffects(self._inputs)
-        outputs = outputs_of(self._model(*self._inputs))
+        self.prepare(0)
+        effects = SideEffects(self.inputs)
+        outputs = outputs_of(self.model(*self.inputs))
         found = effects.of(outputs)
         del effects  # it keeps the inputs
-        self._changes_inputs = bool(found["changed"])
-        self._prepare(0)
+        self.changes_inputs = bool(found["changed"])
+        self.prepare(0)
         torch.manual_seed(1)  # else dropout draws the same again
-        require_reference(outputs, outputs_of(self._model(*self._inputs)))
+        require_reference(outputs, outputs_of(self.model(*self.inputs)))
         del outputs
         self._forget_inputs()
         self.release()
@@ -159,26 +158,28 @@ class ReferenceWorker:
             described["tf32"] = str(self.arithmetic.main)
         return {"environment": described, "arithmetic": self.arithmetic.described, **found}
 
-    def _prepare(self, seed: int, distribution: str | None = None) -> None:
-        self._prepare_model(seed, distribution)
-        if self._drawn != (seed, distribution) or self._changes_inputs:
+    def prepare(self, seed: int, distribution: str | None = None) -> None:
+        """Draw the weights and the inputs of a seed, unless they are the current ones."""
+        self.prepare_model(seed, distribution)
+        if self._drawn != (seed, distribution) or self.changes_inputs:
             self._forget_inputs()  # freed before others are drawn
-            self._inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
+            self.inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
 
-    def _prepare_model(self, seed: int, distribution: str | None = None) -> None:
+    def prepare_model(self, seed: int, distribution: str | None = None) -> None:
+        """Draw the weights of a seed, unless they are the current ones."""
         changed = distribution == OTHER_WEIGHTS
-        if self._weights != seed or self._weights_changed != changed:
-            self._model, self._weights = vary_constants(self.problem.model(seed), seed), seed
+        if self.weights != seed or self._weights_changed != changed:
+            self.model, self.weights = vary_constants(self.problem.model(seed), seed), seed
             self._weights_changed, self._captured = changed, None
             if changed:
-                change_weights(self._model, seed)
+                change_weights(self.model, seed)
 
     def _forget_inputs(self) -> None:
-        self._inputs, self._drawn = [], None
+        self.inputs, self._drawn = [], None
 
     def release(self) -> Message:
         """Free what can be drawn again, where it is large: the candidate may need the memory next."""
-        if is_large(self._inputs):
+        if is_large(self.inputs):
             self._forget_inputs()
         if "timed" in vars(self):
             self.timed.release()
@@ -202,8 +203,8 @@ class ReferenceWorker:
         """
         import torch
 
-        self._prepare_model(seed, distribution)
-        state = self._model.state_dict()
+        self.prepare_model(seed, distribution)
+        state = self.model.state_dict()
         if share and state:
             with contextlib.suppress(RuntimeError):
                 self._state = self._state or StateBuffer(self.device)
@@ -226,16 +227,16 @@ class ReferenceWorker:
         `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers
         the candidate's for `same`.
         """
-        self._prepare(seed, distribution)
-        inputs = self._inputs
-        fp32 = self._in_fp32(inputs, distribution, precise)
-        expected = outputs_of(self._model(*inputs))
-        self._exactness.learn(fp32, expected, distribution)
-        allowed = self._allowed(distribution)
+        self.prepare(seed, distribution)
+        inputs = self.inputs
+        fp32 = self.in_fp32(inputs, distribution, precise)
+        expected = outputs_of(self.model(*inputs))
+        self.exactness.learn(fp32, expected, distribution)
+        allowed = self.allowed(distribution)
         verdict = compare(expected, outputs, Path(path), allowed)
         actual = verdict.pop("actual", [])
         if hold:
-            self._held = [_Held.of(tensor) for tensor in actual]
+            self._held = [HeldOutput.of(tensor) for tensor in actual]
         if (
             actual
             and verdict["status"] != Status.OK
@@ -243,32 +244,39 @@ class ReferenceWorker:
         ):
             verdict["message"] = f"returned {trivial}: {verdict['message']}"
         if verdict["status"] == Status.OK and precise:
-            if self._changes_inputs:
-                self._prepare(seed, distribution)
-                inputs = self._inputs
-            verdict |= self._exactness.compare(self._model, inputs, expected, actual, fp32)
-            verdict["trivial_outputs"] = passing_trivial_outputs(expected, inputs, allowed)
-            trivial = TrivialOutput.of(actual, expected, inputs)
-            verdict["trivial_output"] = str(trivial) if trivial else None
+            self.prepare(seed, distribution)  # the reference may have changed them
+            verdict |= self.precise_verdict(expected, actual, fp32, allowed)
         del inputs, expected, actual
         self.release()
         return verdict
 
-    def _allowed(self, distribution: str | None = None) -> Allowed:
+    def precise_verdict(
+        self, expected: list[Any], actual: list[Any], fp32: list[Any] | None, allowed: Allowed
+    ) -> Message:
+        """Compare a correct result with fp64, and with trivial outputs."""
+        verdict = self.exactness.compare(self.model, self.inputs, expected, actual, fp32)
+        trivial = TrivialOutput.of(actual, expected, self.inputs)
+        return {
+            **verdict,
+            "trivial_outputs": passing_trivial_outputs(expected, self.inputs, allowed),
+            "trivial_output": str(trivial) if trivial else None,
+        }
+
+    def allowed(self, distribution: str | None = None) -> Allowed:
         """Return the allowed difference on such inputs."""
         return Allowed(
             self.tolerances,
-            self._exactness.slack(None if distribution == OTHER_STRIDES else distribution),
+            self.exactness.slack(None if distribution == OTHER_STRIDES else distribution),
             unbounded=distribution not in (None, OTHER_STRIDES),
             forgiven=self._forgiven if distribution is not None else None,
         )
 
-    def _in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
+    def in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
         """Return the reference's outputs in fp32, where it computes in less and its error is to be learned."""
-        if self.arithmetic.main == STRICT or (self._exactness.knows(distribution) and not precise):
+        if self.arithmetic.main == STRICT or (self.exactness.knows(distribution) and not precise):
             return None
         with self.arithmetic.switched(STRICT):
-            return outputs_of(self._model(*copied(inputs)))
+            return outputs_of(self.model(*copied(inputs)))
 
     def _forgiven(self, number: int, expected: Any, actual: Any) -> Any:
         """Return an output with the expected values in rows where rounding decides the result, if it is near them."""
@@ -278,7 +286,7 @@ class ReferenceWorker:
             return actual
         relative = self.tolerances.get(dtype_name(expected), EXACT).relative
         try:
-            return forgive(expected, actual, amplified_error(in_fp64(self._model), self._inputs, number, relative))
+            return forgive(expected, actual, amplified_error(in_fp64(self.model), self.inputs, number, relative))
         except (RuntimeError, MemoryError):  # too little memory for another run in fp64
             return actual
 
@@ -289,64 +297,64 @@ class ReferenceWorker:
             again = [reader.next(got, held.like) for got, held in zip(outputs, self._held, strict=True)]
         except (UnreadableTensor, ValueError):
             return {"same": False}
-        return {"same": all(held == _Held.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
+        return {"same": all(held == HeldOutput.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
 
     def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
         """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
-        self._prepare_model(weights)
+        self.prepare_model(weights)
         inputs = Feed(self.problem).at(seed, calls)
-        fp32 = self._in_fp32(inputs, None)
-        expected = outputs_of(self._model(*inputs))
-        self._exactness.learn(fp32, expected, None)
-        verdict = compare(expected, outputs, Path(path), self._allowed())
+        fp32 = self.in_fp32(inputs, None)
+        expected = outputs_of(self.model(*inputs))
+        self.exactness.learn(fp32, expected, None)
+        verdict = compare(expected, outputs, Path(path), self.allowed())
         verdict.pop("actual", None)
         return verdict
 
     def distributions(self) -> Message:
         """Return the distributions, and other changes, with which the reference itself is finite and close to fp64."""
-        self._prepare(0)
+        self.prepare(0)
         fit: list[str] = []
-        if any(is_floating(value) for value in self._inputs):
+        if any(is_floating(value) for value in self.inputs):
             fit = [name for name in DISTRIBUTIONS if self._copes(name)]
             fit += itertools.islice(filter(self._copes, MAGNITUDES), 1)
-        if any(parameter.is_floating_point() for parameter in self._model.parameters()) and self._copes(OTHER_WEIGHTS):
+        if any(parameter.is_floating_point() for parameter in self.model.parameters()) and self._copes(OTHER_WEIGHTS):
             fit.append(OTHER_WEIGHTS)
         self._forget_inputs()
         self.release()
         return {"distributions": fit}
 
     def _copes(self, distribution: str) -> bool:
-        self._prepare(0, distribution)
+        self.prepare(0, distribution)
         with self.arithmetic.switched(STRICT):
-            if not self._exactness.copes(self._model, self._inputs, distribution, self.tolerances):
+            if not self.exactness.copes(self.model, self.inputs, distribution, self.tolerances):
                 return False
             if distribution not in MAGNITUDES:
                 return True
-            expected = self._floating(*copied(self._inputs))
+            expected = self._floating(*copied(self.inputs))
             allowed = [min(self.tolerances.get(dtype_name(one), EXACT)) for one in expected]
-            return is_steady(self._floating, self._inputs, expected, allowed)
+            return is_steady(self._floating, self.inputs, expected, allowed)
 
     def _floating(self, *inputs: Any) -> list[Any]:
-        return [one for one in outputs_of(self._model(*inputs)) if one.is_floating_point()]
+        return [one for one in outputs_of(self.model(*inputs)) if one.is_floating_point()]
 
     def _accepts_other_strides(self) -> bool:
-        self._prepare(0)
-        before, strides = outputs_where_accepted(self._model, self._inputs), [_strides(one) for one in self._inputs]
-        self._prepare(0, OTHER_STRIDES)
-        if before is None or [_strides(one) for one in self._inputs] == strides:
+        self.prepare(0)
+        before, strides = outputs_where_accepted(self.model, self.inputs), [_strides(one) for one in self.inputs]
+        self.prepare(0, OTHER_STRIDES)
+        if before is None or [_strides(one) for one in self.inputs] == strides:
             return False
-        after = outputs_where_accepted(self._model, self._inputs)
+        after = outputs_where_accepted(self.model, self.inputs)
         return after is not None and same_result(before, after)
 
     def _is_definite_on_special_values(self) -> bool:
-        self._prepare(0)
-        if not any(is_floating(value) for value in self._inputs):
+        self.prepare(0)
+        if not any(is_floating(value) for value in self.inputs):
             return False
         outputs = []
         for _ in range(2):
             self._forget_inputs()  # it may write to them
-            self._prepare(0, SPECIAL)
-            outputs.append(outputs_where_accepted(self._model, self._inputs))
+            self.prepare(0, SPECIAL)
+            outputs.append(outputs_where_accepted(self.model, self.inputs))
         first, again = outputs
         return first is not None and again is not None and same_special_values(first, again)
 
@@ -360,26 +368,26 @@ class ReferenceWorker:
 
     def time(self, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference on inputs drawn from the seed."""
-        self._clear()
-        if self._captured != self._weights:  # a graph contains the weights' addresses
+        self.clear()
+        if self._captured != self.weights:  # a graph contains the weights' addresses
             self.timed.clock.forget()
-            self._captured = self._weights
-        timed = self.timed.time(0, self._model, seed, samples, graph)
+            self._captured = self.weights
+        timed = self.timed.time(0, self.model, seed, samples, graph)
         self.timed.last = None  # nobody compares it
         return timed
 
     def compile(self, name: str, cache: str | None) -> Message:
         """Compile the reference in another way; the response's `error` gives the reason of a failure."""
-        assert self._weights is not None
-        self._prepare(self._weights)
-        compiled = self._other_ways(cache).compile(name, self._model, self._inputs)
+        assert self.weights is not None
+        self.prepare(self.weights)
+        compiled = self._other_ways(cache).compile(name, self.model, self.inputs)
         self.release()
         return compiled
 
     def time_baseline(self, name: str, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference as PyTorch runs it by default, or as it was compiled under this name."""
         self.timed.clock.graph = graph
-        return self._other_ways().time(name, self._model, self.timed.feed(seed).next, samples)
+        return self._other_ways().time(name, self.model, self.timed.feed(seed).next, samples)
 
     def _other_ways(self, cache: str | None = None) -> Baselines:
         if self._baselines is None:
@@ -391,87 +399,11 @@ class ReferenceWorker:
         return {"overhead_ms": event_overhead_ms(Clock(self.device, graph))}
 
     @cached_property
-    def replays(self) -> ReplaySession:
-        """The launch plans of candidates."""
-        folder = Path.cwd() / "plans"
-        folder.mkdir(exist_ok=True)
-        return ReplaySession(self.device, folder)
+    def replays(self) -> ReplayRequests:
+        """The requests about launch plans."""
+        return ReplayRequests(self)
 
-    def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
-        """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed."""
-        self._scheduling.restore()
-        self._prepare(0 if self._weights is None else self._weights)
-        return {"reason": self.replays.load(number, plan, constants, Path(path), self._inputs, self._model)}
-
-    def forget_plans(self) -> Message:
-        """Forget all plans."""
-        self.replays.clear()
-        return {}
-
-    def replay(self, number: int, seed: int, distribution: str | None = None, precise: bool = False) -> Message:
-        """Replay a plan on the weights and inputs of a seed, and compare with the reference.
-
-        `effects` in the response are the inputs that it changed or returned, `weights` the weights that it changed.
-        """
-        import torch
-
-        self._prepare(seed, distribution)
-        inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in self._inputs]
-        effects, weights = SideEffects(inputs), SideEffects(list(weights_of(self._model).values()))
-        poison(inputs)
-        try:
-            with torch.no_grad():
-                result = self.replays.call(number, self._model)(*inputs)
-        except Exception as error:  # the plan's fault, not the reference's
-            return failed(Status.RUNTIME_ERROR, describe(error))
-        outputs = outputs_of(result)
-        found = {"effects": effects.of(outputs), "weights": weights.of([])["changed"]}
-        del inputs, effects
-        fp32 = self._in_fp32(self._inputs, distribution, precise)
-        wanted = self._model(*self._inputs)
-        if form_of(result) != form_of(wanted):
-            message = f"returns a {form_of(result)}, the reference a {form_of(wanted)}"
-            return {**failed(Status.WRONG_SHAPE, message), **found}
-        expected = outputs_of(wanted)
-        self._exactness.learn(fp32, expected, distribution)
-        verdict = self._compare_held(expected, outputs, self._allowed(distribution))
-        if verdict["status"] == Status.OK and precise:
-            if self._changes_inputs:
-                self._prepare(seed, distribution)
-            verdict |= self._exactness.compare(self._model, self._inputs, expected, outputs, fp32)
-        self.release()
-        return {**verdict, **found}
-
-    def replay_operators(self, number: int, seed: int) -> Message:
-        """Return the torch operators of one replay, as `guards.torch_share.Operator`."""
-        self._prepare(seed)
-        call = self.replays.call(number, self._model)
-        _, seen = op_counter.observe(lambda: call(*self._inputs))
-        return {"operators": op_counter.grouped(seen)}
-
-    def replay_time(self, number: int, samples: int, seed: int, graph: bool) -> Message:
-        """Time replays of a plan on inputs drawn from the seed; the weights are the current ones."""
-        import torch
-
-        self._clear()
-        with torch.no_grad():
-            timed = self.timed.time(1 + number, self.replays.call(number, self._model), seed, samples, graph)
-        self._replayed[number] = (seed, timed["calls"], outputs_of(self.timed.last))
-        return timed
-
-    def replay_recheck(self, number: int) -> Message:
-        """Compare the outputs of the last timed replay."""
-        seed, calls, outputs = self._replayed[number]
-        expected = outputs_of(self._model(*Feed(self.problem).at(seed, calls)))
-        return self._compare_held(expected, outputs, self._allowed())
-
-    def _compare_held(self, expected: list[Any], outputs: list[Any], allowed: Allowed) -> Message:
-        """Compare outputs of this process."""
-        verdict = compare(expected, [tensor_ipc.describe(one) for one in outputs], HeldOutputs(outputs), allowed)
-        verdict.pop("actual", None)
-        return verdict
-
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Free the memory of checking, as the candidate's worker does."""
         if self._held or self._drawn is not None:
             self._held = []
@@ -484,8 +416,8 @@ class ReferenceWorker:
 
     def count(self) -> Message:
         """Count the reference's operations and bytes."""
-        self._prepare(0)
-        counted = op_counter.count(self._model, self._inputs)
+        self.prepare(0)
+        counted = op_counter.count(self.model, self.inputs)
         self.release()
         return counted
 
@@ -502,19 +434,6 @@ def _strides(value: Any) -> Any:
     import torch
 
     return value.stride() if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
-
-
-@dataclass(frozen=True)
-class _Held:
-    """What is remembered of an output, instead of a copy."""
-
-    like: Any = field(compare=False)
-    """One element in the output's shape."""
-    digest: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tensor: Any) -> _Held:
-        return cls(tensor.new_empty(()).expand(tensor.shape), tuple(digest(tensor).tolist()))
 
 
 def environment(device: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ class PlanExecutor:
         check_references(plan)
         self.plan = plan
         self._device = device
-        self._constants = constants
+        self.constants = constants
         self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
         threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
@@ -32,7 +32,7 @@ class PlanExecutor:
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
         """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
-        tensors: dict[int, Any] = dict(self._constants)
+        tensors: dict[int, Any] = dict(self.constants)
         for given, value in zip(self.plan.inputs, inputs, strict=True):
             if isinstance(given, int):
                 tensors[given] = value

@@ -1,0 +1,119 @@
+"""TileLang's lowered IR survives JSON, and the code that is generated from it is what kernels need, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kernelwright.core.launch_plan import KernelCode
+from kernelwright.evaluators.replay.tir import _passes, require_device_code, require_host_code
+from kernelwright.evaluators.replay.values import UnplannableCall
+
+TARGET = {"kind": "cuda", "arch": "sm_90a"}
+
+
+def code(**settings: Any) -> KernelCode:
+    flags = settings.pop("flags", ())
+    return KernelCode(
+        name="product", kind="tir", text="{}", entry="product", parameters=(), flags=flags, settings=settings
+    )
+
+
+def product() -> Any:
+    """A product on tensor cores, with copies by TMA and an annotated layout."""
+    import tilelang.language as T  # noqa: N812
+    from tilelang.layout import make_swizzled_layout
+
+    @T.prim_func
+    def product(
+        A: T.Tensor((256, 256), "bfloat16"), B: T.Tensor((256, 256), "bfloat16"), C: T.Tensor((256, 256), "float32")
+    ):
+        with T.Kernel(2, 2, threads=128) as (bx, by):
+            A_shared = T.alloc_shared((128, 64), "bfloat16")
+            B_shared = T.alloc_shared((64, 128), "bfloat16")
+            C_local = T.alloc_fragment((128, 128), "float32")
+            T.annotate_layout({A_shared: make_swizzled_layout(A_shared)})
+            T.clear(C_local)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[by * 128, k * 64], A_shared)
+                T.copy(B[k * 64, bx * 128], B_shared)
+                T.gemm(A_shared, B_shared, C_local)
+            T.copy(C_local, C[by * 128, bx * 128])
+
+    return product
+
+
+@pytest.fixture(scope="module")
+def generated() -> tuple[str, str, str]:
+    """CUDA before and after JSON, and the host's C after it."""
+    from tilelang import tvm
+    from tilelang.backend.module import create_backend_context
+    from tilelang.engine.lower import device_codegen_without_compile, host_codegen, lower_to_host_device_ir
+
+    with tvm.transform.PassContext(opt_level=3), tvm.target.Target(TARGET):
+        context = create_backend_context(TARGET, None, "auto")
+        host, device, *_ = lower_to_host_device_ir(product(), context)
+        before = device_codegen_without_compile(device, context).inspect_source()
+        device, host = (tvm.ir.load_json(tvm.ir.save_json(module)) for module in (device, host))
+        after = device_codegen_without_compile(device, context).inspect_source()
+        return before, after, host_codegen(host, context).inspect_source()
+
+
+def test_ir_survives_json(generated: tuple[str, str, str]) -> None:
+    before, after, _ = generated
+    assert after == before and "product_kernel" in after
+
+
+def test_what_tilelang_generates_is_allowed(generated: tuple[str, str, str]) -> None:
+    _, device, host = generated
+    require_device_code(code(), device)
+    require_host_code(code(), host, ["product_kernel"])
+    assert "__tvm_tensormap_create_tiled" in host
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "__device__ float kept[4];",
+        "static int calls;",
+        '#include "/tmp/secret.h"',
+        "#include <cstdlib>",
+        "#define float double",
+        'asm volatile ("nanosleep.u32 100;");',
+        'printf("a");',
+        "using namespace cute;",
+        'extern "C" { const char* text = "a"; }',
+    ],
+)
+def test_what_kernels_have_no_use_for_is_refused(generated: tuple[str, str, str], added: str) -> None:
+    with pytest.raises(UnplannableCall, match="generated CUDA with"):
+        require_device_code(code(), f"{generated[1]}\n{added}\n")
+
+
+def test_a_host_may_call_nothing_else(generated: tuple[str, str, str]) -> None:
+    host = generated[2]
+    for name in ("other_kernel", "runtime.ModuleLoadFromFile"):
+        with pytest.raises(UnplannableCall, match="host code that calls"):
+            require_host_code(code(), host.replace('"product_kernel"', f'"{name}"'), ["product_kernel"])
+    with pytest.raises(UnplannableCall, match="host code that calls 'system'"):
+        require_host_code(code(), host + '\nsystem("true");', ["product_kernel"])
+
+
+@pytest.mark.parametrize("flag", ["-O3", "--use_fast_math", "-maxrregcount=128", "--ptxas-options=-O3"])
+def test_known_flags_and_passes_reach_the_compiler(flag: str) -> None:
+    passes = {"tl.disable_tma_lower": True}
+    assert _passes(code(passes=passes, flags=(flag,))) == passes | {"tl.device_compile_flags": [flag]}
+
+
+@pytest.mark.parametrize("flag", ["-include x.h", "-I/tmp", "-lcublas", "-Xcompiler=-fopenmp", "-DX=1", "--run"])
+def test_other_flags_do_not(flag: str) -> None:
+    with pytest.raises(UnplannableCall, match="compiler flag"):
+        _passes(code(flags=(flag,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tl.dump_ir_path", "/tmp"), ("os.system", 1), ("tirx.add_lower_pass", [])]
+)
+def test_other_passes_do_not(name: str, value: Any) -> None:
+    with pytest.raises(UnplannableCall, match="pass configuration"):
+        _passes(code(passes={name: value}))
