@@ -42,6 +42,8 @@ _AFTER = {
 }  # fmt: skip
 COUNTED = 3
 """Calls whose launches are counted."""
+LATER, LATER_S = 20, 0.5
+"""Calls before a later one is recorded, and the seconds after which fewer are enough."""
 
 
 def serve(channel: Channel, options: Message) -> None:
@@ -208,8 +210,8 @@ class CandidateWorker:
         counted = min((self._counted(call) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
         return {"operators": operators_of(call), **counted}
 
-    def record(self, serial: int, seed: int, plan: str, constants: str) -> Message:
-        """Record the first call of a new model with the current weights as a launch plan.
+    def record(self, serial: int, seed: int, plan: str, constants: str, later: bool = False) -> Message:
+        """Record a call of a new model with the current weights as a launch plan: its first, or a later one.
 
         Writes the plan, and the constants that it names, to files. `reason` in the response says why there is no plan.
         """
@@ -218,9 +220,15 @@ class CandidateWorker:
         current = self.models[serial]
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
         torch.nn.Module.load_state_dict(model, torch.nn.Module.state_dict(current))
-        recorder = Recorder()
+        recorder, inputs = Recorder(), draw(self.problem, seed)
+        start = time.perf_counter()
+        for _ in range(LATER if later else 0):
+            model(*inputs)
+            self._synchronize()
+            if time.perf_counter() - start > LATER_S:
+                break
         try:
-            recorded = recorder.record(model, draw(self.problem, seed))
+            recorded = recorder.record(model, inputs)
         except (UnplannableCall, UntraceableCall) as reason:
             return {"reason": str(reason), "constants": []}
         Path(plan).write_text(recorded.model_dump_json())
