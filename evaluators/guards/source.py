@@ -222,13 +222,13 @@ class _Check:
     def _foreign_code(self, name: str, node: ast.Call) -> _Found:
         """Check texts that reach the compiler of generated code: names of functions, flags, assembly."""
         if name in _FOREIGN_CALLS and len(node.args) > 1:
-            # With another number of arguments of its own, the type comes first or is left out.
+            # The type of the result comes first; a name that is put together is not known here.
             texts = [text for text in map(self.values.text, node.args[:2]) if text is not None]
             if not texts or not all(_IDENTIFIER.fullmatch(text) for text in texts):
                 yield "other-language", f"a text that {name} writes into the generated code"
-        if name == "inline_asm_elementwise" and node.args:
-            if _PTX_CLOCKS.search(self.values.text(node.args[0]) or ""):
-                yield "timer", "a clock that assembly reads"
+        assembly = node.args[:1] if name == "inline_asm_elementwise" else []
+        if any(_PTX_CLOCKS.search(self.values.text(text) or "") for text in assembly):
+            yield "timer", "a clock that assembly reads"
         for keyword in node.keywords:
             if keyword.arg == "compile_flags":
                 for flag in self._texts_in(keyword.value):
