@@ -16,7 +16,8 @@ _PRODUCTS = words(
     mm matmul bmm addmm addmm_ addbmm addbmm_ baddbmm baddbmm_ addmv addmv_ mv dot vdot inner einsum tensordot
     chain_matmul bilinear linear kron cdist pdist matrix_power matrix_exp _scaled_mm _int_mm _grouped_mm
     _scaled_grouped_mm _addmm_activation _weight_int8pack_mm _weight_int4pack_mm smm sspaddmm hspmm dsmm spmm saddmm
-    _linalg_multi_dot __matmul__ __rmatmul__ __imatmul__
+    _linalg_multi_dot __matmul__ __rmatmul__ __imatmul__ _trilinear linalg_matrix_exp linalg_solve_triangular
+    _linalg_solve_ex
     """
 )
 _OTHERS = words(

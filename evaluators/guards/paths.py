@@ -23,6 +23,7 @@ _FORBIDDEN = {
         torch.cuda.Stream torch.cuda.stream torch.cuda.streams torch.cuda.StreamContext torch.cuda.ExternalStream
         torch.cuda.set_stream torch.cuda.CUDAGraph torch.cuda.graph torch.cuda.graphs torch.cuda.make_graphed_callables
         torch.cuda.graph_pool_handle torch.Stream torch._C._cuda_setStream torch.accelerator.set_stream
+        torch._C._CUDAGraph torch._C._CudaStreamBase
     """,
     "background-thread": """
         threading _thread asyncio concurrent.futures.ThreadPoolExecutor concurrent.futures.thread greenlet gevent
@@ -43,10 +44,12 @@ _FORBIDDEN = {
     """,
     "dynamic-code": """
         builtins.exec builtins.eval builtins.compile importlib.reload importlib.util importlib.machinery importlib.abc
-        importlib.resources imp pkgutil zipimport
+        importlib.resources imp pkgutil zipimport typing.get_type_hints typing.ForwardRef typing._eval_type
+        typing_extensions.get_type_hints dataclasses.make_dataclass
     """,
     "hidden-name": """
-        operator.attrgetter operator.methodcaller builtins.locals builtins.globals
+        operator.attrgetter operator.methodcaller builtins.locals builtins.globals string.Formatter pydoc
+        torch._C._jit_get_operation torch._C._get_operation_overload torch._C._jit_get_operation_overload
     """,
     "file-access": """
         builtins.open io _io pathlib shutil tempfile glob fileinput mmap linecache codecs.open shelve dbm sqlite3
@@ -79,11 +82,13 @@ _FORBIDDEN = {
         torch._subclasses torch.utils._python_dispatch torch.overrides torch.library.Library torch.library.impl
         torch.library.impl_abstract torch.Tensor._make_subclass torch.Tensor._make_wrapper_subclass
         torch.Tensor.as_subclass torch.utils._pytree.register_pytree_node torch._lazy torch.masked torch.nested
+        torch._lazy_clone torch.Tensor._lazy_clone
     """,
     "reference-model": "kernelwright kernelwright_problem kernelwright_candidate*",
     "other-language": """
         torch.utils.cpp_extension torch.cuda.jiterator torch.cuda._compile_kernel numba cupy pycuda pyopencl cython
-        pyximport cuda cutlass nvmath warp taichi jax tensorflow
+        pyximport cuda cutlass nvmath warp taichi jax tensorflow tilelang.language.import_source
+        tilelang.cpu.language.import_source triton.language.core.extern_elementwise triton.language.extern_elementwise
     """,
     "other-library": """
         flash_attn sgl_kernel torchao flashinfer xformers transformer_engine apex vllm sglang deep_gemm liger_kernel

@@ -7,6 +7,7 @@ not a proof: what it misses is left to the checks that run with the kernel.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ...core import Kernel, Rejection, Target, known_languages, source_lines
@@ -28,13 +29,22 @@ _TENSOR_HOOKS = frozenset(["__torch_function__", "__torch_dispatch__"])
 _TENSOR_CLASSES = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.Buffer")
 _METHODS = {
     "elapsed_time": "timer", "do_bench": "timer", "get_profiler": "timer", "record_stream": "stream",
-    "wait_stream": "stream", "wait_event": "stream", "as_subclass": "lazy-result",
+    "wait_stream": "stream", "wait_event": "stream", "as_subclass": "lazy-result", "_lazy_clone": "lazy-result",
 }  # fmt: skip
 _CHANGES = words("update setdefault pop popitem clear __setitem__ __delitem__ __ior__")
 _SETTERS = frozenset(["builtins.setattr", "builtins.delattr"])
 _ARRAYS = ("numpy.", "scipy.linalg.", "scipy.special.", "scipy.signal.", "scipy.fft.")
 """Libraries whose functions return arrays; others could return something that computes later."""
 _CPU_THREADS = "concurrent.futures.ThreadPoolExecutor"
+_ENCODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_READABLE = re.compile(r"utf[-_]?8|ascii|us[-_]ascii", re.IGNORECASE)
+_FOREIGN_FLAGS = re.compile(
+    r"(--?pre-include|-include|-imacros|-[lL]|-Wl|-Xlinker|-fplugin|-specs|-wrapper|-B|@|-fsanitize|-finstrument)"
+)
+"""Compiler flags that bring in code of another file."""
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(::\w+)*(<[\w, ]*>)?")
+_FOREIGN_CALLS = ("call_extern", "call_pure_extern")
+_PTX_CLOCKS = re.compile(r"%(globaltimer|clock)|nanosleep")
 _Found = Iterator[tuple[str, str]]
 
 
@@ -54,10 +64,22 @@ def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> lis
         return []
     except (RecursionError, MemoryError):
         return [_too_deep(source)]
+    if (encoding := _other_encoding(source)) is not None:
+        return [RULES["dynamic-code"].broken(f"the encoding {encoding}", tree, source_lines(source))]
     try:
         return _Check(tree, source, kernel, allow_torch).violations()
     except RecursionError:
         return [_too_deep(source)]
+
+
+def _other_encoding(source: str) -> str | None:
+    """Return the encoding that a comment names, unless Python reads the text in it as it stands here."""
+    for line in source.split("\n")[:2]:
+        if (match := _ENCODING.match(line)) is not None:
+            return None if _READABLE.fullmatch(match[1]) else match[1]
+        if line.strip() and not line.lstrip().startswith("#"):
+            return None
+    return None
 
 
 def _too_deep(source: str) -> Rejection:
@@ -187,6 +209,7 @@ class _Check:
                 yield "patched-function", path
             if path == "builtins.type" and len(node.args) == 3 and self._has_tensor_base(self.values.of(node.args[1])):
                 yield "lazy-result", "a subclass of torch.Tensor"
+            yield from self._foreign_code(path.rpartition(".")[2], node)
             module = operators.module_called(path)
             called_later = module is not None and not self._in_setup(node)
             if called_later and self.allow_torch is not AllowTorch.ALL and "()" in path:
@@ -195,6 +218,33 @@ class _Check:
             name = self.values.text(node.args[1]) or ""
             yield from self._names_of_frames(name)
             yield from self._methods(node, node.args[0], name)
+
+    def _foreign_code(self, name: str, node: ast.Call) -> _Found:
+        """Check texts that reach the compiler of generated code: names of functions, flags, assembly."""
+        if name in _FOREIGN_CALLS and len(node.args) > 1:
+            # The type of the result comes first; a name that is put together is not known here.
+            texts = [text for text in map(self.values.text, node.args[:2]) if text is not None]
+            if not texts or not all(_IDENTIFIER.fullmatch(text) for text in texts):
+                yield "other-language", f"a text that {name} writes into the generated code"
+        assembly = node.args[:1] if name == "inline_asm_elementwise" else []
+        if any(_PTX_CLOCKS.search(self.values.text(text) or "") for text in assembly):
+            yield "timer", "a clock that assembly reads"
+        for keyword in node.keywords:
+            if keyword.arg == "compile_flags":
+                for flag in self._texts_in(keyword.value):
+                    if _FOREIGN_FLAGS.match(flag):
+                        yield "other-language", f"the compiler flag {flag}"
+
+    def _texts_in(self, node: ast.expr) -> Iterator[str]:
+        """Yield the texts of a list, which may have a name."""
+        if isinstance(node, ast.Name):
+            for binding in self.values.names.scope_of[node].find(node.id) or []:
+                if binding.value is not None and not isinstance(binding.value, ast.Name):
+                    yield from self._texts_in(binding.value)
+            return
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.value
 
     def _stores(self, node: ast.Name | ast.Attribute | ast.Subscript) -> _Found:
         """Check assignments to objects that the file does not define."""
