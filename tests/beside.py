@@ -131,6 +131,11 @@ def start_warm() -> None:
     client.start_server = start
 
 
+def warm_up() -> None:
+    """Start the process that servers are forked from as a child of this one, which outlives whoever needs it first."""
+    _connect(Path(os.environ[FOLDER])).close()
+
+
 def _connect(folder: Path) -> socket.socket:
     address = folder / "socket"
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

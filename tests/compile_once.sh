@@ -37,7 +37,7 @@ kind=$(echo "$options" | sha256sum)
 kind=${kind%% *}
 # Worth its seconds for options that come again and again.
 if mkdir -p "$headers" 2> /dev/null && echo >> "$kept/$kind.seen" && ! [ -e "$headers/$kind" ] &&
-    [ "$(wc -l < "$kept/$kind.seen")" -gt 5 ] && mkdir "$kept/$kind.begun" 2> /dev/null; then
+    [ "$(wc -l < "$kept/$kind.seen")" -gt 2 ] && mkdir "$kept/$kind.begun" 2> /dev/null; then
     # shellcheck disable=SC2086
     g++ $options -x c++-header "$templates/$header" -o "$kept/$kind.gch" 2> /dev/null &&
         mv "$kept/$kind.gch" "$headers/$kind"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import copy
 from typing import Any
 
 import dspy
@@ -30,12 +31,14 @@ class KernelAdapter(dspy.ChatAdapter):
 
     def format_system_message(self, signature: type[dspy.Signature]) -> str:
         """Return DSPy's text without its agent's additions: a field for the history, and None as a type."""
-        for name, field in signature.input_fields.items():
-            if field.annotation is dspy.History:
-                signature = signature.delete(name)
-            elif field.annotation == str | None:
-                signature = signature.with_updated_fields(name, type_=str)
-        text: str = super().format_system_message(signature)
+        # One new signature for all fields: DSPy's methods would copy every field for each that changes.
+        fields = {name: copy(field) for name, field in signature.fields.items()}
+        for name in signature.input_fields:
+            if fields[name].annotation is dspy.History:
+                del fields[name]
+            elif fields[name].annotation == str | None:
+                fields[name].annotation = str
+        text: str = super().format_system_message(dspy.Signature(fields, signature.instructions))
         return text
 
     def format_task_description(self, signature: type[dspy.Signature]) -> str:

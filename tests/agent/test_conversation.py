@@ -8,8 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from ..beside import KERNELWRIGHT
+from ..cli.commands import kernelwright
 from ..openai_server import KEY, OpenAIServer
 from .conversations import rmsnorm_cpu
 
@@ -18,12 +19,9 @@ MODEL = "openai/gpt-4o"
 
 def converse(folder: Path, server: OpenAIServer, *options: object) -> subprocess.CompletedProcess[str]:
     """`optimize` with the server as its model; KERNELWRIGHT_KEEP names a folder to keep its results in."""
-    command = [*KERNELWRIGHT, "optimize", *map(str, options)]
     model = ["--model", MODEL, "--api-base", server.base_url, "--json"]
-    environment = {**os.environ, "OPENAI_API_KEY": KEY}
-    run = subprocess.run(
-        [*command, *model], cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    with mock.patch.dict(os.environ, OPENAI_API_KEY=KEY):
+        run = kernelwright("optimize", *options, *model, cwd=folder)
     if kept := os.environ.get("KERNELWRIGHT_KEEP"):
         name = "_".join(str(options[i + 1]) for i, option in enumerate(options) if option in ("--kernel", "--backend"))
         shutil.copytree(folder / "results", Path(kept) / name, dirs_exist_ok=True)

@@ -1,4 +1,7 @@
-"""The sweep over a KernelBench checkout: every problem gets a row, a failure costs only itself, and it resumes."""
+"""The sweep over a KernelBench checkout: every problem gets a row, a failure costs only itself, and it resumes.
+
+It starts cold, as everything does for a user: its servers import the libraries themselves.
+"""
 
 from __future__ import annotations
 

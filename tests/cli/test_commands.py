@@ -12,23 +12,19 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
 from kernelwright.api.list_slow import SlowKernel
 from kernelwright.cli.optimize import render_slow
 from kernelwright.core import Trial, read_journal
 from kernelwright.core.journal import of
 from kernelwright.corpus import list_problems
 
-from ..beside import FOLDER as WARM_SERVER
 from ..beside import KERNELWRIGHT
-from .commands import SCALE, kernelwright, process
+from .commands import SCALE, kernelwright
 
 
-def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of its own, whose servers import the libraries themselves."""
-    monkeypatch.delenv(WARM_SERVER)
+def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None:
     folder = kernel_file.parent
-    run = process(
+    run = kernelwright(
         "optimize",
         "--kernel",
         str(kernel_file),

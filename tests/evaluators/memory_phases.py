@@ -1,6 +1,7 @@
-"""Runs the phases of an evaluation on a CPU and prints the peak memory of each as JSON, in multiples of the input.
+"""Runs the phases of an evaluation on a CPU and prints the peak memory of each as JSON, by model, in multiples of the
+input.
 
-    python memory_phases.py {elementwise,batch_norm}
+    python memory_phases.py
 
 Both workers run in this process, one after the other as in an evaluation; tensors belong to the worker that made them.
 Sizes that separate large from small are scaled down, so that an input of 4 MiB is a large one.
@@ -164,5 +165,8 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
 
 if __name__ == "__main__":
     scale_down()
-    with tempfile.TemporaryDirectory() as folder:
-        sys.stdout.write(json.dumps(measure(FORWARD[sys.argv[1]], Path(folder)), indent=1))
+    found = {}
+    for model, forward in FORWARD.items():
+        with tempfile.TemporaryDirectory() as folder:
+            found[model] = measure(forward, Path(folder))
+    sys.stdout.write(json.dumps(found, indent=1))

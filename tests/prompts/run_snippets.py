@@ -1,6 +1,7 @@
 """Run or compile Python files without a GPU; writes {path: error}, where null means that all went well.
 
-`run_snippets.py MODE ERRORS PATH...`, in a process of its own because TRITON_INTERPRET is read when Triton is imported:
+`run_snippets.py MODE ERRORS PATH... [-- MODE ERRORS PATH...]`, in a process of its own because TRITON_INTERPRET is read
+when Triton is imported; several modes at the same time share what they import:
 
     triton-cuda   a launch compiles the kernel for sm_90, and its results are not looked at unless the file says so
     triton-run    a launch runs the kernel in Triton's interpreter
@@ -10,9 +11,12 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +101,39 @@ def attempt(path: Path, mode: str) -> str | None:
     return None
 
 
-def main(mode: str, errors: str, *paths: str) -> None:
-    os.environ.pop("TRITON_INTERPRET", None)
-    if mode == "triton-run":
-        os.environ["TRITON_INTERPRET"] = "1"
-    elif mode == "triton-cuda":
+def run(mode: str, errors: str, *paths: str) -> None:
+    if mode == "triton-cuda":
         compile_launches()
     elif mode == "tilelang-cuda":
         lower_only()
     Path(errors).write_text(json.dumps({path: attempt(Path(path), mode) for path in paths}))
 
 
-main(*sys.argv[1:])
+def main(arguments: list[str]) -> int:
+    """Run each mode in a fork; 1 if one did not come to its end."""
+    tasks = [list(task) for dashes, task in itertools.groupby(arguments, "--".__eq__) if not dashes]
+    os.environ.pop("TRITON_INTERPRET", None)
+    if "triton-run" in {mode for mode, *_ in tasks}:
+        assert len(tasks) == 1
+        os.environ["TRITON_INTERPRET"] = "1"
+    for module in ("torch", "triton", *(["tilelang"] if len(tasks) > 1 else [])):
+        importlib.import_module(module)
+    children = []
+    for task in tasks:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                run(*task)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        children.append(child)
+    return max(int(os.waitpid(child, 0)[1] != 0) for child in children)
+
+
+sys.exit(main(sys.argv[1:]))

@@ -69,37 +69,40 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str | None]]:
-    """By mode and snippet, the error that it ends with; one process per mode, at the same time."""
+    """By mode and snippet, the error that it ends with; all modes at the same time."""
     script = Path(__file__).with_name("run_snippets.py")
-    running = {}
-    for guide in GUIDES:
-        for mode in MODES[guide]:
-            folder = tmp_path_factory.mktemp(mode)
-            paths = []
-            for snippet in snippets(guide):
-                if applies(snippet, mode):
-                    paths.append(folder / f"{snippet.name}.py")
-                    head = "# compiled\n" if snippet.kind == "compiled" else ""
-                    paths[-1].write_text(f"{head}{imports(guide)}\n\n{snippet.text}")
-            # Empty caches: what an earlier run compiled says nothing about this one.
-            fresh = {"TRITON_CACHE_DIR": str(folder / "triton"), "TILELANG_CACHE_DIR": str(folder / "tilelang")}
-            running[mode] = (
-                subprocess.Popen(
-                    [sys.executable, str(script), mode, str(folder / "errors.json"), *map(str, paths)],
-                    env=os.environ | fresh,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                ),
-                folder,
-            )
-    found: dict[str, dict[str, str | None]] = {}
-    for mode, (process, folder) in running.items():
+    tasks: dict[str, list[str]] = {}
+    for mode, guide in {mode: guide for guide, modes in MODES.items() for mode in modes}.items():
+        folder = tmp_path_factory.mktemp(mode)
+        tasks[mode] = [mode, str(folder / "errors.json")]
+        for snippet in (one for one in snippets(guide) if applies(one, mode)):
+            path = folder / f"{snippet.name}.py"
+            head = "# compiled\n" if snippet.kind == "compiled" else ""
+            path.write_text(f"{head}{imports(guide)}\n\n{snippet.text}")
+            tasks[mode].append(str(path))
+    # The interpreter's setting is Triton's while it is imported, so that it cannot share a process with the others.
+    alone = "triton-run"
+    together = [word for mode, task in tasks.items() if mode != alone for word in ("--", *task)][1:]
+    # Empty caches: what an earlier run compiled says nothing about this one.
+    caches = tmp_path_factory.mktemp("caches")
+    fresh = {"TRITON_CACHE_DIR": str(caches / "triton"), "TILELANG_CACHE_DIR": str(caches / "tilelang")}
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(script), *arguments],
+            env=os.environ | fresh,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for arguments in (tasks[alone], together)
+    ]
+    for process in running:
         log, _ = process.communicate(timeout=250)
-        assert process.returncode == 0, f"{mode}: {log[-3000:]}"
-        errors = json.loads((folder / "errors.json").read_text())
-        found[mode] = {Path(path).stem: error for path, error in errors.items()}
-    return found
+        assert process.returncode == 0, log[-3000:]
+    return {
+        mode: {Path(path).stem: error for path, error in json.loads(Path(errors).read_text()).items()}
+        for mode, errors, *_ in tasks.values()
+    }
 
 
 @pytest.mark.parametrize(("snippet", "mode"), CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,9 +137,27 @@ def two_problems() -> Split:
     return Split((first,), (second,))
 
 
-def test_what_helps_is_kept_and_saved_and_what_harms_is_not(tmp_path: Path) -> None:
-    model = Model(analyse=BAD, rewrite=FAST)
-    practised = practise(tmp_path, model, two_problems())
+@dataclasses.dataclass
+class Whole:
+    """A compile that came to its end, for every test that looks at what it did."""
+
+    folder: Path
+    model: Model
+    practised: Practised
+    measured: int
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    folder, model, evaluator = tmp_path_factory.mktemp("whole"), Model(analyse=BAD, rewrite=FAST), Counting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        practised = practise(folder, model, two_problems(), evaluator=evaluator)
+    return Whole(folder, model, practised, evaluator.measured)
+
+
+def test_what_helps_is_kept_and_saved_and_what_harms_is_not(whole: Whole, tmp_path: Path) -> None:
+    practised = whole.practised
     compiled = practised.compiled
     assert compiled.improved
     assert compiled.scores[0] == pytest.approx(0.4)
@@ -157,16 +176,15 @@ def test_what_helps_is_kept_and_saved_and_what_harms_is_not(tmp_path: Path) -> N
     assert program.analyse.signature.instructions == KernelProgram(*KIND).analyse.signature.instructions
 
 
-def test_nothing_is_asked_or_measured_twice_when_resumed(tmp_path: Path) -> None:
-    first, measured = Model(analyse=BAD, rewrite=FAST), Counting()
-    one = practise(tmp_path, first, two_problems(), evaluator=measured)
+def test_nothing_is_asked_or_measured_twice_when_resumed(whole: Whole, tmp_path: Path) -> None:
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
     again, measured_again = Model(analyse=BAD, rewrite=FAST), Counting()
-    two = practise(tmp_path, again, two_problems(), evaluator=measured_again)
-    assert first.asked
-    assert measured.measured
+    resumed = practise(tmp_path, again, two_problems(), evaluator=measured_again)
+    assert whole.model.asked
+    assert whole.measured
     assert again.asked == []
     assert measured_again.measured == 0
-    assert two.compiled == one.compiled
+    assert resumed.compiled == whole.practised.compiled
 
 
 def test_the_same_instructions_are_tried_once_in_a_context(tmp_path: Path) -> None:
@@ -179,21 +197,18 @@ def test_the_same_instructions_are_tried_once_in_a_context(tmp_path: Path) -> No
     assert model.asked.count("analyse") < model.asked.count("rewrite")
 
 
-def test_a_compile_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    model = Model(analyse=BAD, rewrite=FAST)
-    whole = practise(tmp_path / "whole", model, two_problems())
-
+def test_a_compile_that_was_killed_goes_on_where_it_was(whole: Whole, tmp_path: Path) -> None:
     class Killed(Model):
         def __call__(self, body: JSON) -> Step:
             return super().__call__(body) if len(self.asked) < 5 else Fail(401, "no", code="invalid_api_key")
 
     killed = Killed(analyse=BAD, rewrite=FAST)
-    half = practise(tmp_path / "killed", killed, two_problems())
+    half = practise(tmp_path, killed, two_problems())
     assert "refused" in half.compiled.stopped
     rest = Model(analyse=BAD, rewrite=FAST)
-    resumed = practise(tmp_path / "killed", rest, two_problems())
-    assert resumed.compiled == whole.compiled
-    assert [*killed.asked, *rest.asked] == model.asked
+    resumed = practise(tmp_path, rest, two_problems())
+    assert resumed.compiled == whole.practised.compiled
+    assert [*killed.asked, *rest.asked] == whole.model.asked
 
 
 def test_a_spent_budget_keeps_the_best_so_far(tmp_path: Path) -> None:
@@ -203,9 +218,8 @@ def test_a_spent_budget_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert practised.compiled.scores
 
 
-def test_pages_tell_what_was_given_done_and_measured(tmp_path: Path) -> None:
-    model = Model(analyse=BAD, rewrite=FAST)
-    practise(tmp_path, model, two_problems())
+def test_pages_tell_what_was_given_done_and_measured(whole: Whole) -> None:
+    model = whole.model
     analysed = next(page for page in model.pages if "finds the bottleneck" in page)
     assert "widen the tile: the loop" in analysed
     assert "RESULT = 20.0" in analysed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,16 +21,20 @@ from kernelwright.core import (
     TorchProblem,
     Trial,
 )
+from kernelwright.evaluators.remote import ray_cluster
 from kernelwright.evaluators.remote.evaluator import RemoteEvaluator
 from kernelwright.evaluators.remote.ray_cluster import RayCluster, check_versions
 from kernelwright.evaluators.remote.ray_connection import connect
+from kernelwright.evaluators.remote.ray_worker import RayWorker
 from kernelwright.evaluators.remote.worker_host import versions
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import FINAL, SEARCHED, Progress, Search
 
+from ... import beside
 from ...conftest import FAST, SCALE_PROBLEM
 
+BESIDE = beside.__file__
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 QUICK = Sampling(seconds=0.03, min_samples=5, max_samples=20, chunk_s=0.002, quiet_timeout_s=0.0)
@@ -39,20 +44,39 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    """A head that evaluates nothing, and two nodes with a processor each."""
+    """A head that evaluates nothing, and a node with a processor; a test adds one more, another kills one."""
     # The head has no processors and is the only one that cannot be lost.
     cluster = cluster_utils.Cluster(
         initialize_head=True, head_node_args={**NODE, "num_cpus": 0, "include_dashboard": False}
     )
-    for _ in range(2):
-        cluster.add_node(**NODE)
+    cluster.add_node(**NODE)
     yield cluster
     cluster.shutdown()
 
 
+class WarmWorker(RayWorker):
+    """Its servers are forked from the one that has the libraries imported, as those of the tests' own process."""
+
+    def __init__(self, device: str) -> None:
+        import importlib.util
+
+        spec = importlib.util.spec_from_file_location("beside", BESIDE)
+        assert spec is not None and spec.loader is not None
+        found = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+        found.start_warm()
+        super().__init__(device)
+
+
 @pytest.fixture(scope="module")
-def workers(nodes: Any) -> RayCluster:
-    return RayCluster(nodes.address, "cpu", SEARCH, wait_s=60)
+def workers(nodes: Any) -> Iterator[RayCluster]:
+    beside.warm_up()  # not on a node, with which it would be killed
+    pickling = pytest.importorskip("ray.cloudpickle")
+    pickling.register_pickle_by_value(sys.modules[__name__])  # a node cannot import this file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_cluster, "RayWorker", WarmWorker)
+        yield RayCluster(nodes.address, "cpu", SEARCH, wait_s=60)
+    pickling.unregister_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module")
@@ -80,35 +104,6 @@ class _Killer:
         pass
 
 
-def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
-    nodes: Any,
-    workers: RayCluster,
-    evaluator: RemoteEvaluator,
-    scale_problem: TorchProblem,
-    scale_kernel: Kernel,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    space = scale_kernel.space({"BLOCK": [2, 4, 8, 16, 32]}, [])
-    assert workers.count() == 2
-    killer = _Killer(nodes, workers)
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        tuner = catalogue.create("grid", space)
-        found = Search(scale_problem, scale_kernel, space, tuner, evaluator, journal, Budget(), killer).run()
-        trials = list(journal.of(Trial))
-    assert killer.killed and f"the worker on node {killer.killed[0][:8]} was lost" in caplog.text
-    searched = [one.evaluation for one in trials if one.origin == SEARCHED]
-    assert [one.config["BLOCK"] for one in searched] == [2, 4, 8, 16, 32]
-    assert all(one.latency_ms for one in searched), [one.message for one in searched]
-    finals = [one.evaluation for one in trials if one.origin == FINAL]
-    assert len(finals) == len(found.finals) >= 2
-    assert all(one.speedup for one in finals)
-    await_workers(workers, 1)
-    # Ray's messages about the node must not appear where a command prints its result.
-    assert capfd.readouterr().out == ""
-
-
 def await_workers(cluster: RayCluster, count: int) -> None:
     deadline = time.monotonic() + 30
     while cluster.count() != count:
@@ -119,6 +114,7 @@ def await_workers(cluster: RayCluster, count: int) -> None:
 
 
 def test_a_node_that_joins_is_used(nodes: Any, workers: RayCluster) -> None:
+    assert workers.count() == 1
     nodes.add_node(**NODE)
     await_workers(workers, 2)
 
@@ -156,6 +152,35 @@ def test_a_mistake_of_the_user_comes_back_as_one(evaluator: RemoteEvaluator, sca
 def test_a_cluster_without_gpus_says_so(nodes: Any, evaluator: RemoteEvaluator) -> None:
     with pytest.raises(DeviceError, match="has no GPU; use `device` cpu"):
         RayCluster(nodes.address, "cuda")
+
+
+def test_a_node_that_is_killed_costs_no_trial_and_none_is_there_twice(
+    nodes: Any,
+    workers: RayCluster,
+    evaluator: RemoteEvaluator,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    space = scale_kernel.space({"BLOCK": [2, 4, 8, 16, 32]}, [])
+    assert workers.count() == 2
+    killer = _Killer(nodes, workers)
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        tuner = catalogue.create("grid", space)
+        found = Search(scale_problem, scale_kernel, space, tuner, evaluator, journal, Budget(), killer).run()
+        trials = list(journal.of(Trial))
+    assert killer.killed and f"the worker on node {killer.killed[0][:8]} was lost" in caplog.text
+    searched = [one.evaluation for one in trials if one.origin == SEARCHED]
+    assert [one.config["BLOCK"] for one in searched] == [2, 4, 8, 16, 32]
+    assert all(one.latency_ms for one in searched), [one.message for one in searched]
+    finals = [one.evaluation for one in trials if one.origin == FINAL]
+    assert len(finals) == len(found.finals) >= 2
+    assert all(one.speedup for one in finals)
+    await_workers(workers, 1)
+    # Ray's messages about the node must not appear where a command prints its result.
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("what", ["version", "source"])
