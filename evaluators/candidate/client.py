@@ -37,8 +37,9 @@ Form = TypeVar("Form", bound=Response)
 
 MAX_PLAN_BYTES = 32 << 20
 SIDE_EFFECTS = {
-    "changed": ("input-changed", "writes to an input, which belongs to the caller; work on a copy"),
-    "returned": ("input-returned", "returns an input's memory instead of its own result; write to a new tensor"),
+    "changed": ("input-changed", "input", "writes to an input, which belongs to the caller; work on a copy"),
+    "returned": ("input-returned", "input", "returns an input's memory instead of its result; write to a new tensor"),
+    "shared": ("output-reused", "output", "returns the same memory in two outputs; give each its own"),
 }
 
 
@@ -301,9 +302,9 @@ class CandidateClient:
         if verdict["status"] == Status.OK:
             if ran.weights:
                 raise self._rejected("weights-changed", "the weights", "writes to its weights; work on a copy")
-            for name, (rule, why) in SIDE_EFFECTS.items():
+            for name, (rule, what, why) in SIDE_EFFECTS.items():
                 if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
-                    raise self._rejected(rule, f"input {affected[0]}", why)
+                    raise self._rejected(rule, f"{what} {affected[0]}", why)
         return ran, verdict
 
     def _hand_weights(

@@ -62,6 +62,7 @@ class RunResponse(OutputsResponse):
     seconds: Seconds
     changed: list[int]
     returned: list[int]
+    shared: list[int]
     weights: list[int]
 
 

@@ -27,10 +27,8 @@ from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.memory import peak_bytes, release_cache, restart_peak
 from ..workers.modules import ProblemModule, construct, load, outputs_of
-from ..workers.request_loop import Handler, describe, serve_requests, text_of
+from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 
-# Sticky errors of an earlier kernel, which may only show when a compiler loads the next one.
-_FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
 _REQUESTS = (
     "warm", "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize",
     "release",
@@ -289,7 +287,7 @@ def stage_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return "compile"
     text = text_of(error)
-    if any(fault in text for fault in _FAULTS):
+    if any(fault in text for fault in GPU_FAULTS):
         return "run"
     compilers = [part for support in supports() for part in support.compiler_paths]
     frames = traceback.extract_tb(error.__traceback__)

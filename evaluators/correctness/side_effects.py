@@ -21,7 +21,8 @@ class SideEffects:
         changed = [i for i, (now, was) in enumerate(zip(self._inputs, self._before, strict=True)) if _differ(now, was)]
         ranges = [_memory(output) for output in outputs]
         returned = [i for i, value in enumerate(self._inputs) if any(_overlap(_memory(value), one) for one in ranges)]
-        return {"changed": changed, "returned": returned}
+        shared = [i for i, one in enumerate(outputs) if any(_same_elements(one, other) for other in outputs[:i])]
+        return {"changed": changed, "returned": returned, "shared": shared}
 
 
 def _state(value: Any) -> tuple[Any, ...] | None:
@@ -46,6 +47,18 @@ def _memory(value: Any) -> tuple[int, int] | None:
         return None
     storage = value.untyped_storage()
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def _same_elements(one: Any, other: Any) -> bool:
+    """Return whether two outputs have elements in common, by the ranges that they span."""
+    return _overlap(_span(one), _span(other))
+
+
+def _span(value: Any) -> tuple[int, int] | None:
+    if _memory(value) is None:
+        return None
+    last = sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride(), strict=True))
+    return value.data_ptr(), value.data_ptr() + (last + 1) * value.element_size()
 
 
 def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ...core import Ceilings, Config, Correctness, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
@@ -26,7 +27,7 @@ from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, torch_violation
 from ..languages.base import support_of
-from ..reference.client import ReferenceClient
+from ..reference.client import ReferenceClient, ReplayFailed
 from ..settings import Settings
 from ..workers.channel import Message
 
@@ -181,9 +182,7 @@ class Verification:
         first, *others = plan.seeds
         checks = [(first, None), *((seed, None) for seed in others), *((first, name) for name in plan.distributions)]
         for number, (seed, distribution) in enumerate(checks):
-            verdict = self.reference_client.call(
-                "replay", number=checked.serial, seed=seed, distribution=distribution, precise=number == 0
-            )
+            verdict = self._replayed(checked, "replay", seed=seed, distribution=distribution, precise=number == 0)
             if verdict["status"] != Status.OK:
                 told = f"{told_of(distribution)}: " if distribution else ""
                 return f"its launches alone do not compute what its call returns: {told}{verdict['message']}"
@@ -199,9 +198,9 @@ class Verification:
         """Raise `Failure` for a replay that was correct and broke a rule."""
         if (trivial := trivial_output_in(verdict)) is not None:
             raise rejected(trivial)
-        for name, (rule, why) in SIDE_EFFECTS.items():
+        for name, (rule, what, why) in SIDE_EFFECTS.items():
             if affected := sorted(set(verdict["effects"][name]) - set(self.reference_client.effects[name])):
-                raise rejected(Rejection(rule=rule, where=f"input {affected[0]}", why=why))
+                raise rejected(Rejection(rule=rule, where=f"{what} {affected[0]}", why=why))
         if verdict["weights"]:
             raise rejected(Rejection(rule="weights-changed", where="the weights", why="writes to its weights"))
         if verdict["kept"]:
@@ -210,7 +209,7 @@ class Verification:
 
     def _prove_replay(self, checked: VerifiedConfig) -> None:
         """Check that the plan leaves little of the work to torch."""
-        answer = self.reference_client.call("replay_operators", number=checked.serial, seed=checked.weights)
+        answer = self._replayed(checked, "replay_operators", seed=checked.weights)
         found = [Operator.model_validate(one) for one in answer["operators"]]
         reference = [Operator.model_validate(one) for one in self.reference_client.counted["details"]]
         broken = torch_violation(found, reference, self._settings.allow_torch)
@@ -223,12 +222,28 @@ class Verification:
         empty_ms = 0.0 if self._on_cpu else self.reference_client.empty_ms
         graph = self._settings.graph
         timers = [
-            self.reference_client.plan_timer(checked.serial, self.timing_seeds(), graph)
+            self._plan_timer(checked)
             if checked.replayed
             else self.client.timer(checked, self.timing_seeds(), graph, empty_ms)
             for checked in several
         ]
         return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
+
+    def _replayed(self, checked: VerifiedConfig, op: str, **arguments: Any) -> Message:
+        """Send a request about a plan; raises `Failure` where executing it fails."""
+        seconds = 2 * self._settings.limits.call_s  # the reference runs too
+        with _plan_at_fault(checked):
+            return self.reference_client.replay_call(seconds, op, number=checked.serial, **arguments)
+
+    def _plan_timer(self, checked: VerifiedConfig) -> Callable[[int], Message]:
+        seconds = 2 * self._settings.limits.call_s
+        timer = self.reference_client.plan_timer(checked.serial, self.timing_seeds(), self._settings.graph, seconds)
+
+        def take(samples: int) -> Message:
+            with _plan_at_fault(checked):
+                return timer(samples)
+
+        return take
 
     def _rechecked(self, timer: Callable[[int], Message], checked: VerifiedConfig) -> Callable[[int], Message]:
         """Return the timer with a check of its last call's outputs after some chunks of samples."""
@@ -252,7 +267,7 @@ class Verification:
             if not checked.replayed:
                 self.client.recheck(self.reference_client, checked)
                 return
-            verdict = self.reference_client.call("replay_recheck", number=checked.serial)
+            verdict = self._replayed(checked, "replay_recheck")
             if verdict["status"] != Status.OK:
                 why = f"a timed replay gave something else than the reference: {verdict['message']}"
                 raise rejected(Rejection(rule="wrong-when-timed", where="while it was timed", why=why))
@@ -318,6 +333,17 @@ class Verification:
             if number % (CHUNKS_PER_SEED if self._on_cpu else 1) == 0:
                 seed = self._draw()
             yield seed
+
+
+@contextlib.contextmanager
+def _plan_at_fault(checked: VerifiedConfig) -> Iterator[None]:
+    """Raise `Failure` for a plan that ends the process which executes it."""
+    try:
+        yield
+    except ReplayFailed as reason:
+        failure = Failure(reason.status, str(reason), checked.correctness)
+        failure.config = checked.config
+        raise failure from None
 
 
 def impossible(latency_ms: float, bytes_moved: float, ceilings: Ceilings) -> Rejection | None:

@@ -40,6 +40,7 @@ class ReplayRequests:
         folder.mkdir(exist_ok=True)
         self._session = ReplaySession(worker.device, folder)
         self._timed: dict[int, tuple[int, int, list[Any]]] = {}
+        self._wrote_weights: set[int] = set()
 
     def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
         """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed."""
@@ -53,6 +54,7 @@ class ReplayRequests:
         """Forget all plans."""
         self._session.clear()
         self._timed.clear()
+        self._wrote_weights.clear()
         return {}
 
     def replay(self, number: int, seed: int, distribution: str | None = None, precise: bool = False) -> Message:
@@ -97,6 +99,7 @@ class ReplayRequests:
         on_inputs, on_weights = SideEffects(inputs), SideEffects(weights)
         kept = SideEffects([*weights, *self._session.constants(number)])
         poison(inputs)
+        self._session.renew(number)
         with torch.no_grad():
             result = self._session.call(number, worker.model)(*inputs)
         outputs = outputs_of(result)
@@ -119,19 +122,30 @@ class ReplayRequests:
         worker.clear()
         self._timed.pop(number, None)
         call = self._session.call(number, worker.model)
-        with torch.no_grad():
-            timed = worker.timed.time(1 + number, call, seed, samples, graph)
-            last, calls = worker.timed.last, timed["calls"]
-            for _ in range(secrets.randbelow(EXTRA_CALLS)):
-                last = None
-                _, inputs = worker.timed.feed(seed).next()
-                last, calls = call(*inputs), calls + 1
+        weights = SideEffects(list(weights_of(worker.model).values()))
+        worker.timed.renew = lambda: self._session.renew(number)
+        try:
+            with torch.no_grad():
+                timed = worker.timed.time(1 + number, call, seed, samples, graph)
+                last, calls = worker.timed.last, timed["calls"]
+                for _ in range(secrets.randbelow(EXTRA_CALLS)):
+                    last = None
+                    self._session.renew(number)
+                    _, inputs = worker.timed.feed(seed).next()
+                    last, calls = call(*inputs), calls + 1
+        finally:
+            worker.timed.renew = lambda: None
         self._timed[number] = (seed, calls, outputs_of(last))
+        if weights.of([])["changed"]:
+            worker.forget_weights()
+            self._wrote_weights.add(number)
         return timed
 
     def replay_recheck(self, number: int) -> Message:
         """Compare the outputs of the last replay beside timing."""
         worker = self._worker
+        if number in self._wrote_weights:
+            return failed(Status.WRONG_VALUE, "it wrote to the weights while it was timed")
         seed, calls, outputs = self._timed[number]
         expected = outputs_of(worker.model(*Feed(worker.problem).at(seed, calls)))
         return _compared(expected, outputs, worker.allowed())

@@ -174,6 +174,10 @@ class ReferenceWorker:
             if changed:
                 change_weights(self.model, seed)
 
+    def forget_weights(self) -> None:
+        """Draw the weights again before they are used: something wrote to them."""
+        self.weights = None
+
     def _forget_inputs(self) -> None:
         self.inputs, self._drawn = [], None
 

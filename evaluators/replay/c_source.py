@@ -23,7 +23,9 @@ FLAGS = re.compile(
     r"|-fno-signed-zeros|-fopenmp-simd|-ftree-vectorize|-fvect-cost-model=\w+|-fno-semantic-interposition|-std=c\+\+\d\d|-w"
 )
 """Compiler flags that a kernel's file may ask for."""
-_ALWAYS = ("-w", "-fPIC", "-shared")
+_ALWAYS = ("-w", "-fPIC", "-shared", "-nostartfiles", "-ftrivial-auto-var-init=pattern")
+"""Without start files, since `-Ofast` would add one that flushes denormal numbers in the whole process. Local variables
+get a pattern, so that they hold nothing of an earlier call."""
 _WHOLE = "#include <tl_templates/cpp/common.h>\n"
 _SMALL = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n"
 """What the text of most kernels needs of the whole header, at a fifth of its time to compile."""
@@ -62,6 +64,8 @@ _MATHEMATICS = _words(
     """
 )
 FUNCTIONS = _MATHEMATICS | {f"{name}f" for name in _MATHEMATICS}
+_MARKS = ("#", "\\", '"', "'", "%:", "<:", ":>", "<%", "%>", "??")
+"""Of directives, texts and joined lines, also as digraphs and trigraphs."""
 _COMPILE_S = 120.0
 
 
@@ -69,7 +73,7 @@ def checked_source(code: KernelCode) -> str:
     """Return the C to compile. Raises `UnplannableCall` where the text contains anything that is not allowed."""
     body = _COMMENT.sub(" ", code.text)
     body = _LINKAGE.sub("", _HEADER.sub("", body))
-    if "#" in body or "\\" in body or '"' in body or "'" in body:
+    if any(mark in body for mark in _MARKS) or not body.isascii():
         raise UnplannableCall(f"{code.name}: generated C with directives or texts")
     tokens = [match[1] or match[2] or match[3] for match in _TOKEN.finditer(body)]
     defined = set(re.findall(r"\bint32_t\s+(\w+)\s*\([^)]*\)\s*\{", body))
@@ -77,6 +81,7 @@ def checked_source(code: KernelCode) -> str:
         raise UnplannableCall(f"{code.name}: generated C without its function")
     _check_calls(code.name, tokens, defined)
     _check_scopes(code.name, tokens)
+    _check_names(code.name, tokens, defined)
     return f'{_headers(tokens)}extern "C" {{\n{body}\n}}\n'
 
 
@@ -120,7 +125,7 @@ def _check_scopes(name: str, tokens: Sequence[str]) -> None:
     statement: list[str] = []
     for token in tokens:
         if token == "{":
-            if depth == 0 and "(" not in statement:
+            if depth == 0 and not _is_function(statement):
                 raise UnplannableCall(f"{name}: generated C with something else than functions")
             depth += 1
             statement = []
@@ -128,9 +133,43 @@ def _check_scopes(name: str, tokens: Sequence[str]) -> None:
             depth -= 1
             statement = []
         elif depth == 0:
-            if token == ";" and statement and not (statement[-1] == ")" and "=" not in statement):
+            if token == ";" and statement and not _is_function(statement):
                 raise UnplannableCall(f"{name}: generated C with a variable outside of a function")
             statement = [] if token == ";" else [*statement, token]
+
+
+def _is_function(statement: Sequence[str]) -> bool:
+    """Return whether this declares a function: a type, a name, and parameters that each begin with a type."""
+    if "(" not in statement or statement[-1] != ")" or statement.count("(") != 1:
+        return False
+    opened = statement.index("(")
+    if opened < 2 or _is_type(statement[opened - 1]) or not re.match(r"[A-Za-z_]", statement[opened - 1]):
+        return False
+    if not all(_is_type(one) or one in ("const", "*") for one in statement[: opened - 1]):
+        return False
+    begins = True
+    for one in statement[opened + 1 : -1]:
+        if begins and not (_is_type(one) or one == "const"):
+            return False
+        if not (re.match(r"[A-Za-z_]", one) or one in ("*", ",")):
+            return False
+        begins = one == ","
+    return True
+
+
+def _check_names(name: str, tokens: Sequence[str], defined: set[str]) -> None:
+    """Every name is declared in the text: the headers have variables too, such as `errno` and `signgam`."""
+    declared, after_type = set(defined), False
+    for token in tokens:
+        if _is_type(token):
+            after_type = True
+        elif after_type and token not in ("*", "const", "restrict", "__restrict__"):
+            declared.add(token)
+            after_type = False
+    for token in tokens:
+        known = token in KEYWORDS or token in FUNCTIONS or token in declared or _is_type(token)
+        if re.match(r"[A-Za-z_]", token) and not known:
+            raise UnplannableCall(f"{name}: generated C with '{token}', which it does not declare")
 
 
 def compile_c(code: KernelCode, folder: Path) -> Path:

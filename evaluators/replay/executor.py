@@ -12,6 +12,9 @@ from .code import load_code, takes_tensor
 from .operators import allowed_operator
 from .values import UnplannableCall, argument, layout_of, numbers_in
 
+SPOILED = 0xFF
+"""Fills memory between calls: NaN in every floating dtype."""
+
 
 class PlanExecutor:
     """A checked and compiled plan; call it with inputs and weights.
@@ -25,6 +28,9 @@ class PlanExecutor:
         self.plan = plan
         self._device = device
         self.constants = constants
+        self._first = {number: tensor.clone() for number, tensor in constants.items()}
+        self._given = {number for number in plan.inputs if isinstance(number, int)} | {*plan.weights.values()}
+        self._made: dict[int, Any] = {}
         self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
         threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
@@ -40,10 +46,49 @@ class PlanExecutor:
             tensors[number] = weights[name]
         for step in self._steps:
             step(tensors)
+        self._made = tensors
         outputs = [tensors[number] for number in self.plan.outputs]
         if self.plan.returns == "tensor":
             return outputs[0]
         return tuple(outputs) if self.plan.returns == "tuple" else outputs
+
+    def captured(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return the plan as a CUDA graph on these tensors: each call runs it on what they contain then.
+
+        The result lies in the same memory after every call.
+        """
+        import torch
+
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            self(inputs, weights)  # what is loaded at the first launch cannot be captured
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                result = self(inputs, weights)
+
+        def run() -> Any:
+            graph.replay()
+            return result
+
+        return run
+
+    def renew(self) -> None:
+        """Undo what the last call left in memory, its outputs too; call it, untimed, before the next one.
+
+        Otherwise a kernel could keep results in constants, or find them in memory that is used again.
+        """
+        import torch
+
+        kept = {one.untyped_storage().data_ptr() for one in self.constants.values()}
+        kept |= {self._made[number].untyped_storage().data_ptr() for number in self._given & self._made.keys()}
+        for tensor in self._made.values():
+            storage = tensor.untyped_storage()
+            if storage.nbytes() and storage.data_ptr() not in kept:
+                kept.add(storage.data_ptr())
+                torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(SPOILED)
+        self._made = {}
+        for number, tensor in self.constants.items():
+            tensor.copy_(self._first[number])
 
     def require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
         """Raise `UnplannableCall` unless tensors and values are like those of the recording."""

@@ -71,7 +71,7 @@ def load_ptx(code: KernelCode, folder: Path, device: str) -> Any:
     except ImportError:
         raise UnplannableCall("Triton, which launches PTX, is not installed") from None
     index = torch.device(device).index or 0
-    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device))
+    triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8, device=device))
     try:
         target = driver.active.get_current_target()
         backend = make_backend(target)

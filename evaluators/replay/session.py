@@ -40,6 +40,10 @@ class ReplaySession:
         executor, weights = self._plans[number], weights_of(model)
         return lambda *inputs: executor(inputs, weights)
 
+    def renew(self, number: int) -> None:
+        """Undo what the last call of a plan left in memory (`PlanExecutor.renew`)."""
+        self._plans[number].renew()
+
     def constants(self, number: int) -> list[Any]:
         """Return the tensors that a plan keeps from call to call."""
         return list(self._plans[number].constants.values())

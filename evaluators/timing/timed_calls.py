@@ -20,6 +20,8 @@ class TimedCalls:
     def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
         self.clock = Clock(device)
         self.call_returned = call_returned
+        self.renew: Callable[[], object] = lambda: None
+        """Called, untimed, before each call, when the last one's outputs are no longer needed."""
         self._feed = Feed(problem)
         self.last: Any = None
 
@@ -39,6 +41,7 @@ class TimedCalls:
 
         def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
             self.call_returned()  # the previous one
+            self.renew()
             number, inputs = feed.next()
             return (name, number), bind_call(model, inputs)
 

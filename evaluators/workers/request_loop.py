@@ -10,6 +10,8 @@ from .channel import Channel, ChannelClosed, Message
 CAUSES = 3
 """Maximum number of exceptions of a chain that are reported."""
 Handler = Callable[..., Message]
+GPU_FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
+"""Errors after which a process cannot use its GPU; they may only show when a compiler loads the next kernel."""
 
 _HINTS = (
     "Search for `cudaError",
