@@ -186,16 +186,14 @@ class CandidateClient:
         seed = checked.correctness.seeds[0]
         return self._ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
 
-    def record(
-        self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int, later: bool = False
-    ) -> RecordedPlan | str:
-        """Return the launch plan of a first or a later call with the weights and inputs of this seed, or why not.
+    def record(self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int) -> RecordedPlan | str:
+        """Return the launch plan of a call with the weights and inputs of this seed, or why there is none.
 
         Raises `Failure` where the call fails.
         """
         self._hand_weights(reference_client, checked.serial, seed, self._limits.call_s)
         plan = self.worker.folder / "plan.json"
-        request = {"serial": checked.serial, "seed": seed, "later": later}
+        request = {"serial": checked.serial, "seed": seed}
         paths = {"plan": str(plan), "constants": str(self._outputs)}
         answer = self._ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
         if answer.reason is not None:

@@ -40,8 +40,8 @@ _AFTER = {
 }  # fmt: skip
 COUNTED = 3
 """Calls whose launches are counted."""
-LATER, LATER_S = 20, 0.5
-"""Calls before a later one is recorded, and the seconds after which fewer are enough."""
+CALLS_BEFORE, CALLS_BEFORE_S = 20, 0.25
+"""Calls before the recorded one, and the seconds after which fewer are enough."""
 
 
 def serve(channel: Channel, options: Message) -> None:
@@ -208,22 +208,23 @@ class CandidateWorker:
         counted = min((self._counted(call) for _ in range(COUNTED)), key=lambda one: one["call_ms"])
         return {"operators": operators_of(call), **counted}
 
-    def record(self, serial: int, seed: int, plan: str, constants: str, later: bool = False) -> Message:
-        """Record a call of a new model with the current weights as a launch plan: its first, or a later one.
+    def record(self, serial: int, seed: int, plan: str, constants: str) -> Message:
+        """Record a call of a new model with the current weights as a launch plan.
 
-        Writes the plan, and the constants that it names, to files. `reason` in the response says why there is no plan.
+        Not its first: a kernel may allocate buffers then, and another may stop working after some calls. Writes the
+        plan, and the constants that it names, to files. `reason` in the response says why there is no plan.
         """
         import torch
 
         current = self.models[serial]
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
         torch.nn.Module.load_state_dict(model, torch.nn.Module.state_dict(current))
-        recorder, inputs = Recorder(), draw(self.problem, seed)
+        recorder, inputs = Recorder(), self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
         start = time.perf_counter()
-        for _ in range(LATER if later else 0):
+        for _ in range(CALLS_BEFORE):
             model(*inputs)
             self._synchronize()
-            if time.perf_counter() - start > LATER_S:
+            if time.perf_counter() - start > CALLS_BEFORE_S:
                 break
         try:
             recorded = recorder.record(model, inputs)

@@ -75,7 +75,15 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
     if distribution == OTHER_STRIDES:
         return [_with_other_strides(value) for value in inputs]
     generator = generator_of(seed, problem.device)
-    return [_changed(value, distribution, generator) if is_floating(value) else value for value in inputs]
+    return [
+        _laid_out_like(value, _changed(value, distribution, generator)) if is_floating(value) else value
+        for value in inputs
+    ]
+
+
+def _laid_out_like(value: Any, changed: Any) -> Any:
+    """Return the changed tensor with the strides of the other one."""
+    return changed if changed.stride() == value.stride() else same_layout(value).copy_(changed)
 
 
 def _changed(value: Any, distribution: str, generator: Any) -> Any:

@@ -76,7 +76,8 @@ class EvaluationPipeline:
         reference_client.call("forget_plans")
         found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
         try:
-            checked = asked.check(config, compiled)
+            plan = asked.plan()
+            checked = asked.check(config, plan, compiled)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             asked.prove(checked)
             if not is_timed(client.kernel, self._device):
@@ -85,7 +86,7 @@ class EvaluationPipeline:
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
-                asked.replay(checked)
+                asked.replay(checked, plan)
                 found |= {"replay": checked.replay, "correctness": checked.correctness}
             if checked.replayed:
                 found |= self._last_looks(asked, checked)
@@ -122,8 +123,9 @@ class EvaluationPipeline:
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
         try:
-            checked = asked.check(Config())
-            recorded = asked.replay(checked)
+            plan = asked.plan()
+            checked = asked.check(Config(), plan)
+            recorded = asked.replay(checked, plan)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
         except Failure as failure:
             return failed_evaluation(reference_client, client, Config(), failure), None
@@ -173,6 +175,7 @@ class EvaluationPipeline:
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         reference_client.call("forget_plans")
         reference_client.restart_peak()
+        plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
             left = [config for config in configs if config not in failed]
@@ -181,11 +184,11 @@ class EvaluationPipeline:
             current: Config | None = None
             try:
                 for current in left:
-                    checked[current] = asked.check(current, keep=bool(checked))
+                    checked[current] = asked.check(current, plan, keep=bool(checked))
                     asked.prove(checked[current])
                 if left and is_timed(client.kernel, self._device):
                     for current in left:
-                        asked.replay(checked[current])
+                        asked.replay(checked[current], plan)
                         asked.profile(checked[current])
                     if all(one.replayed for one in checked.values()):
                         client.close()

@@ -86,9 +86,12 @@ class Verification:
         recorded = target in support_of(self.client.kernel.language).records
         return recorded and (target is Target.CPU) == self._on_cpu and not self._quick
 
-    def check(self, config: Config, compiled: CompileResult | None = None, keep: bool = False) -> VerifiedConfig:
-        """Compile and compare; once where the launch plan will be compared, or else this process' call (`replay`)."""
-        plan = CheckPlan((self._draw(),), thorough=False) if self.records else self.plan()
+    def check(
+        self, config: Config, plan: CheckPlan, compiled: CompileResult | None = None, keep: bool = False
+    ) -> VerifiedConfig:
+        """Compile and compare; only once where the launch plan will be compared instead (`replay`)."""
+        if self.records:
+            plan = CheckPlan(plan.seeds[:1], thorough=False)
         with self.stage("check"):
             ahead_s = compiled.seconds if compiled else None
             checked = self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
@@ -116,7 +119,7 @@ class Verification:
             if broken is not None:
                 raise rejected(broken)
 
-    def replay(self, checked: VerifiedConfig) -> RecordedPlan | None:
+    def replay(self, checked: VerifiedConfig, plan: CheckPlan) -> RecordedPlan | None:
         """Make the launch plan, and have the reference worker replay it; `checked.replay` says whether it can.
 
         Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one. Raises
@@ -127,7 +130,6 @@ class Verification:
             reason = f"launches of {language.name} on {target.value} are not recorded"
             checked.replay = Replay(replayed=False, reason=reason)
             return None
-        plan = self.plan()
         if (recorded := self._record(checked)) is not None:
             self._load(checked, recorded, plan)
         if not checked.replayed:
@@ -137,33 +139,21 @@ class Verification:
         return recorded
 
     def _record(self, checked: VerifiedConfig) -> RecordedPlan | None:
-        """Record the launch plan with different weights and inputs; None, with the reason noted, without a plan.
+        """Record the launch plan twice, with other weights and inputs; None, with the reason noted, without a plan.
 
-        Raises `Failure` where two first calls differ: then what the kernel does depends on more than its sizes. Where
-        a later call differs, its own process shows whether it is still correct.
+        Raises `Failure` where the two differ: then what the kernel does depends on more than its sizes.
         """
         with self.stage("recording"):
-            found: list[RecordedPlan] = []
-            reason = ""
-            for later in (True, False, False):  # the last one's constants are used
-                seed = self._draw()
-                one = self.client.record(self.reference_client, checked, seed, later)
-                checked.weights = seed  # those that it has now
-                if isinstance(one, str):
-                    reason = one
-                    break
-                found.append(one)
-            else:
-                later_plan, first, second = (one.plan for one in found)
-                if (difference := first.difference(second)) is not None:
-                    why = f"two calls at the same sizes launch differently: {difference}"
-                    raise rejected(Rejection(rule="changing-plan", where="forward", why=why))
-                if (difference := first.difference(later_plan)) is not None:
-                    reason = f"a later call launches differently: {difference}"
-            if reason:
-                checked.replay = Replay(replayed=False, reason=reason)
+            seeds = self._draw(), self._draw()
+            one, two = (self.client.record(self.reference_client, checked, seed) for seed in seeds)
+            checked.weights = seeds[-1]  # those that it has now
+            if isinstance(one, str) or isinstance(two, str):
+                checked.replay = Replay(replayed=False, reason=one if isinstance(one, str) else str(two))
                 return None
-            return found[-1]
+            if (difference := one.plan.difference(two.plan)) is not None:
+                why = f"two calls at the same sizes launch differently: {difference}"
+                raise rejected(Rejection(rule="changing-plan", where="forward", why=why))
+            return two
 
     def _load(self, checked: VerifiedConfig, recorded: RecordedPlan, plan: CheckPlan) -> None:
         """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares."""

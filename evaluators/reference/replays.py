@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import Status
 from ..correctness.compare import Allowed, compare, failed
 from ..correctness.digest import HeldOutput
+from ..correctness.fp64 import copied
 from ..correctness.inputs import Feed
 from ..correctness.side_effects import SideEffects, poison
 from ..profiling import op_counter
@@ -94,7 +95,7 @@ class ReplayRequests:
         import torch
 
         worker = self._worker
-        inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in worker.inputs]
+        inputs = copied(worker.inputs)
         weights = list(weights_of(worker.model).values())
         on_inputs, on_weights = SideEffects(inputs), SideEffects(weights)
         kept = SideEffects([*weights, *self._session.constants(number)])

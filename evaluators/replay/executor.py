@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TorchStep
+from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from .code import load_code, takes_tensor
 from .operators import allowed_operator
 from .values import UnplannableCall, argument, layout_of, numbers_in
@@ -94,7 +94,7 @@ class PlanExecutor:
         """Raise `UnplannableCall` unless tensors and values are like those of the recording."""
         for number, (given, value) in enumerate(zip(self.plan.inputs, inputs, strict=True)):
             if isinstance(given, int):
-                if layout_of(value) != self.plan.layouts[given]:
+                if not _alike(layout_of(value), self.plan.layouts[given]):
                     raise UnplannableCall(f"input {number} has another layout than when it was recorded")
             elif argument(given["value"], self._device)({}) != value:
                 raise UnplannableCall(f"input {number} had another value when it was recorded")
@@ -137,6 +137,11 @@ class PlanExecutor:
                 other.result()
 
         return run
+
+
+def _alike(one: TensorLayout, other: TensorLayout) -> bool:
+    """Return whether layouts differ at most in where they begin."""
+    return one.model_copy(update={"offset": 0}) == other.model_copy(update={"offset": 0})
 
 
 def check_references(plan: LaunchPlan) -> None:

@@ -58,3 +58,9 @@ def test_the_first_difference_is_named() -> None:
     assert one.difference(plan(view(6))) == "2 steps, then 1"
     assert one.difference(plan(view(6), launch({"tensor": 1}, 4))) == "the arguments of step 2 (launch  scale (4))"
     assert one.difference(one.model_copy(update={"outputs": (1,)})) == "outputs"
+
+
+def test_what_constants_contain_is_no_difference() -> None:
+    one, other = (plan(view(6)).model_copy(update={"constants": {2: digest}}) for digest in ("a", "b"))
+    assert one.difference(other) is None
+    assert one.difference(one.model_copy(update={"constants": {}})) == "constants"

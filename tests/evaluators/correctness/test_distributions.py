@@ -8,6 +8,7 @@ import pytest
 import torch
 from kernelwright.core import Config, Evaluation, Status, TorchProblem
 from kernelwright.evaluators.correctness.distributions import (
+    DISTRIBUTIONS,
     MAGNITUDES,
     OTHER_STRIDES,
     OTHER_WEIGHTS,
@@ -45,6 +46,12 @@ def test_other_strides_have_the_same_values(tmp_path: Path, inputs: str) -> None
 def test_between_the_elements_of_one_axis_lies_nan(tmp_path: Path) -> None:
     (held,) = Buffers().fill(draw(problem(tmp_path, "torch.rand(8)"), 1, OTHER_STRIDES))
     assert torch.as_strided(held, (15,), (1,))[1::2].isnan().all()
+
+
+@pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, SPECIAL, MAGNITUDES[0]])
+def test_another_distribution_has_the_same_strides(tmp_path: Path, distribution: str) -> None:
+    (x,) = draw(problem(tmp_path, "torch.rand(8, 6).t()"), 1, distribution)
+    assert x.stride() == (1, 6)
 
 
 def test_special_values_are_few(tmp_path: Path) -> None:
