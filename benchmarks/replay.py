@@ -70,6 +70,7 @@ def compared(evaluator: LocalEvaluator, name: str, problem: TorchProblem, kernel
     if replayed.speedup and own.speedup:
         row["ratio"] = round(own.speedup.ratio / replayed.speedup.ratio, 4)
     stages = {key: round(value, 2) for key, value in replayed.stages.items()}
+    row["environment"] = replayed.environment
     return {**row, "stages": stages, "disturbed": replayed.contention is not None or own.contention is not None}
 
 
@@ -93,7 +94,7 @@ def main() -> None:
     with LocalEvaluator(arguments.device, memory=memory_folder()) as evaluator:
         for case in chosen:
             rows.append(compared(evaluator, *case))
-            print(json.dumps(rows[-1]), flush=True)
+            print(json.dumps({name: value for name, value in rows[-1].items() if name != "environment"}), flush=True)
     apart = {row["kernel"]: abs(row["ratio"] - 1) for row in rows if row.get("ratio") and row["own_ms"] > LONG_MS}
     told = [row for row in rows if not row.get("replayed")]
     print(f"{len(rows) - len(told)} of {len(rows)} kernels are replayed")

@@ -180,8 +180,8 @@ def test_a_hang_that_waits_for_the_clock(cuda: LocalEvaluator, problem: Problem,
     source = source.replace(launch, "        (endless if is_timed() else scale)[(triton.cdiv")
     found = evaluate(cuda, problem, source)
     _LOG.info("%s: %r", found.status, found.message)
-    assert found.status is Status.TIMEOUT
-    assert found.message == f"did not finish within {CALL_S} s (being timed)"
+    # Its launches alone are timed, in a process that has no Python of it to look at a clock.
+    assert found.status is Status.OK and found.replay is not None and found.replay.replayed
     require_undisturbed(cuda, problem, before_ms)
 
 
