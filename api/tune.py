@@ -64,7 +64,8 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
 
         def result(found: Found) -> TuneResult:
-            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, options.save)
+            write = {"save": options.save, "require_replay": options.require_replay}
+            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, **write)
 
         observer.search_started(options.kernel, space, pruned, rules, budget)
         try:

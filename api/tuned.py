@@ -29,6 +29,8 @@ class TuneResult:
     folder: Path
     save: bool = True
     """Whether the tuned kernel is written."""
+    require_replay: bool = True
+    """Whether it is written only where its launches could be replayed."""
 
     def write(self, plot: bool = False) -> None:
         """The CSV, the summary, the tuned kernel and the curve."""
@@ -82,10 +84,18 @@ class TuneResult:
         return max(timed, default=None)
 
     @property
+    def not_replayed(self) -> str:
+        """Why the winner does not count as a result: its launches could not be replayed; '' where it does."""
+        best = self.found.best
+        if not self.require_replay or best is None or best.proven or best.replay is None:
+            return ""
+        return best.replay.reason
+
+    @property
     def kernel_path(self) -> Path | None:
         """Where the tuned kernel stands; None where there is none to write."""
         best, short = self.found.best, self.job.problem.id.rsplit("/", 1)[-1]
-        if not self.save or best is None or not self.faster:
+        if not self.save or best is None or not self.faster or self.not_replayed:
             return None
         # A disturbed gain does not go into the file name.
         figure = f"_{self.gain:.3f}x" if self.gain and self.contention is None else ""

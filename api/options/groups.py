@@ -141,11 +141,6 @@ class TargetOptions(TimingOptions):
         "compile (torch.compile). By default the reference that `precision` chooses: strict, or default.",
         TRUST,
     )
-    require_replay: bool = option(
-        True,
-        "Accept kernels whose launches could not be replayed without their Python, and save them.",
-        TRUST,
-    )
 
     @property
     def target_baseline(self) -> Against:
@@ -229,3 +224,8 @@ class SaveOptions(ResultOptions):
     """Whether the faster kernel is written."""
 
     save: bool = option(True, "Do not write the faster kernel.", OUTPUT)
+    require_replay: bool = option(
+        True,
+        "Accept kernels whose launches could not be replayed without their Python, and save them.",
+        TRUST,
+    )

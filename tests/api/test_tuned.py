@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, PythonKernel, SearchSpace
+from kernelwright.core import Config, PythonKernel, Replay, SearchSpace
 from kernelwright.tuners.formats import read_recording
 
+from ..beside import with_launch_plans
 from ..conftest import TORCH_KERNEL
 from ..fakes import evaluation
 from .tunings import KERNEL, OTHER, OWN, timed, tuned
@@ -68,3 +70,12 @@ def test_texts_that_a_csv_cannot_hold(tmp_path: Path) -> None:
     assert PythonKernel.parse(result.kernel_path.read_text()).config == {"MODE": ""}
     assert set(read_recording(tmp_path / "trials.json").results) == set(space)
     assert json.loads((tmp_path / "summary.json").read_text())["best"]["config"] == {"MODE": ""}
+
+
+def test_what_is_not_replayed_is_not_written_unless_the_caller_accepts_it(tmp_path: Path) -> None:
+    alone = Replay(replayed=False, reason="reads values of a tensor into Python")
+    best = timed(OTHER, 1.0).model_copy(update={"replay": alone})
+    with with_launch_plans():
+        result = tuned(tmp_path, best, timed(Config(), 1.5))
+        assert (result.not_replayed, result.kernel_path) == (alone.reason, None)
+        assert replace(result, require_replay=False).kernel_path is not None
