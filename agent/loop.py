@@ -273,5 +273,7 @@ class Optimization:
             if not self._disturbed(self._check(best)) and self._is_final(best):
                 turns = tuple(self.turns)
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
-        stopped = f"no kernel passed the final check{f'; {self._refusal}' if self._refusal else ''}"
+        stopped = "no kernel passed the final check"
+        if self._refusal is not None:
+            stopped += f"; {self._refusal} (`require_replay` accepts such kernels)"
         return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)

@@ -135,7 +135,7 @@ class Screen(Observer):
         """The result of a run."""
         outcome = result.outcome
         if not outcome.verified or outcome.best.speedup is None or outcome.start.latency_ms is None:
-            self.errors.print(f"[red]failed:[/] {escape(result.job.problem.id)}: {escape(outcome.stopped)}")
+            self.errors.print(f"[red]failed:[/] {escape(result.job.problem.id)}: {_shown(outcome.stopped)}")
             if outcome.best.log and self.display.verbose:
                 self.errors.print(escape(outcome.best.log))
             return
@@ -149,7 +149,7 @@ class Screen(Observer):
             f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{beside_reference(outcome.best)}"
         )
         wanted = "" if against == "the reference" else f" against {against}"
-        self.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {escape(outcome.stopped)}")
+        self.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {_shown(outcome.stopped)}")
         if outcome.best.contention is not None:
             self.warn(busy(outcome.best.contention))
         for what, path in (("kernel", result.kernel), ("history", result.history)):
@@ -239,3 +239,8 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
     reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message
     return text + (f"\n{escape(reason)}" if reason else "")
+
+
+def _shown(text: str) -> str:
+    """A text of another layer, with the options that it names as flags."""
+    return escape(as_flags(text, option_names()))

@@ -57,4 +57,4 @@ def test_a_start_without_a_replay_may_be_improved_and_is_no_result(tmp_path: Pat
     assert outcome.best.latency_ms == 4.0 and outcome.reached(2)
     outcome = run(tmp_path / "alone", kernel(20.0), listed(), Replaying(20.0), criteria)
     assert not outcome.verified
-    assert outcome.stopped == f"no kernel passed the final check; not replayed: {NOT.reason}"
+    assert outcome.stopped.startswith(f"no kernel passed the final check; not replayed: {NOT.reason} (`require_replay`")
