@@ -81,6 +81,8 @@ class LineDisplay(RunDisplay):
         remark = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
             remark = f" (others used {evaluation.contention:.1f} cores)"
+        if not evaluation.proven:
+            remark += f" (not replayed: {first_line(evaluation.replay.reason, 100) if evaluation.replay else ''})"
         config = describe_config(evaluation.config)
         self.line(f"  [{origin}] {config}: {evaluation.status} {latency} {speedup}".rstrip() + remark)
         if self.display.verbose and not evaluation.ok:
@@ -165,6 +167,8 @@ class LiveDisplay(LineDisplay):
             better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
         if evaluation.contention is not None:
             better = f"[yellow]others used {evaluation.contention:.1f} cores[/]"
+        if not evaluation.proven:
+            better += " [yellow]not replayed[/]"
         remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
         status = f"[{color}]{evaluation.status}[/]"
         self._table.add_row(escape(describe_config(evaluation.config)), status, latency, speedup, remark)
