@@ -89,9 +89,12 @@ class Verification:
     def check(
         self, config: Config, plan: CheckPlan, compiled: CompileResult | None = None, keep: bool = False
     ) -> VerifiedConfig:
-        """Compile and compare; only once where the launch plan will be compared instead (`replay`)."""
+        """Compile and compare; only once where the launch plan will be compared instead (`replay`).
+
+        That once has a seed of its own: the candidate sees nothing of what the launch plan is compared on.
+        """
         if self.records:
-            plan = CheckPlan(plan.seeds[:1], thorough=False)
+            plan = CheckPlan((self._draw(),), thorough=False)
         with self.stage("check"):
             ahead_s = compiled.seconds if compiled else None
             checked = self.client.check(self.reference_client, config, plan, keep=keep, ahead_s=ahead_s)
