@@ -53,7 +53,7 @@ class Containment:
     def rules(self, read: Sequence[Path], write: Sequence[Path]) -> dict[str, Any] | None:
         """Return the restrictions of one worker at its start, as JSON; None when it is not confined further.
 
-        The keys are the arguments of `landlock.restrict`, and local_sockets for `seccomp.forbid_sockets`.
+        The keys are the arguments of `landlock.restrict`, and local_sockets for `seccomp.restrict_calls`.
         """
         if not self.confines_workers:
             return None

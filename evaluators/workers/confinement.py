@@ -70,7 +70,7 @@ def enter(
     if rules is not None:
         os.environ["HOME"] = str(folder)
         landlock.restrict(rules["read"], rules["write"], rules["devices"])
-        seccomp.forbid_sockets(rules["local_sockets"])
+        seccomp.restrict_calls(rules["local_sockets"])
 
 
 def _redirect(sink: int) -> None:

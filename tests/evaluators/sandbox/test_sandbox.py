@@ -291,3 +291,25 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os.sched_setaffinity({}, {{0}})",
+        "os.setpriority(os.PRIO_PROCESS, {}, 19)",
+        "os.sched_setscheduler({}, os.SCHED_BATCH, os.sched_param(0))",
+        "resource.prlimit({}, resource.RLIMIT_CORE, (0, 0))",
+    ],
+)
+def test_it_schedules_itself_and_nobody_else(untrusted: Untrusted, call: str) -> None:
+    """As root it could: the reference, and every program of the user, would share one core from then on."""
+    body = f"""
+    import resource
+    {call.format("0")}
+    try:
+        {call.format("os.getppid()")}
+    except PermissionError:
+        return True
+    """
+    assert untrusted(body)
