@@ -63,7 +63,7 @@ def test_the_rounding_of_a_mean_is_forgiven_in_constant_rows(evaluator: LocalEva
     found = evaluated(evaluator, error=5e-5)
     assert found.status is Status.OK, found.message
     assert found.correctness is not None and "structure" in found.correctness.distributions
-    assert found.correctness.max_abs_error > 1e-3  # it is reported, and would not pass elsewhere
+    assert found.correctness.max_abs_error > 3e-4  # it is reported, and would not pass elsewhere
 
 
 @pytest.mark.parametrize(
