@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
+from ..workers.one_thread import OneThread
 from .code import load_code, takes_tensor
 from .operators import allowed_operator
 from .values import UnplannableCall, argument, layout_of, numbers_in
@@ -31,6 +33,8 @@ class PlanExecutor:
         self._first = {number: tensor.clone() for number, tensor in constants.items()}
         self._given = {number for number in plan.inputs if isinstance(number, int)} | {*plan.weights.values()}
         self._made: dict[int, Any] = {}
+        # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
+        self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
         threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
@@ -77,6 +81,10 @@ class PlanExecutor:
 
         Otherwise a kernel could keep results in constants, or find them in memory that is used again.
         """
+        with self._one_thread:
+            self._renew()
+
+    def _renew(self) -> None:
         import torch
 
         kept = {one.untyped_storage().data_ptr() for one in self.constants.values()}
