@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from ...core import Config, Correctness, Kernel, Rejection, ResultsError, Status
 from ...core.launch_plan import LaunchPlan
 from ...core.lines import without_separators
-from ..correctness.distributions import OTHER_WEIGHTS
 from ..reference.client import ReferenceClient
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
@@ -31,23 +30,21 @@ from .responses import (
     TimeResponse,
     WeightsResponse,
 )
-from .verified import CheckPlan, Comparisons, Failure, RecordedPlan, VerifiedConfig, rejected, trivial_output_in
+from .verified import (
+    SIDE_EFFECTS,
+    CheckPlan,
+    Comparisons,
+    Failure,
+    RecordedPlan,
+    VerifiedConfig,
+    rejected,
+    told_of,
+    trivial_output_in,
+)
 
 Form = TypeVar("Form", bound=Response)
 
 MAX_PLAN_BYTES = 32 << 20
-SIDE_EFFECTS = {
-    "changed": ("input-changed", "input", "writes to an input, which belongs to the caller; work on a copy"),
-    "returned": ("input-returned", "input", "returns an input's memory instead of its result; write to a new tensor"),
-    "shared": ("output-reused", "output", "returns the same memory in two outputs; give each its own"),
-}
-
-
-def told_of(distribution: str) -> str:
-    """Return what a failure says of inputs of another distribution, or of other weights."""
-    if distribution == OTHER_WEIGHTS:
-        return "with other weights than the initial ones"
-    return f"with inputs of another distribution ({distribution})"
 
 
 class CandidateClient:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from ...core import Config, Correctness, Rejection, Replay, Status
 from ...core.launch_plan import LaunchPlan
+from ..correctness.distributions import OTHER_WEIGHTS
 from ..workers.channel import Message
+
+SIDE_EFFECTS = {
+    "changed": ("input-changed", "input", "writes to an input, which belongs to the caller; work on a copy"),
+    "returned": ("input-returned", "input", "returns an input's memory instead of its result; write to a new tensor"),
+    "shared": ("output-reused", "output", "returns the same memory in two outputs; give each its own"),
+}
+"""By what is found: the rule, what it concerns, and why it is refused."""
 
 
 class Failure(Exception):
@@ -33,6 +41,13 @@ class Failure(Exception):
 def rejected(rejection: Rejection) -> Failure:
     """Return the failure of a kernel that broke a rule."""
     return Failure(Status.REJECTED, str(rejection), rejection=rejection)
+
+
+def told_of(distribution: str) -> str:
+    """Return what a failure says of inputs of another distribution, or of other weights."""
+    if distribution == OTHER_WEIGHTS:
+        return "with other weights than the initial ones"
+    return f"with inputs of another distribution ({distribution})"
 
 
 def trivial_output_in(verdict: Message) -> Rejection | None:

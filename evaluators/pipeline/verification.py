@@ -11,14 +11,16 @@ from typing import Any
 
 from ...core import Ceilings, Config, Correctness, KernelProfile, Rejection, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
-from ..candidate.client import SIDE_EFFECTS, CandidateClient, told_of
+from ..candidate.client import CandidateClient
 from ..candidate.verified import (
+    SIDE_EFFECTS,
     CheckPlan,
     Comparisons,
     Failure,
     RecordedPlan,
     VerifiedConfig,
     rejected,
+    told_of,
     trivial_output_in,
 )
 from ..compilation.pool import CompileResult

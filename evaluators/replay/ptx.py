@@ -22,10 +22,13 @@ _SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"', re.DOTALL)
 """Comments and names of files."""
 _DEBUG_DATA = re.compile(r"^\s*\.section\s+\.debug_\w+\s*\{[^}]*\}", re.MULTILINE)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
-_VARIABLE = re.compile(
-    r"^\s*(?:\.(?:visible|weak|extern|common)\s+)*\.(global|const|tex|texref|surfref|samplerref)\b[^;\n]*", re.MULTILINE
+_POINTER = re.compile(r"\.ptr\s+\.\w+")
+"""The state space that a parameter points to."""
+_VARIABLE = re.compile(r"(?:^|(?<=[\s;{}]))\.(?:global|const|tex|texref|surfref|samplerref)\b[^;]*")
+"""A declaration, wherever it stands on its line; in an instruction (`ld.global`) something precedes the point."""
+_TABLE = re.compile(
+    r"\.global\s+\.align\s+\d+\s+\.b8\s+(__cudart_i2opi_[fd]|_\$_str[\w$]*)\[\d{1,3}\]\s*=\s*\{[\d,\s]*\}\s*"
 )
-_TABLE = re.compile(r"\s(__cudart_i2opi_[fd]|_\$_str[\w$]*)\[\d{1,3}\]\s*=")
 """Digits of 2/pi, with which sine and cosine reduce large arguments; names of switches in NVIDIA's library."""
 _UNKNOWN = re.compile(r"\.extern\s+(?!\.shared)|\.alias\b|\.section\b|\bvprintf\b|\bmalloc\b|\bcudaLaunch\w+|\bcnp\w+")
 _NUMBERS = ("num_warps", "num_ctas", "shared", "global_scratch_size", "profile_scratch_size")
@@ -46,13 +49,13 @@ _DEFAULTS: Mapping[str, Any] = {
 
 def require_ptx(code: KernelCode) -> None:
     """Raise `UnplannableCall` where PTX contains anything that is not allowed."""
-    text = _DEBUG_DATA.sub(" ", _SKIPPED.sub(" ", code.text))
+    text = _POINTER.sub(".ptr", _DEBUG_DATA.sub(" ", _SKIPPED.sub(" ", code.text)))
     if _ENTRY.findall(text) != [code.entry]:
         raise UnplannableCall(f"{code.name}: PTX with other kernels than the one that is launched")
     if (found := _UNKNOWN.search(text)) is not None:
         raise UnplannableCall(f"{code.name}: PTX with '{found[0].strip()}'")
     for variable in _VARIABLE.finditer(text):
-        if not _TABLE.search(variable[0]):
+        if not _TABLE.fullmatch(variable[0]):
             raise UnplannableCall(f"{code.name}: PTX with a variable that outlives a launch: '{variable[0].strip()}'")
 
 
