@@ -1,5 +1,7 @@
 """Compile every Triton kernel of the corpus for sm_90 without a GPU; prints {problem: {kernel: shared bytes}}.
 
+Raises an exception where a launch plan could not contain its PTX.
+
 Each ModelNew runs on CPU tensors with the launch replaced: instead of running, a kernel is compiled for
 the arguments of the launch.
 """
@@ -16,7 +18,9 @@ os.environ.pop("TRITON_INTERPRET", None)
 
 import torch
 import triton
+from kernelwright.core.launch_plan import KernelCode
 from kernelwright.corpus import find_problem, list_kernels
+from kernelwright.evaluators.replay.ptx import require_ptx
 from kernelwright.evaluators.workers.modules import ProblemModule
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -35,7 +39,10 @@ def compile_launch(function: Any, arguments: dict[str, Any], options: dict[str, 
         else:
             signature[parameter.name] = TYPES[value.dtype if isinstance(value, torch.Tensor) else type(value)]
     source = ASTSource(fn=function, signature=signature, constexprs=constants)
-    return int(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).metadata.shared)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    name = compiled.metadata.name
+    require_ptx(KernelCode(name=name, kind="ptx", text=compiled.asm["ptx"], entry=name, parameters=()))
+    return int(compiled.metadata.shared)
 
 
 def main() -> None:

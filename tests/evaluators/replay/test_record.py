@@ -214,3 +214,24 @@ def test_an_operator_of_the_kernels_file_becomes_what_it_does() -> None:
     recorder = Recorder()
     plan = recorder.record(Model(lambda model, x: doubled(x)), [torch.randn(3, 4)])
     assert [line.split()[1] for line in plan.lines()] == ["empty_like.default", "mul.Tensor", "copy_.default"]
+
+
+def test_nothing_of_a_call_is_left_for_the_next(tmp_path: Path) -> None:
+    def remembers(model: Any, x: Any) -> Any:
+        model.table.add_(1)
+        return x + model.table
+
+    recorder, model = Recorder(), Model(remembers)
+    plan = recorder.record(model, [torch.zeros(3, 4)])
+    executor = PlanExecutor(plan, {number: one.clone() for number, one in recorder.constants.items()}, tmp_path, "cpu")
+    x, weights = torch.zeros(3, 4), weights_of(model)
+    first = executor([x], weights)
+    once = first.clone()
+    assert not torch.equal(executor([x], weights), once)
+    executor.renew()
+    executor([x], weights)
+    executor.renew()
+    spoiled = executor([x], weights)
+    assert torch.equal(spoiled, once) and torch.equal(x, torch.zeros(3, 4))
+    executor.renew()
+    assert spoiled.isnan().all()
