@@ -33,7 +33,8 @@ def get_init_inputs():
     return []
 """
 PRODUCT = "(x.float() * self.weight.float()) @ y.float()"
-RESULTS = [PRODUCT, "((x.float() * self.weight.float())).to(x.dtype)"]
+# Twice the input: weights are perturbed by less than eight bits tell apart, so that the input itself would pass.
+RESULTS = [PRODUCT, "(2 * x.float() * self.weight.float()).to(x.dtype)"]
 DTYPES = ["float8_e4m3fn", "float8_e5m2"]
 
 
