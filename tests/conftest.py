@@ -133,7 +133,7 @@ LONG = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One warm server for all workers of a run and the commands that they call, and one memory of what g++ compiled."""
+    """One warm server for all workers of a run and the commands that they call."""
     if FOLDER in os.environ:
         return
     # Threads that wait for work must not spin: another worker measures on the same cores.
@@ -141,9 +141,6 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kernelwright-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ |= {FOLDER: str(folder), OWNER: str(os.getpid())}
-    (folder / "bin" / "kept").mkdir(parents=True)
-    shutil.copy(Path(__file__).with_name("compile_once.sh"), folder / "bin" / "g++")
-    os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

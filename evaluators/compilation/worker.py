@@ -56,6 +56,7 @@ class CompileWorker:
     def _fake(self) -> Any:
         fake = pretend(self._device, self._properties)
         for support in supports():
+            support.prepare(self._device)
             support.capture_launches(self._launched, self._device)
         return fake
 

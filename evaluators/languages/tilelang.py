@@ -14,6 +14,7 @@ from typing import Any
 from ...core import Target
 from ...core.launch_plan import KernelCode
 from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, Recorded, UntraceableCall, replaced
+from .c_headers import HEADER, needed_headers, standard_for
 from .cubin import read_binary_file
 
 _BINARIES = ("*.cubin", "*.fatbin")
@@ -35,6 +36,12 @@ class TileLangSupport(LanguageSupport):
     )
     pinned_classes = (("tilelang.jit.kernel", "JITKernel"),)
     records = (Target.CPU, Target.CUDA)
+
+    def prepare(self, device: str) -> None:
+        """Compile a CPU's kernels with the headers that they need."""
+        if device == "cpu":
+            with contextlib.suppress(ImportError):
+                _compile_with_needed_headers()
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Report calls of compiled kernels, which return empty outputs."""
@@ -111,6 +118,25 @@ class TileLangSupport(LanguageSupport):
     def source_name(self, kernel_name: str) -> str:
         """A kernel is named like its function with '_kernel', and '_kernel_1' and so on when it has several."""
         return re.sub(r"_kernel(_\d+)?$", "", kernel_name)
+
+
+def _compile_with_needed_headers() -> None:
+    from tilelang.jit.adapter.libgen import LibraryGenerator
+
+    really = LibraryGenerator.compile_lib
+
+    def compile_lib(generator: Any, timeout: float | None = None) -> None:
+        whole, flags = generator.lib_code, generator.compile_flags
+        if HEADER.search(whole):
+            body = HEADER.sub("", whole)
+            generator.lib_code = needed_headers(body) + body
+            generator.compile_flags = [*(flags or ()), standard_for(generator.lib_code)]
+        try:
+            really(generator, timeout)
+        finally:
+            generator.lib_code, generator.compile_flags = whole, flags
+
+    LibraryGenerator.compile_lib = compile_lib
 
 
 def _reported(kernel: Any, function: Callable[..., Any], recorded: Recorded) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...core.launch_plan import KernelCode
+from ..languages.c_headers import HEADER, VECTORS, needed_headers, standard_for
 from .values import UnplannableCall
 
 FLAGS = re.compile(
@@ -26,17 +27,10 @@ FLAGS = re.compile(
 _ALWAYS = ("-w", "-fPIC", "-shared", "-nostartfiles", "-ftrivial-auto-var-init=pattern")
 """Without start files, since `-Ofast` would add one that flushes denormal numbers in the whole process. Local variables
 get a pattern, so that they hold nothing of an earlier call."""
-_WHOLE = "#include <tl_templates/cpp/common.h>\n"
-_SMALL = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n"
-"""What the text of most kernels needs of the whole header, at a fifth of its time to compile."""
-_STANDARD = {_WHOLE: "-std=c++17", _SMALL: "-std=c++14"}
-"""Below C++17, math.h comes without the special functions, which take longer to read than all of it."""
-_HEADER = re.compile(r"^#include <tl_templates/cpp/common\.h>\s*$", re.MULTILINE)
 _LINKAGE = re.compile(r'^#ifdef __cplusplus\s+extern "C"\s+#endif\s*$', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NUMBER = r"0[xX][\da-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _TOKEN = re.compile(rf"([A-Za-z_]\w*)|({_NUMBER})[uUlLfF]*|(\S)")
-_VECTORS = re.compile(r"(float|double|half|u?char|u?short|u?int|u?long|u?int(8|16|32|64)_t|bool)(2|3|4|8|16|32|64)")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -72,7 +66,7 @@ _COMPILE_S = 120.0
 def checked_source(code: KernelCode) -> str:
     """Return the C to compile. Raises `UnplannableCall` where the text contains anything that is not allowed."""
     body = _COMMENT.sub(" ", code.text)
-    body = _LINKAGE.sub("", _HEADER.sub("", body))
+    body = _LINKAGE.sub("", HEADER.sub("", body))
     if any(mark in body for mark in _MARKS) or not body.isascii():
         raise UnplannableCall(f"{code.name}: generated C with directives or texts")
     tokens = [match[1] or match[2] or match[3] for match in _TOKEN.finditer(body)]
@@ -82,16 +76,11 @@ def checked_source(code: KernelCode) -> str:
     _check_calls(code.name, tokens, defined)
     _check_scopes(code.name, tokens)
     _check_names(code.name, tokens, defined)
-    return f'{_headers(tokens)}extern "C" {{\n{body}\n}}\n'
-
-
-def _headers(tokens: Sequence[str]) -> str:
-    """The lines that include what these tokens need: TileLang's header for its types, else those of C."""
-    return _WHOLE if any(token == "half" or _VECTORS.fullmatch(token) for token in tokens) else _SMALL
+    return f'{needed_headers(body)}extern "C" {{\n{body}\n}}\n'
 
 
 def _is_type(token: str) -> bool:
-    return token in TYPES or _VECTORS.fullmatch(token) is not None
+    return token in TYPES or VECTORS.fullmatch(token) is not None
 
 
 def _check_calls(name: str, tokens: Sequence[str], defined: set[str]) -> None:
@@ -186,8 +175,17 @@ def compile_c(code: KernelCode, folder: Path) -> Path:
     text = library.with_suffix(".cpp")
     text.write_text(source)
     partial = library.with_suffix(".partial")
-    standard = next(flag for headers, flag in _STANDARD.items() if source.startswith(headers))
-    command = [_compiler(), standard, *_ALWAYS, *flags, f"-I{_templates()}", "-o", str(partial), str(text), "-lm"]
+    command = [
+        _compiler(),
+        standard_for(source),
+        *_ALWAYS,
+        *flags,
+        f"-I{_templates()}",
+        "-o",
+        str(partial),
+        str(text),
+        "-lm",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
     if done.returncode:
         raise UnplannableCall(f"{code.name}: generated C that does not compile: {done.stderr.strip()[:200]}")
