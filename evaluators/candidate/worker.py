@@ -34,10 +34,11 @@ _REQUESTS = (
     "release",
 )  # fmt: skip
 
-_AFTER = {
-    "load": "loading", "weights": "loading weights", "run": "a call", "again": "a call", "time": "timing",
-    "timed_outputs": "timing",
+_WATCHED = {
+    "load": "loading", "again": "a call", "time": "timing", "timed_outputs": "timing", "operators": "a call",
+    "profile": "profiling", "record": "recording",
 }  # fmt: skip
+"""Requests after which broken rules are looked for, which takes milliseconds: compared outputs prove themselves."""
 COUNTED = 3
 """Calls whose launches are counted."""
 CALLS_BEFORE, CALLS_BEFORE_S = 20, 0.25
@@ -49,7 +50,7 @@ def serve(channel: Channel, options: Message) -> None:
     if options["device"].startswith("cuda"):
         open_gpu(options["device"])
     candidate = CandidateWorker(options)
-    handlers: dict[str, Handler] = {name: candidate.watched(name) for name in _REQUESTS}
+    handlers: dict[str, Handler] = {name: candidate.handler(name) for name in _REQUESTS}
     serve_requests(channel, handlers, candidate.failed)
 
 
@@ -82,13 +83,13 @@ class CandidateWorker:
         self._watch.follow(self.problem.module)
         self.timed.call_returned = self._watch.call_returned
 
-    def watched(self, name: str) -> Handler:
-        """Return the handler of this name, with the broken rules added to its response."""
+    def handler(self, name: str) -> Handler:
+        """Return the handler of this name, with the broken rules and the peak of memory added to its response."""
         handler: Handler = getattr(self, name)
 
         def answer(**request: Any) -> Message:
             found = handler(**request)
-            violations = self._watch.violations(_AFTER.get(name, name))
+            violations = self._watch.violations(_WATCHED[name]) if name in _WATCHED else []
             return {**found, "violations": violations, "peak_bytes": peak_bytes(self.device)}
 
         return answer
