@@ -1,11 +1,12 @@
 """Evaluates every problem of a KernelBench checkout with its own reference as the candidate.
 
-    python benchmarks/kernelbench_sweep.py --dataset DIR [--levels 1,2,3] [--device cuda] [--output FILE.jsonl]
-                                           [--resume] [--limit-s 600]
+    python benchmarks/kernelbench_sweep.py --dataset DIR [--levels 1,2,3] [--precisions fp32,default] [--device cuda]
+                                           [--shard 1/1] [--output FILE.jsonl] [--resume] [--limit-s 600]
 
 Each should end as ok at a speedup of 1: anything else is a limit of the evaluator. One JSON line per problem holds its
 id, precision, status, message, peak device memory in bytes, times in ms, speedup and seconds. A problem that fails or
-takes longer than the limit costs only itself. The exit code is 1 when a problem was not ok.
+takes longer than the limit costs only itself. The exit code is 1 when a problem was not ok. Two GPUs share the work as
+`--shard 1/2` and `--shard 2/2`, each process with an output of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from kernelwright.core.files import memory_folder
 from kernelwright.core.text import first_line, gigabytes
 from kernelwright.corpus import ProblemFile, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.settings import AllowTorch, Settings
+from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
 
-PRECISIONS = {"fp32": Settings(allow_torch=AllowTorch.ALL)}
-"""The evaluator's precisions, each with its settings."""
+PRECISIONS = {str(one): Settings(allow_torch=AllowTorch.ALL, precision=one) for one in Precision}
+"""The settings of each precision."""
 IMPORTS = {"cpu": "import tilelang.cpu.language", "cuda": "import triton"}
 """A kernel's imports tell its language; nothing is written in it here."""
 
@@ -85,16 +86,18 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Evaluate all problems that are not done and return the rows of all, in the order of the file."""
     levels = {f"level{level.strip()}" for level in options.levels.split(",")}
     problems = [one for one in list_problems(options.dataset) if one.id.partition("/")[0] in levels]
+    shard, shards = map(int, options.shard.split("/"))
+    problems = problems[shard - 1 :: shards]
     rows = done_before(options.output) if options.resume else []
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     done = {(row["id"], row["precision"]) for row in rows}
-    for precision, settings in PRECISIONS.items():
+    for precision in options.precisions.split(","):
         left = [problem for problem in problems if (problem.id, precision) not in done]
         evaluator: LocalEvaluator | None = None
         try:
             for number, problem in enumerate(left, start=1):
-                evaluator = evaluator or LocalEvaluator(options.device, settings, memory_folder())
+                evaluator = evaluator or LocalEvaluator(options.device, PRECISIONS[precision], memory_folder())
                 row = {"id": problem.id, "precision": precision, **evaluate(evaluator, problem, options.limit_s)}
                 rows.append(row)
                 with options.output.open("a") as file:
@@ -134,7 +137,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", type=Path, required=True, help="a KernelBench checkout")
     parser.add_argument("--levels", default="1,2,3")
+    parser.add_argument("--precisions", default="fp32,default", help="what the reference computes in")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--output", type=Path, default=Path("kernelbench_sweep.jsonl"))
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     parser.add_argument("--limit-s", type=int, default=600, help="seconds for one problem")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayo
 from ..workers.one_thread import OneThread
 from .code import load_code, takes_tensor
 from .operators import allowed_operator
+from .threads import Threads
 from .values import UnplannableCall, argument, layout_of, numbers_in
 
 SPOILED = 0xFF
@@ -37,8 +38,8 @@ class PlanExecutor:
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
-        threads = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
-        self._pool = ThreadPoolExecutor(max(1, threads - 1))
+        most = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
+        self._threads = Threads(most)
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
         """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
@@ -139,10 +140,7 @@ class PlanExecutor:
 
     def _parallel(self, launches: Sequence[Callable[[dict[int, Any]], None]]) -> Callable[[dict[int, Any]], None]:
         def run(tensors: dict[int, Any]) -> None:
-            others = [self._pool.submit(launch, tensors) for launch in launches[1:]]
-            launches[0](tensors)
-            for other in others:
-                other.result()
+            self._threads.run([partial(launch, tensors) for launch in launches])
 
         return run
 

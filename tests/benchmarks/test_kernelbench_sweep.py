@@ -40,6 +40,7 @@ PROBLEMS = {
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), "--dataset", str(folder), "--device", "cpu", "--levels", "1,2"]
+    command += ["--precisions", "fp32"]
     return subprocess.run(
         [*command, "--output", str(folder / "rows.jsonl"), *arguments], capture_output=True, text=True, check=False
     )
@@ -66,3 +67,13 @@ def test_three_problems_one_of_which_fails(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert [json.dumps(row) for row in rows[:2]] == kept and rows[2]["id"] == "level2/2_1"
     assert "1/1 level2/2_1" in again.stdout
+
+
+def test_shards_and_precisions_share_the_problems(tmp_path: Path) -> None:
+    for name in ("level1/1_Square.py", "level2/1_Sum.py"):
+        path = tmp_path / "KernelBench" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PROBLEM.format(forward=PROBLEMS[name]))
+    assert run(tmp_path, "--shard", "2/2", "--precisions", "default").returncode == 0
+    (row,) = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert (row["id"], row["precision"], row["status"]) == ("level2/2_1", "default", "ok")

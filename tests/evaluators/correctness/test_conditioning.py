@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
-from kernelwright.evaluators.correctness.conditioning import amplified_error, forgive, is_steady
+from kernelwright.evaluators.correctness.conditioning import amplified_error, forgive, is_steady, settled
 from kernelwright.evaluators.local import LocalEvaluator
 
 LAYER_NORM = TorchProblem(
@@ -115,3 +117,20 @@ def test_a_sign_is_not_steady_and_a_product_is() -> None:
 
     assert not is_steady(saturated, [x], [saturated(x)], [1e-6])
     assert is_steady(lambda x: x @ w, [x], [x @ w], [1e-4])
+
+
+def test_only_what_rounding_decides_is_settled() -> None:
+    """Of a clamped product of large numbers, the elements that are nearly zero; all others stay as they are."""
+    torch.manual_seed(0)
+    x, w = torch.randn(400, 64) * 1e30, torch.randn(64, 32)
+    x[7] = 0.0
+    x[7, 0], x[7, 1] = 1e30 * w[1, 3], -1e30 * w[0, 3]  # (x @ w)[7, 3] is what rounding leaves
+
+    def saturated(given: Sequence[torch.Tensor]) -> torch.Tensor:
+        return (given[0] @ w).clamp(-1, 1)
+
+    expected = saturated([x])
+    wrong = -expected
+    left = settled(saturated, [x], expected, wrong, 1e-4)
+    assert left[7, 3] == expected[7, 3]
+    assert (left == wrong).sum() >= left.numel() - 3

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.evaluators.timing.priority import TIMED_NICE, raised
+from kernelwright.evaluators.timing.priority import TIMED_NICE, TIMED_SLICE_NS, raised
 
 TWO_THREADS = "import threading; print(threading.Thread(target=input).start(), flush=True)"
 
@@ -46,6 +47,20 @@ def test_all_threads_are_raised_and_set_back(session: int) -> None:
         assert not group.exists() or group.read_text().endswith(f"nice {TIMED_NICE}\n")
     assert priorities(session) == [3, 3]
     assert not group.exists() or group.read_text().endswith("nice 0\n")
+
+
+def time_slices(pid: int) -> set[str]:
+    """In ms, of each thread, as Linux 6.12 and later show them."""
+    texts = [(task / "sched").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return {match[1] for text in texts if (match := re.search(r"^se\.slice\s*:\s*(\d+)", text, re.MULTILINE))}
+
+
+def test_threads_have_short_time_slices_meanwhile(session: int) -> None:
+    if not Path("/proc/self/sched").exists() or not (before := time_slices(session)):
+        pytest.skip("this Linux has no time slices of its own for a thread, or does not show them")
+    with raised([session]):
+        assert time_slices(session) == {str(TIMED_SLICE_NS)}
+    assert time_slices(session) == before
 
 
 def test_without_the_right_nothing_changes(session: int, monkeypatch: pytest.MonkeyPatch) -> None:
