@@ -1,4 +1,4 @@
-"""Vectors of the examples, stored in a file, searched with FAISS by inner product."""
+"""Vectors of the examples: each is computed once and kept in a file; FAISS searches them by inner product."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FILE = "retrieval.faiss"
-_FORMAT = 1
+FILE = "retrieval.vectors"
+KEPT = 20_000
+"""Vectors of texts that are not asked for now are kept too, up to so many in all: results of other folders, mostly."""
+
+Vectors = dict[str, "NDArray[np.float32]"]
+"""Each text's, by the text's digest."""
 
 
 class VectorIndex:
@@ -41,63 +45,60 @@ class VectorIndex:
 def open_index(
     texts: Sequence[str], embedder: Embedder, folder: Path | None, note: Callable[[str], None]
 ) -> VectorIndex:
-    """Return the index of these texts: from its file in `folder` if it matches these texts and this model, else built.
+    """Return the index of these texts; only those are embedded whose vectors are not in a file in `folder`.
 
-    A corrupt file is reported to `note` and replaced; so is a folder that cannot be written, and then the index is kept
-    in memory only.
+    A corrupt file is reported to `note` and replaced; so is a folder that cannot be written, and then the vectors are
+    kept in memory only.
     """
-    key = hashlib.sha256(json.dumps([_FORMAT, embedder.name, list(texts)]).encode()).hexdigest()
+    import faiss
+    import numpy as np
+
     path = folder / FILE if folder else None
-    index = _read(path, key, len(texts), note) if path else None
-    if index is None:
-        index = _build(texts, embedder)
+    known = _read(path, embedder.name, note) if path else {}
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
+    if new:
+        known |= zip(new, embedder.encode(list(new.values())), strict=True)
         if path:
+            asked = set(digests)
+            others = [digest for digest in known if digest not in asked]  # the oldest first
+            kept = {digest: known[digest] for digest in (*others[max(0, len(known) - KEPT) :], *digests)}
             try:
-                write_whole(path, _packed(index, key), "the examples are embedded again at each start")
+                write_whole(path, _packed(embedder.name, kept), "the examples are embedded again at each start")
             except ResultsError as error:
                 note(str(error))
+    if not texts:
+        return VectorIndex(faiss.IndexFlatIP(1), embedder)
+    vectors = np.stack([known[digest] for digest in digests])
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
     return VectorIndex(index, embedder)
 
 
-def _build(texts: Sequence[str], embedder: Embedder) -> Any:
-    import faiss
+def _packed(model: str, vectors: Vectors) -> bytes:
+    """Return a line with the model's name, the digests and a checksum, then the vectors one after the other."""
+    import numpy as np
 
-    if not texts:
-        return faiss.IndexFlatIP(1)
-    vectors = embedder.encode(texts)
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    return index
-
-
-def _packed(index: Any, key: str) -> bytes:
-    """Return a line with the key and a checksum, then FAISS's bytes."""
-    import faiss
-
-    data = faiss.serialize_index(index).tobytes()
-    head = {"key": key, "sha256": hashlib.sha256(data).hexdigest()}
+    data = np.stack(list(vectors.values())).astype(np.float32).tobytes()
+    head = {"model": model, "digests": list(vectors), "sha256": hashlib.sha256(data).hexdigest()}
     return json.dumps(head).encode() + b"\n" + data
 
 
-def _read(path: Path, key: str, count: int, note: Callable[[str], None]) -> Any | None:
-    """Return the index in a file; None without one, or if it is of other texts, another model, or corrupt."""
-    import faiss
+def _read(path: Path, model: str, note: Callable[[str], None]) -> Vectors:
+    """Return the vectors in a file: none without one, or if it is of another model, or corrupt."""
     import numpy as np
 
     try:
         head, _, data = path.read_bytes().partition(b"\n")
         header = json.loads(head)
-        if header["key"] != key:
-            return None
-        # Checked before FAISS sees it: its reader trusts the sizes in the file.
+        if header["model"] != model:
+            return {}
         if header["sha256"] != hashlib.sha256(data).hexdigest():
             raise ValueError("its checksum is wrong")
-        index = faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8))
-        if index.ntotal != count:
-            raise ValueError(f"it contains {index.ntotal} vectors for {count} texts")
+        digests = header["digests"]
+        return dict(zip(digests, np.frombuffer(data, np.float32).reshape(len(digests), -1), strict=True))
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         note(f"the index {path} is corrupt ({error}) and is built again")
-        return None
-    return index
+        return {}

@@ -131,6 +131,13 @@ def start_warm() -> None:
     client.start_server = start
 
 
+def example_vectors() -> Path:
+    """The folder for the vectors of examples that all workers of a run share."""
+    folder = Path(os.environ[FOLDER], "examples")
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def warm_up() -> None:
     """Start the process that servers are forked from as a child of this one, which outlives whoever needs it first."""
     _connect(Path(os.environ[FOLDER])).close()

@@ -15,7 +15,7 @@ from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
-from .beside import FOLDER, OWNER, measure_beside_others, start_warm
+from .beside import FOLDER, OWNER, example_vectors, measure_beside_others, start_warm
 
 measure_beside_others()
 start_warm()
@@ -173,7 +173,11 @@ def evaluator() -> Iterator[LocalEvaluator]:
 
 @pytest.fixture(autouse=True)
 def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(cache))
+    if not cache.exists():  # the shipped examples are embedded once in a run: that takes seconds
+        cache.mkdir()
+        (cache / "examples").symlink_to(example_vectors())
     # No test talks to a model of the person who runs it, or looks for prices on the network.
     for name in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)

@@ -14,12 +14,13 @@ from kernelwright.core.languages import TILELANG, TRITON
 from kernelwright.corpus import find_kernel, load_examples
 from kernelwright.rag import ExampleRetriever
 
+from ..beside import example_vectors
 from ..rag.kernels import RELU, example
 from ..rag.models import embedder
 
 Maker = Callable[[Sequence[WorkedExample]], Retriever]
 MAKERS: dict[str, Maker] = {
-    "full": lambda examples: ExampleRetriever(examples, embedder()),
+    "full": lambda examples: ExampleRetriever(examples, embedder(), example_vectors()),
     "words only": lambda examples: ExampleRetriever(examples, None),
 }
 every = pytest.mark.parametrize("name", MAKERS)

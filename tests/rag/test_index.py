@@ -1,4 +1,4 @@
-"""The index: kept, rebuilt when something changed, replaced when it is corrupt."""
+"""The vectors of texts: kept, added to, replaced when they are corrupt."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernelwright.rag import index
 from kernelwright.rag.index import FILE, open_index
 from numpy.typing import NDArray
 
@@ -45,13 +46,31 @@ def test_the_second_time_nothing_is_embedded_but_the_query(tmp_path: Path) -> No
     assert np.array_equal(first, second)
 
 
-@pytest.mark.parametrize("changed", ["texts", "model"])
-def test_a_change_rebuilds_without_a_word(tmp_path: Path, changed: str) -> None:
+def test_only_new_texts_are_embedded_and_others_are_kept(tmp_path: Path) -> None:
     _open(tmp_path, Letters())
-    model = Letters("other" if changed == "model" else "letters")
-    texts = ["reduction", *TEXTS[1:]] if changed == "texts" else TEXTS
-    _, notes = _open(tmp_path, model, texts)
-    assert model.encoded == len(texts) + 1 and notes == []
+    model = Letters()
+    scores, notes = _open(tmp_path, model, ["reduction", "softmax"])
+    assert model.encoded == 2 and notes == [] and scores.argmax() == 1
+    model = Letters()
+    _open(tmp_path, model, [*TEXTS, "reduction", "softmax"])
+    assert model.encoded == 1
+
+
+def test_another_model_embeds_all_again_without_a_word(tmp_path: Path) -> None:
+    _open(tmp_path, Letters())
+    model = Letters("other")
+    assert _open(tmp_path, model)[1] == [] and model.encoded == len(TEXTS) + 1
+
+
+def test_what_is_asked_for_is_kept_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "KEPT", 4)
+    _open(tmp_path, Letters())
+    _open(tmp_path, Letters(), ["reduction", "scan"])
+    model = Letters()
+    _open(tmp_path, model, ["transpose", "reduction", "scan"])
+    assert model.encoded == 1
+    _open(tmp_path, model, TEXTS)
+    assert model.encoded == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "no header", "text"])
