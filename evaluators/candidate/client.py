@@ -186,7 +186,7 @@ class CandidateClient:
     def record(self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int) -> RecordedPlan | str:
         """Return the launch plan of a call with the weights and inputs of this seed, or why there is none.
 
-        Raises `Failure` where the call fails.
+        Raises `Failure` where the call fails, and where calls at the same sizes launch differently.
         """
         self._hand_weights(reference_client, checked.serial, seed, self._limits.call_s)
         plan = self.worker.folder / "plan.json"
@@ -195,6 +195,8 @@ class CandidateClient:
         answer = self._ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
         if answer.reason is not None:
             return answer.reason
+        if answer.changing:
+            raise self._rejected("changing-plan", "forward", "calls at the same sizes launch different kernels")
         try:
             size = plan.lstat().st_size
             if size > MAX_PLAN_BYTES:

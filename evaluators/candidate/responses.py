@@ -92,6 +92,8 @@ class RecordResponse(Response):
 
     reason: str | None
     constants: list[OutputTensor]
+    changing: bool = False
+    """Calls before it launched something else."""
 
     def described(self) -> list[dict[str, Any]]:
         """Return the constants in the form for the reference worker."""

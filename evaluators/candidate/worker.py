@@ -20,7 +20,7 @@ from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
 from ..languages.base import UntraceableCall, supports
 from ..profiling.torch_profiler import profile_call
-from ..replay.record import Recorder
+from ..replay.record import Recorder, launches_of
 from ..replay.values import UnplannableCall, weights_of
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
@@ -213,7 +213,8 @@ class CandidateWorker:
         """Record a call of a new model with the current weights as a launch plan.
 
         Not its first: a kernel may allocate buffers then, and another may stop working after some calls. Writes the
-        plan, and the constants that it names, to files. `reason` in the response says why there is no plan.
+        plan, and the constants that it names, to files. `reason` in the response says why there is no plan; `changing`
+        whether calls in between launched something else.
         """
         import torch
 
@@ -221,18 +222,21 @@ class CandidateWorker:
         model = construct(lambda: type(current)(*self.problem.init_inputs()), self.device, seed=0).to(self.device)
         torch.nn.Module.load_state_dict(model, torch.nn.Module.state_dict(current))
         recorder, inputs = Recorder(), self.inputs.fill(draw(self.problem, seed))  # as timed calls have them
-        start = time.perf_counter()
-        for _ in range(CALLS_BEFORE):
-            model(*inputs)
-            self._synchronize()
-            if time.perf_counter() - start > CALLS_BEFORE_S:
-                break
+        start, earlier = time.perf_counter(), []
         try:
+            for _ in range(CALLS_BEFORE):
+                earlier.append(launches_of(lambda: model(*inputs)))
+                self._synchronize()
+                if time.perf_counter() - start > CALLS_BEFORE_S:
+                    break
             recorded = recorder.record(model, inputs)
         except (UnplannableCall, UntraceableCall) as reason:
             return {"reason": str(reason), "constants": []}
+        launches = sorted((one.code, one.grid) for one in recorded.launches())
+        changing = any(one != launches for one in earlier[1:])
         Path(plan).write_text(recorded.model_dump_json())
-        return {"reason": None, "constants": tensor_ipc.write(list(recorder.constants.values()), Path(constants))}
+        constant = tensor_ipc.write(list(recorder.constants.values()), Path(constants))
+        return {"reason": None, "changing": changing, "constants": constant}
 
     def _counted(self, call: Callable[[], object]) -> Message:
         with self._launches as launches:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
@@ -19,6 +19,23 @@ from .values import UnplannableCall, encode, form_of, layout_of, weights_of
 MAX_CONSTANT_BYTES = 1 << 28
 """Constants, such as tables computed when the model is constructed, together."""
 _AS_STRIDED = "aten.as_strided.default"
+
+
+def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]:
+    """Run a call and return the digest of the code, and the grid, of each launch; sorted, since threads race.
+
+    Raises `UntraceableCall` for a launch that cannot be reported.
+    """
+    found: list[tuple[str, tuple[int, ...]]] = []
+
+    def launched(code: KernelCode, arguments: Sequence[Any], grid: Sequence[int] = ()) -> None:
+        found.append((code.digest, tuple(grid)))
+
+    with contextlib.ExitStack() as stack:
+        for support in supports():
+            stack.enter_context(support.recording(launched))
+        call()
+    return sorted(found)
 
 
 class Recorder:
