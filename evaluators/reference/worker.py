@@ -276,8 +276,12 @@ class ReferenceWorker:
         )
 
     def in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
-        """Return the reference's outputs in fp32, where it computes in less and its error is to be learned."""
-        if self.arithmetic.main == STRICT or (self.exactness.knows(distribution) and not precise):
+        """Return the reference's outputs in fp32, where it computes in less and its error is to be learned.
+
+        On inputs of other distributions it is learned from each seed: the largest of heavy tails varies.
+        """
+        known = distribution is None and self.exactness.knows(distribution)
+        if self.arithmetic.main == STRICT or (known and not precise):
             return None
         with self.arithmetic.switched(STRICT):
             return outputs_of(self.model(*copied(inputs)))
