@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 from kernelwright.core import Config, Evaluation, Kernel, Measurement, OptionError, Status, TorchProblem
 from kernelwright.evaluators.correctness.compare import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
@@ -17,6 +18,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
 from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache
 from kernelwright.evaluators.reference.client import ReferenceClient
+from kernelwright.evaluators.reference.worker import ReferenceWorker
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
 from ..conftest import FAST, Unguarded
@@ -73,6 +75,18 @@ def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel
     assert found.speedup_against("strict") is None
     torchs = found.correctness.torch_error_fp64
     assert torchs and 1e-4 < torchs < 1e-3, "the error of the defaults is what the record compares with"
+
+
+def test_the_error_of_the_defaults_is_learned_from_each_seed_of_another_distribution() -> None:
+    """The largest of heavy tails differs from seed to seed, and with it the largest error."""
+    worker = SimpleNamespace(
+        arithmetic=SimpleNamespace(main="default", switched=contextlib.nullcontext),
+        exactness=SimpleNamespace(knows=lambda distribution: True),
+        model=lambda x: x,
+    )
+    inputs = [torch.ones(2)]
+    assert ReferenceWorker.in_fp32(cast(Any, worker), inputs, "heavy tails") is not None
+    assert ReferenceWorker.in_fp32(cast(Any, worker), inputs, None) is None
 
 
 def test_default_refuses_bf16(default: LocalEvaluator) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from kernelwright.core import Config, Kernel, Status, TorchProblem
+from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.verification import Verification
@@ -63,6 +63,24 @@ def test_a_plan_that_changes_is_refused(evaluator: LocalEvaluator, scale_problem
         top="CALLS = []",
     )
     (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+    assert found.rejection is not None and found.rejection.rule == "changing-plan"
+
+
+def test_another_launch_between_the_first_call_and_the_recorded_one_is_refused(
+    evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    """In the third call of each model only, which neither recording is."""
+    source = scale_kernel.source.replace(
+        "        return build(*x.shape)(x, self.weight)\n",
+        """\
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.calls == 3:
+            build(*x.shape)(x, self.weight)
+        return build(*x.shape)(x, self.weight)
+""",
+    )
+    assert source != scale_kernel.source
+    (found,) = evaluator.evaluate(scale_problem, PythonKernel.parse(source), [Config()])
     assert found.rejection is not None and found.rejection.rule == "changing-plan"
 
 
