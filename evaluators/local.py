@@ -70,7 +70,12 @@ class LocalEvaluator:
         self._rng = rng or random.SystemRandom()
         timekeeper = InterleavedTimer(device, self.settings, self.processes, memory)
         self._examiner = EvaluationPipeline(
-            device, self.settings, timekeeper, memory, lambda: self._rng.randrange(2**31)
+            device,
+            self.settings,
+            timekeeper,
+            memory,
+            self.processes.device_memory,
+            lambda: self._rng.randrange(2**31),
         )
         self._client: CandidateClient | None = None
         self._client_problem: TorchProblem | None = None

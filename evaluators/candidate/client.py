@@ -32,6 +32,7 @@ from .responses import (
 )
 from .verified import (
     SIDE_EFFECTS,
+    WRITES_WEIGHTS,
     CheckPlan,
     Comparisons,
     Failure,
@@ -62,8 +63,6 @@ class CandidateClient:
         self._serial = 0
         self._share = share
         self._share_weights = share
-        self.peak_bytes: int | None = None
-        """The worker's peak of device memory since the last check of a single config; None on a CPU."""
 
     @property
     def worker(self) -> Worker:
@@ -101,8 +100,6 @@ class CandidateClient:
         compiling took before; without it, it is the first call's time beyond a later one's.
         """
         start = time.perf_counter()
-        if not keep:
-            self.peak_bytes = None
         serial = self._load(config, keep)
         load_s = time.perf_counter() - start
         correctness, warm_s = self._compare(reference_client, serial, plan, self._limits.compile_s - load_s)
@@ -159,7 +156,7 @@ class CandidateClient:
                 failure.config = checked.config
                 raise
             checked.timed[:] = [(seed, timed.calls)]
-            return timed.model_dump(exclude={"violations", "peak_bytes", "calls"})
+            return timed.model_dump(exclude={"violations", "calls"})
 
         return take
 
@@ -297,8 +294,8 @@ class CandidateClient:
             self._share = False
             return self._run(reference_client, serial, seed, seconds, distribution, hold, precise)
         if verdict["status"] == Status.OK:
-            if ran.weights:
-                raise self._rejected("weights-changed", "the weights", "writes to its weights; work on a copy")
+            if written := sorted(set(ran.weights) - reference_client.written_weights):
+                raise self._rejected("weights-changed", written[0], WRITES_WEIGHTS)
             for name, (rule, what, why) in SIDE_EFFECTS.items():
                 if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
                     raise self._rejected(rule, f"{what} {affected[0]}", why)
@@ -366,7 +363,6 @@ class CandidateClient:
             raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
         except WorkerDied as died:
             raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
-        self._note_peak(answer)
         if answer.get("ok") is True:
             try:
                 found = form.model_validate(answer)
@@ -380,11 +376,6 @@ class CandidateClient:
         worker.end()
         status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
         raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
-
-    def _note_peak(self, answer: Message) -> None:
-        """Take in the peak of a response, also of one that reports an error, such as that no memory is left."""
-        if isinstance(found := answer.get("peak_bytes"), int):
-            self.peak_bytes = max(found, self.peak_bytes or 0)
 
 
 _STAGES = {

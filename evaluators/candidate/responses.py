@@ -14,11 +14,9 @@ Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Response(BaseModel):
-    """The common part of all responses: rules that the candidate broke since the last one, and its memory."""
+    """The common part of all responses: rules that the candidate broke since the last one."""
 
     violations: list[Rejection] = []
-    peak_bytes: Annotated[int, Field(ge=0)] | None = None
-    """The most device memory since the kernel was loaded; None on a CPU."""
 
 
 class LoadResponse(Response):
@@ -57,13 +55,13 @@ class OutputsResponse(Response):
 
 
 class RunResponse(OutputsResponse):
-    """One call: its outputs, and the indices of inputs that it changed or returned."""
+    """One call: its outputs, the indices of inputs that it changed or returned, and the weights that it wrote to."""
 
     seconds: Seconds
     changed: list[int]
     returned: list[int]
     shared: list[int]
-    weights: list[int]
+    weights: list[str]
 
 
 class TimeResponse(Response):

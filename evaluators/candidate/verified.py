@@ -18,6 +18,8 @@ SIDE_EFFECTS = {
 }
 """By what is found: the rule, what it concerns, and why it is refused."""
 
+WRITES_WEIGHTS = "writes to its weights; work on a copy"
+
 
 class Failure(Exception):
     """A failed candidate; becomes an `Evaluation`."""

@@ -14,18 +14,19 @@ from typing import Any
 
 from ..correctness.distributions import draw
 from ..correctness.inputs import Buffers
-from ..correctness.side_effects import SideEffects, poison
+from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
 from ..languages.base import UntraceableCall, supports
 from ..profiling.torch_profiler import profile_call
+from ..reference.arithmetic import Arithmetic
 from ..replay.record import Recorder, launches_of
 from ..replay.values import UnplannableCall, weights_of
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
-from ..workers.memory import peak_bytes, release_cache, restart_peak
+from ..workers.memory import release_cache
 from ..workers.modules import ProblemModule, construct, load, outputs_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 
@@ -49,9 +50,11 @@ def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
     if options["device"].startswith("cuda"):
         open_gpu(options["device"])
+    arithmetic = Arithmetic.of(options)
     candidate = CandidateWorker(options)
+    arithmetic.main.set()  # its torch operators compute as the reference's do
     handlers: dict[str, Handler] = {name: candidate.handler(name) for name in _REQUESTS}
-    serve_requests(channel, handlers, candidate.failed)
+    serve_requests(channel, handlers, candidate.failed, options["device"])
 
 
 def open_gpu(device: str) -> None:
@@ -84,19 +87,19 @@ class CandidateWorker:
         self.timed.call_returned = self._watch.call_returned
 
     def handler(self, name: str) -> Handler:
-        """Return the handler of this name, with the broken rules and the peak of memory added to its response."""
+        """Return the handler of this name, with the broken rules added to its response."""
         handler: Handler = getattr(self, name)
 
         def answer(**request: Any) -> Message:
             found = handler(**request)
             violations = self._watch.violations(_WATCHED[name]) if name in _WATCHED else []
-            return {**found, "violations": violations, "peak_bytes": peak_bytes(self.device)}
+            return {**found, "violations": violations}
 
         return answer
 
     def failed(self, error: BaseException) -> Message:
         """Return the response to a request that ended with this error."""
-        return {"stage": stage_of(error), "error": describe(error), "peak_bytes": peak_bytes(self.device)}
+        return {"stage": stage_of(error), "error": describe(error)}
 
     def warm(self) -> Message:
         """Do the work that the first measurement would have to wait for."""
@@ -113,7 +116,6 @@ class CandidateWorker:
             self.models.clear()
             self._last.clear()
             self.timed.forget(self.problem)
-            restart_peak(self.device)
         torch.manual_seed(0)  # the file itself may draw
         module = load(f"kernelwright_candidate_{serial}", Path(source))
         model = construct(lambda: module.ModelNew(*self.problem.init_inputs()), self.device, seed=0)
@@ -168,7 +170,7 @@ class CandidateWorker:
         model = self.models[serial]
         self._shared.clear()
         inputs = self.inputs.fill(draw(self.problem, seed, distribution))
-        effects, weights = SideEffects(inputs), SideEffects(list(weights_of(model).values()))
+        effects, written = SideEffects(inputs), WrittenWeights(weights_of(model))
         poison(self._held or inputs)
         start = time.perf_counter()
         result = model(*inputs)
@@ -178,8 +180,12 @@ class CandidateWorker:
         described, self._shared = tensor_ipc.publish_outputs(returned, Path(outputs), share)
         if hold:
             self._held = returned
+        found = {**effects.of(returned), "weights": written.names()}
+        if self.inputs.are_large:  # the reference needs the memory now
+            self.inputs.clear()
+        del inputs, effects
         release_cache(self.device)
-        return {"seconds": seconds, "outputs": described, **effects.of(returned), "weights": weights.of([])["changed"]}
+        return {"seconds": seconds, "outputs": described, **found}
 
     def again(self, outputs: str, share: bool) -> Message:
         """Pass the held call's outputs once more."""

@@ -30,7 +30,7 @@ def _signs(x: Any, generator: Any) -> Any:
 
 
 def _heavy_tails(x: Any, generator: Any) -> Any:
-    return x * (1.5 * _normal(x, generator)).exp().to(x.dtype)
+    return _normal(x, generator).mul_(1.5).exp_().to(x.dtype).mul_(x)  # in place: inputs may be large
 
 
 def _structure(x: Any, generator: Any) -> Any:

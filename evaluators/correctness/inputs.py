@@ -29,8 +29,8 @@ class Buffers:
     A kernel that caches results by address, or by tensor object, then meets the same address with other contents.
     """
 
-    def __init__(self) -> None:
-        self._held: Tensors = []
+    def __init__(self, held: Sequence[Any] = ()) -> None:
+        self._held: Tensors = list(held)
 
     @property
     def are_large(self) -> bool:
@@ -38,9 +38,15 @@ class Buffers:
         return is_large(self._held)
 
     def fill(self, values: Sequence[Any]) -> Tensors:
-        """Copy the values into this object's tensors; allocates new ones when the shapes change."""
+        """Copy the values into this object's tensors; allocates new ones when the shapes change.
+
+        Without tensors it takes large values as they are: a copy would need as much memory again.
+        """
         import torch
 
+        if not self._held and is_large(values):
+            self._held = list(values)
+            return self._held
         self._fit(values)
         for i, value in enumerate(values):
             if isinstance(value, torch.Tensor):
@@ -138,7 +144,8 @@ class Feed:
         start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
         with self._writing:
             base = self.problem.inputs(seed)
-            return _variant(self.problem, Buffers(), base, _pool(base, seed, self.problem.device), seed, start)
+            pool = _pool(base, seed, self.problem.device)
+            return _variant(self.problem, Buffers(base if _are_separate(base) else ()), base, pool, seed, start)
 
 
 def _variant(
@@ -157,6 +164,15 @@ def _pool(base: Tensors, seed: int, device: str) -> Any:
     longest = max((max(value.shape, default=1) for value in base if is_floating(value)), default=1)
     generator = generator_of(seed, device)
     return torch.empty(VARIANTS + longest, device=device).uniform_(*FACTORS, generator=generator)
+
+
+def _are_separate(values: Sequence[Any]) -> bool:
+    """Return whether the tensors have memory of their own for every element, so that each can be changed in place."""
+    import torch
+
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    addresses = {one.untyped_storage().data_ptr() for one in tensors}
+    return len(addresses) == len(tensors) and all(one.is_contiguous() for one in tensors)
 
 
 def _along(value: Any, factors: Any, axis: int) -> Any:

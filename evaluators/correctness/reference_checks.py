@@ -46,11 +46,7 @@ def same_result(first: Sequence[Any], again: Sequence[Any]) -> bool:
     return all(
         isinstance(one, torch.Tensor)
         and one.shape == other.shape
-        and (
-            relative_error(one.detach().double(), other)[0] <= REPEATS
-            if one.is_floating_point()
-            else torch.equal(one, other)
-        )
+        and (relative_error(one.detach(), other)[0] <= REPEATS if one.is_floating_point() else torch.equal(one, other))
         for one, other in zip(first, again, strict=True)
     )
 

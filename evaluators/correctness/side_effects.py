@@ -1,8 +1,8 @@
-"""Side effects of a call on its inputs: whether it wrote to them, and whether it returned them."""
+"""Side effects of a call: whether it wrote to its inputs or returned them, and which weights it wrote to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..workers.channel import Message
@@ -23,6 +23,18 @@ class SideEffects:
         returned = [i for i, value in enumerate(self._inputs) if any(_overlap(_memory(value), one) for one in ranges)]
         shared = [i for i, one in enumerate(outputs) if any(_same_elements(one, other) for other in outputs[:i])]
         return {"changed": changed, "returned": returned, "shared": shared}
+
+
+class WrittenWeights:
+    """Created before a call with a model's weights by name; queried after it."""
+
+    def __init__(self, weights: Mapping[str, Any]) -> None:
+        self._names = list(weights)
+        self._effects = SideEffects(list(weights.values()))
+
+    def names(self) -> list[str]:
+        """Return the names of the weights that the call wrote to, as a normalization that trains does."""
+        return [self._names[number] for number in self._effects.of([])["changed"]]
 
 
 def _state(value: Any) -> tuple[Any, ...] | None:

@@ -16,6 +16,7 @@ from ..reference.roofline import ceilings
 from ..replay.saved import save_plan
 from ..settings import Sampling, Settings
 from ..timing.sampling import Timing
+from ..workers.memory import DeviceMemory
 from .interleaved_timer import InterleavedTimer, InterleavedTimes
 from .verdicts import common_fields, failed_evaluation
 from .verification import CPU_CACHE_BYTES, Verification, impossible
@@ -31,7 +32,7 @@ def is_timed(kernel: Kernel, device: str) -> bool:
 class EvaluationPipeline:
     """Evaluates candidates through their clients; the caller holds the device lock.
 
-    `memory` is a folder for once-per-device measurements, `draw` gives seeds.
+    `memory` is a folder for once-per-device measurements, `device_memory` that of all workers; `draw` gives seeds.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class EvaluationPipeline:
         settings: Settings,
         timekeeper: InterleavedTimer,
         memory: Path | None,
+        device_memory: DeviceMemory,
         draw: Callable[[], int],
     ) -> None:
         self._device = device
         self._settings = settings
         self._timekeeper = timekeeper
         self._memory = memory
+        self._device_memory = device_memory
         self._draw = draw
 
     def one(
@@ -57,9 +60,9 @@ class EvaluationPipeline:
         prune_above_ms: float | None = None,
     ) -> Evaluation:
         """Evaluate in full, or for a search, which prunes configs that are far slower than the best."""
-        reference_client.restart_peak()
+        self._device_memory.restart()
         found = self._one(reference_client, client, config, compiled, prune_above_ms)
-        return found.model_copy(update={"peak_memory_bytes": _peak_bytes(reference_client, client)})
+        return found.model_copy(update={"peak_memory_bytes": self._device_memory.peak_bytes})
 
     def _one(
         self,
@@ -174,7 +177,7 @@ class EvaluationPipeline:
         """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         reference_client.call("forget_plans")
-        reference_client.restart_peak()
+        self._device_memory.restart()
         plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
@@ -203,7 +206,7 @@ class EvaluationPipeline:
                 failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
                 client.close()
         found = dict(failed)
-        peak_bytes = _peak_bytes(reference_client, client)
+        peak_bytes = self._device_memory.peak_bytes
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
             fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}
@@ -211,11 +214,3 @@ class EvaluationPipeline:
                 **fields, correctness=one.correctness, compile_s=one.compile_s, peak_memory_bytes=peak_bytes
             )
         return [found[config] for config in configs]
-
-
-def _peak_bytes(reference_client: ReferenceClient, client: CandidateClient) -> int | None:
-    """Return the sum of both processes' peaks of device memory; None on a CPU."""
-    if client.peak_bytes is None or not reference_client.alive:
-        return None
-    reference = reference_client.peak_bytes()
-    return None if reference is None else client.peak_bytes + reference

@@ -20,6 +20,7 @@ from ..reference.client import ReferenceClient
 from ..sandbox.containment import Containment, contain, home_in
 from ..settings import Limits, Precision, Sandbox
 from ..workers.client import ForkServer, Worker
+from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
 
 ENVIRONMENT = {
@@ -80,8 +81,10 @@ class Processes:
         memory: Path | None = None,
         precision: Precision = Precision.FP32,
     ) -> None:
-        """`memory` is a folder for the reference worker's compiled baselines, `precision` the reference's."""
+        """`memory` is a folder for the reference worker's compiled baselines, `precision` that of torch's fp32."""
         self.device = device
+        self.device_memory = DeviceMemory()
+        """That of all workers together."""
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-")).resolve()
         self._read = (self.folder / "problems", self.folder / "inbox")
         self._work, self._hidden = self.folder / "work", self.folder / "reference"
@@ -141,8 +144,13 @@ class Processes:
             one = self.containment.shares_memory
             inside = self.containment.command(self._read, (self._work, *(self._trusted_writes() if one else ())))
             home = home_in(self.new_folder("home")) if inside else {}
-            untrusted = ForkServer(kernels_import(), environment | home, inside)
-            trusted = untrusted if one else ForkServer((*REFERENCES_IMPORT, *_support_modules()), environment)
+            memory = self.device_memory
+            untrusted = ForkServer(kernels_import(), environment | home, inside, memory)
+            trusted = (
+                untrusted
+                if one
+                else ForkServer((*REFERENCES_IMPORT, *_support_modules()), environment, device_memory=memory)
+            )
             self._servers = _Servers(trusted, untrusted)
         return self._servers
 
@@ -168,9 +176,8 @@ class Processes:
         """Start one more reference worker; the caller closes it."""
         options = {
             **self._problem(problem),
+            **self._arithmetic(),
             "tolerances": dict(problem.tolerances),
-            "precision": self._precision.value,
-            "defaults_differ": defaults_differ(self.device),
         }
         folder = _new_folder(self._hidden, "reference")
         return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
@@ -189,7 +196,7 @@ class Processes:
 
     def candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
         """Return a function that starts workers for candidates; they share `cache`, or have one each."""
-        return self.untrusted("candidate.worker", self._problem(problem), cache)
+        return self.untrusted("candidate.worker", {**self._problem(problem), **self._arithmetic()}, cache)
 
     def compilers(self, problem: TorchProblem, cache: Path, count: int) -> CompilePool:
         """Start workers that compile into `cache`."""
@@ -233,6 +240,9 @@ class Processes:
 
     def _problem(self, problem: TorchProblem) -> dict[str, Any]:
         return problem_options(problem, self._read[0])
+
+    def _arithmetic(self) -> dict[str, Any]:
+        return {"precision": self._precision.value, "defaults_differ": defaults_differ(self.device)}
 
     def _device(self) -> dict[str, Any]:
         kind, _, number = self.device.partition(":")

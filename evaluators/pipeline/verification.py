@@ -14,6 +14,7 @@ from ...core.text import first_line
 from ..candidate.client import CandidateClient
 from ..candidate.verified import (
     SIDE_EFFECTS,
+    WRITES_WEIGHTS,
     CheckPlan,
     Comparisons,
     Failure,
@@ -152,6 +153,7 @@ class Verification:
             seeds = self._draw(), self._draw()
             one, two = (self.client.record(self.reference_client, checked, seed) for seed in seeds)
             checked.weights = seeds[-1]  # those that it has now
+            self.release()
             if isinstance(one, str) or isinstance(two, str):
                 checked.replay = Replay(replayed=False, reason=one if isinstance(one, str) else str(two))
                 return None
@@ -196,8 +198,8 @@ class Verification:
         for name, (rule, what, why) in SIDE_EFFECTS.items():
             if affected := sorted(set(verdict["effects"][name]) - set(self.reference_client.effects[name])):
                 raise rejected(Rejection(rule=rule, where=f"{what} {affected[0]}", why=why))
-        if verdict["weights"]:
-            raise rejected(Rejection(rule="weights-changed", where="the weights", why="writes to its weights"))
+        if written := sorted(set(verdict["weights"]) - self.reference_client.written_weights):
+            raise rejected(Rejection(rule="weights-changed", where=written[0], why=WRITES_WEIGHTS))
         if verdict["kept"]:
             why = "returns memory that it keeps from call to call; give each call an output of its own"
             raise rejected(Rejection(rule="output-reused", where="the output", why=why))

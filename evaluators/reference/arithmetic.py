@@ -55,7 +55,7 @@ class Arithmetic:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Arithmetic:
-        """Read the options of a reference worker; to be called before the problem's file runs, which may set switches.
+        """Read the options of a worker; to be called before the problem's file runs, which may set switches.
 
         PyTorch's defaults are the switches as they are now, where the options say that they make a difference.
         """

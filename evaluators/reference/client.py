@@ -42,6 +42,8 @@ class ReferenceClient:
         """The fields of evaluations that say how the reference computes: precision, default_is_reference."""
         self.effects: dict[str, list[int]] = {name: opened[name] for name in ("changed", "returned", "shared")}
         """Indices of the inputs that the reference itself writes to, or returns."""
+        self.written_weights = frozenset[str](opened["weights"])
+        """The weights that the reference itself writes to: those of a normalization that keeps running statistics."""
 
     def call(self, op: str, **arguments: Any) -> Message:
         """Send a request to the reference worker and return its response."""
@@ -63,15 +65,6 @@ class ReferenceClient:
     def release(self) -> None:
         """Let the worker free what it can draw again, where that is large."""
         self.call("release")
-
-    def restart_peak(self) -> None:
-        """Forget the peak of device memory so far."""
-        self.call("restart_peak")
-
-    def peak_bytes(self) -> int | None:
-        """Return the worker's peak of device memory; None on a CPU."""
-        found: int | None = self.call("peak")["bytes"]
-        return found
 
     def rehearse(self) -> None:
         """Run the steps that use the most memory, without a candidate. Raises `ProblemError`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,13 @@ from ..correctness.compare import Allowed, compare, failed
 from ..correctness.digest import HeldOutput
 from ..correctness.fp64 import copied
 from ..correctness.inputs import Feed
-from ..correctness.side_effects import SideEffects, poison
+from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..profiling import op_counter
 from ..replay.session import ReplaySession
 from ..replay.values import form_of, weights_of
 from ..workers import tensor_ipc
 from ..workers.channel import Message
+from ..workers.memory import is_large
 from ..workers.modules import outputs_of
 from ..workers.request_loop import describe
 from ..workers.tensor_ipc import HeldOutputs
@@ -72,6 +73,8 @@ class ReplayRequests:
             held = [HeldOutput.of(one) for one in outputs] if precise else []
         except Exception as error:  # the plan's fault, not the reference's
             return failed(Status.RUNTIME_ERROR, describe(error))
+        if found["effects"]["changed"]:
+            worker.prepare(seed, distribution)
         fp32 = worker.in_fp32(worker.inputs, distribution, precise)
         wanted = worker.model(*worker.inputs)
         if form_of(result) != form_of(wanted):
@@ -84,9 +87,12 @@ class ReplayRequests:
         if verdict["status"] == Status.OK and precise:
             worker.prepare(seed, distribution)  # the reference may have changed them
             verdict |= worker.precise_verdict(expected, outputs, fp32, allowed)
-            del outputs, result
+            del outputs, result, wanted, expected, fp32  # large, and not needed any more
+            self._session.renew(number)
             again, *_ = self._replayed(number)
             verdict["deterministic"] = [HeldOutput.of(one) for one in again] == held
+            del again
+        self._session.renew(number)
         worker.release()
         return {**verdict, **found}
 
@@ -95,17 +101,20 @@ class ReplayRequests:
         import torch
 
         worker = self._worker
-        inputs = copied(worker.inputs)
-        weights = list(weights_of(worker.model).values())
-        on_inputs, on_weights = SideEffects(inputs), SideEffects(weights)
-        kept = SideEffects([*weights, *self._session.constants(number)])
+        inputs = worker.inputs if is_large(worker.inputs) else copied(worker.inputs)
+        weights = weights_of(worker.model)
+        on_inputs, written = SideEffects(inputs), WrittenWeights(weights)
+        kept = SideEffects([*weights.values(), *self._session.constants(number)])
         poison(inputs)
-        self._session.renew(number)
         with torch.no_grad():
             result = self._session.call(number, worker.model)(*inputs)
         outputs = outputs_of(result)
-        effects = {"effects": on_inputs.of(outputs), "weights": on_weights.of([])["changed"]}
-        return outputs, result, {**effects, "kept": kept.of(outputs)["returned"]}
+        effects = on_inputs.of(outputs)
+        self._session.renew(number, outputs)
+        if effects["changed"] and inputs is worker.inputs:
+            worker.forget_inputs()
+        found = {"effects": effects, "weights": written.names(), "kept": kept.of(outputs)["returned"]}
+        return outputs, result, found
 
     def replay_operators(self, number: int, seed: int) -> Message:
         """Return the torch operators of one replay, as `guards.torch_share.Operator`."""
@@ -113,6 +122,7 @@ class ReplayRequests:
         worker.prepare(seed)
         call = self._session.call(number, worker.model)
         _, seen = op_counter.observe(lambda: call(*worker.inputs))
+        self._session.renew(number)
         return {"operators": op_counter.grouped(seen)}
 
     def replay_time(self, number: int, samples: int, seed: int, graph: bool) -> Message:
@@ -123,24 +133,38 @@ class ReplayRequests:
         worker.clear()
         self._timed.pop(number, None)
         call = self._session.call(number, worker.model)
-        weights = SideEffects(list(weights_of(worker.model).values()))
-        worker.timed.renew = lambda: self._session.renew(number)
+        written, renew = WrittenWeights(weights_of(worker.model)), self._renewal(number)
+        worker.timed.renew = renew
         try:
             with torch.no_grad():
                 timed = worker.timed.time(1 + number, call, seed, samples, graph)
                 last, calls = worker.timed.last, timed["calls"]
+                worker.timed.last = None
                 for _ in range(secrets.randbelow(EXTRA_CALLS)):
                     last = None
-                    self._session.renew(number)
+                    renew()
                     _, inputs = worker.timed.feed(seed).next()
                     last, calls = call(*inputs), calls + 1
         finally:
             worker.timed.renew = lambda: None
         self._timed[number] = (seed, calls, outputs_of(last))
-        if weights.of([])["changed"]:
+        self._session.renew(number, self._timed[number][2])
+        if set(written.names()) - worker.written_weights:
             worker.forget_weights()
             self._wrote_weights.add(number)
         return timed
+
+    def _renewal(self, number: int) -> Callable[[], None]:
+        """Return what undoes a call of a plan: in its memory, and in the weights that it may write to."""
+        weights = weights_of(self._worker.model)
+        first = {name: weights[name].clone() for name in self._worker.written_weights}
+
+        def renew() -> None:
+            self._session.renew(number)
+            for name, tensor in first.items():
+                weights[name].copy_(tensor)
+
+        return renew
 
     def replay_recheck(self, number: int) -> Message:
         """Compare the outputs of the last replay beside timing."""
@@ -148,6 +172,7 @@ class ReplayRequests:
         if number in self._wrote_weights:
             return failed(Status.WRONG_VALUE, "it wrote to the weights while it was timed")
         seed, calls, outputs = self._timed[number]
+        worker.release_timed()
         expected = outputs_of(worker.model(*Feed(worker.problem).at(seed, calls)))
         return _compared(expected, outputs, worker.allowed())
 

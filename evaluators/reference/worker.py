@@ -33,16 +33,17 @@ from ..correctness.distributions import (
 from ..correctness.fp64 import Fp64Comparison, copied, in_fp64, outputs_where_accepted
 from ..correctness.inputs import Feed
 from ..correctness.reference_checks import require_reference, same_result, same_special_values
-from ..correctness.side_effects import SideEffects
+from ..correctness.side_effects import SideEffects, WrittenWeights
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..profiling import op_counter, peaks
 from ..profiling.event_overhead import event_overhead_ms
 from ..profiling.gpu_properties import describe_gpu
+from ..replay.values import weights_of
 from ..timing.clock import Clock
 from ..timing.scheduling import Scheduling
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Channel, Message
-from ..workers.memory import is_large, peak_bytes, release_cache, restart_peak
+from ..workers.memory import is_large, release_cache
 from ..workers.modules import ProblemModule, outputs_of
 from ..workers.request_loop import Handler, describe, serve_requests
 from ..workers.tensor_ipc import Outputs, StateBuffer, UnreadableTensor
@@ -52,7 +53,7 @@ from .replays import ReplayRequests
 
 _REQUESTS = (
     "open", "state", "check", "same", "check_timed", "distributions", "remarks", "time", "compile", "time_baseline",
-    "overhead", "empty", "count", "ceilings", "properties", "release", "restart_peak", "peak",
+    "overhead", "empty", "count", "ceilings", "properties", "release",
 )  # fmt: skip
 
 NARROW_BYTES = 2
@@ -66,7 +67,7 @@ def serve(channel: Channel, options: Message) -> None:
         name: reference_handlers.handler(name) for name in (*_REQUESTS, *ReplayRequests.REQUESTS)
     }
     handlers["resize"] = reference_handlers.resize
-    serve_requests(channel, handlers, lambda error: {"error": describe(error)})
+    serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"])
 
 
 class ReferenceHandlers:
@@ -123,6 +124,7 @@ class ReferenceWorker:
         self._state: StateBuffer | None = None
         self._baselines: Baselines | None = None
         self.changes_inputs = False
+        self.written_weights: frozenset[str] = frozenset()
         self.scheduling = Scheduling()
 
     @property
@@ -142,16 +144,17 @@ class ReferenceWorker:
         import torch
 
         self.prepare(0)
-        effects = SideEffects(self.inputs)
+        effects, written = SideEffects(self.inputs), WrittenWeights(weights_of(self.model))
         outputs = outputs_of(self.model(*self.inputs))
-        found = effects.of(outputs)
+        found = {**effects.of(outputs), "weights": written.names()}
+        self.written_weights = frozenset(found["weights"])
         del effects  # it keeps the inputs
         self.changes_inputs = bool(found["changed"])
         self.prepare(0)
         torch.manual_seed(1)  # else dropout draws the same again
         require_reference(outputs, outputs_of(self.model(*self.inputs)))
         del outputs
-        self._forget_inputs()
+        self.forget_inputs()
         self.release()
         described = environment(self.device)
         if self.device.startswith("cuda"):
@@ -162,7 +165,7 @@ class ReferenceWorker:
         """Draw the weights and the inputs of a seed, unless they are the current ones."""
         self.prepare_model(seed, distribution)
         if self._drawn != (seed, distribution) or self.changes_inputs:
-            self._forget_inputs()  # freed before others are drawn
+            self.forget_inputs()  # freed before others are drawn
             self.inputs, self._drawn = draw(self.problem, seed, distribution), (seed, distribution)
 
     def prepare_model(self, seed: int, distribution: str | None = None) -> None:
@@ -178,26 +181,23 @@ class ReferenceWorker:
         """Draw the weights again before they are used: something wrote to them."""
         self.weights = None
 
-    def _forget_inputs(self) -> None:
+    def forget_inputs(self) -> None:
+        """Draw the inputs again before they are used."""
         self.inputs, self._drawn = [], None
 
     def release(self) -> Message:
         """Free what can be drawn again, where it is large: the candidate may need the memory next."""
         if is_large(self.inputs):
-            self._forget_inputs()
+            self.forget_inputs()
         if "timed" in vars(self):
             self.timed.release()
         release_cache(self.device)
         return {}
 
-    def restart_peak(self) -> Message:
-        """Forget the peak of device memory so far."""
-        restart_peak(self.device)
-        return {}
-
-    def peak(self) -> Message:
-        """Return the peak of device memory in bytes; None on a CPU."""
-        return {"bytes": peak_bytes(self.device)}
+    def release_timed(self) -> None:
+        """Free the inputs of timed calls, where they are large; not on a CPU, where the next chunk continues them."""
+        if self.device != "cpu" and "timed" in vars(self):
+            self.timed.release()
 
     def state(self, seed: int, path: str, share: bool, distribution: str | None = None) -> Message:
         """Pass on the weights drawn from the seed, if there are any: in device memory if requested, else in a file.
@@ -314,6 +314,7 @@ class ReferenceWorker:
     def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
         """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
         self.prepare_model(weights)
+        self.release_timed()
         inputs = Feed(self.problem).at(seed, calls)
         fp32 = self.in_fp32(inputs, None)
         expected = outputs_of(self.model(*inputs))
@@ -331,7 +332,7 @@ class ReferenceWorker:
             fit += itertools.islice(filter(self._copes, MAGNITUDES), 1)
         if any(parameter.is_floating_point() for parameter in self.model.parameters()) and self._copes(OTHER_WEIGHTS):
             fit.append(OTHER_WEIGHTS)
-        self._forget_inputs()
+        self.forget_inputs()
         self.release()
         return {"distributions": fit}
 
@@ -364,7 +365,7 @@ class ReferenceWorker:
             return False
         outputs = []
         for _ in range(2):
-            self._forget_inputs()  # it may write to them
+            self.forget_inputs()  # it may write to them
             self.prepare(0, SPECIAL)
             outputs.append(outputs_where_accepted(self.model, self.inputs))
         first, again = outputs
@@ -374,7 +375,7 @@ class ReferenceWorker:
         """Return which of the inputs that a kernel may treat otherwise the reference accepts, with definite results."""
         fit = [SPECIAL] if self._is_definite_on_special_values() else []
         fit += [OTHER_STRIDES] if self._accepts_other_strides() else []
-        self._forget_inputs()
+        self.forget_inputs()
         self.release()
         return {"distributions": fit}
 
@@ -419,7 +420,7 @@ class ReferenceWorker:
         """Free the memory of checking, as the candidate's worker does."""
         if self._held or self._drawn is not None:
             self._held = []
-            self._forget_inputs()
+            self.forget_inputs()
             release_cache(self.device)
 
     def empty(self) -> Message:

@@ -77,25 +77,27 @@ class PlanExecutor:
 
         return run
 
-    def renew(self) -> None:
-        """Undo what the last call left in memory, its outputs too; call it, untimed, before the next one.
+    def renew(self, needed: Sequence[Any] = ()) -> None:
+        """Undo what the last call left in memory; call it, untimed, before the next one.
 
-        Otherwise a kernel could keep results in constants, or find them in memory that is used again.
+        Otherwise a kernel could keep results in constants, or find them in memory that is used again. Outputs that are
+        still `needed` stay until the next time.
         """
         with self._one_thread:
-            self._renew()
+            self._renew({_address(one) for one in needed})
 
-    def _renew(self) -> None:
+    def _renew(self, needed: set[int]) -> None:
         import torch
 
-        kept = {one.untyped_storage().data_ptr() for one in self.constants.values()}
-        kept |= {self._made[number].untyped_storage().data_ptr() for number in self._given & self._made.keys()}
+        left = {number: tensor for number, tensor in self._made.items() if _address(tensor) in needed}
+        kept = needed | {_address(one) for one in self.constants.values()}
+        kept |= {_address(self._made[number]) for number in self._given & self._made.keys()}
         for tensor in self._made.values():
             storage = tensor.untyped_storage()
-            if storage.nbytes() and storage.data_ptr() not in kept:
-                kept.add(storage.data_ptr())
+            if storage.nbytes() and _address(tensor) not in kept:
+                kept.add(_address(tensor))
                 torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(SPOILED)
-        self._made = {}
+        self._made = left
         for number, tensor in self.constants.items():
             tensor.copy_(self._first[number])
 
@@ -143,6 +145,10 @@ class PlanExecutor:
             self._threads.run([partial(launch, tensors) for launch in launches])
 
         return run
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _alike(one: TensorLayout, other: TensorLayout) -> bool:

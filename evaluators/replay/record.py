@@ -71,6 +71,7 @@ class Recorder:
             result = model(*inputs)
         returned = list(result) if type(result) in (tuple, list) else [result]
         outputs = tuple(self._output(tensor) for tensor in returned)
+        self._kept.clear()  # the contexts above refer to this object, and it to them
         if self._failed is not None:
             raise UnplannableCall(self._failed)
         steps = _parallel(self._steps, self._threads)

@@ -40,9 +40,9 @@ class ReplaySession:
         executor, weights = self._plans[number], weights_of(model)
         return lambda *inputs: executor(inputs, weights)
 
-    def renew(self, number: int) -> None:
+    def renew(self, number: int, needed: Sequence[Any] = ()) -> None:
         """Undo what the last call of a plan left in memory (`PlanExecutor.renew`)."""
-        self._plans[number].renew()
+        self._plans[number].renew(needed)
 
     def constants(self, number: int) -> list[Any]:
         """Return the tensors that a plan keeps from call to call."""

@@ -23,6 +23,7 @@ from ...core import DeviceError
 from ...core.secrets import without_secrets
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .fork_server import REQUEST_BYTES
+from .memory import DeviceMemory
 
 LOG = "log"
 LOG_BYTES = 4096
@@ -116,8 +117,15 @@ def start_server(
 class ForkServer:
     """A process with `modules` imported, from which workers are forked in milliseconds."""
 
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str], inside: Sequence[str] = ()) -> None:
-        """`inside` is a command prefix that starts the server in a sandbox."""
+    def __init__(
+        self,
+        modules: Sequence[str],
+        environment: Mapping[str, str],
+        inside: Sequence[str] = (),
+        device_memory: DeviceMemory | None = None,
+    ) -> None:
+        """`inside` is a command prefix that starts the server in a sandbox; `device_memory` is that of all workers."""
+        self._device_memory = device_memory or DeviceMemory()
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
@@ -183,7 +191,7 @@ class ForkServer:
         with theirs, (inbox / LOG).open("ab") as log:
             request = {"op": "fork", "role": role, "folder": str(folder), **options}
             answer, pid = self._request(request, [theirs.fileno(), log.fileno()])
-        return Worker(self, answer["pid"], pid or answer["pid"], channel, folder, inbox)
+        return Worker(self, answer["pid"], pid or answer["pid"], channel, folder, inbox, self._device_memory)
 
     def end(self, number: int, grace_s: float) -> int | None:
         """End a worker, by its number in the server, and everything it started.
@@ -236,8 +244,18 @@ class ForkServer:
 class Worker:
     """A forked process that serves one request at a time."""
 
-    def __init__(self, server: ForkServer, number: int, pid: int, channel: Channel, folder: Path, inbox: Path) -> None:
+    def __init__(
+        self,
+        server: ForkServer,
+        number: int,
+        pid: int,
+        channel: Channel,
+        folder: Path,
+        inbox: Path,
+        device_memory: DeviceMemory,
+    ) -> None:
         self._server = server
+        self._device_memory = device_memory
         self._number = number
         self.pid = pid
         self._channel = channel
@@ -271,6 +289,7 @@ class Worker:
             # A message was in the channel before the request.
             self.end()
             raise WorkerDied(None, "sent no proper answer")
+        self._device_memory.note(self.pid, answer)
         return answer
 
     def end(self, grace_s: float = 0.0) -> int | None:
@@ -279,6 +298,7 @@ class Worker:
             return None
         self._ended = True
         code = self._server.end(self._number, grace_s)
+        self._device_memory.forget(self.pid)
         self._channel.close()
         return code
 

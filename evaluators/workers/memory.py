@@ -1,4 +1,4 @@
-"""Device memory of a worker: what counts as large, how it is given back, and its peak.
+"""Device memory of workers: what counts as large, how it is given back, and the peak of all together.
 
 Candidate and reference share one GPU, but not their allocators' caches: what one has cached, the other cannot use.
 """
@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .channel import Message
+
 LARGE = 1 << 30
 """Bytes. What is larger is drawn again instead of kept, and cached memory beyond it goes back to the device; below,
 the time that this takes matters more."""
+
+FIELD = "device_memory"
+"""Of every response of a worker that uses a GPU."""
 
 
 def size_of(values: Iterable[Any]) -> int:
@@ -36,18 +41,52 @@ def release_cache(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def peak_bytes(device: str) -> int | None:
-    """Return the most bytes that this process' allocator has held since `restart_peak`; None on a CPU."""
-    if not device.startswith("cuda"):
-        return None
-    import torch
+class RequestMemory:
+    """In a worker: the device memory that its allocator holds while it serves a request, and afterwards."""
 
-    return int(torch.cuda.max_memory_reserved())
+    def __init__(self, device: str) -> None:
+        self._on_gpu = device.startswith("cuda")
 
+    def restart(self) -> None:
+        """Begin with a request."""
+        if self._on_gpu:
+            import torch
 
-def restart_peak(device: str) -> None:
-    """Forget the peak so far."""
-    if device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats()
+
+    def described(self) -> Message:
+        """Return the response's field: the most bytes since `restart`, and those that are held now; none on a CPU."""
+        if not self._on_gpu:
+            return {}
         import torch
 
-        torch.cuda.reset_peak_memory_stats()
+        return {FIELD: [torch.cuda.max_memory_reserved(), torch.cuda.memory_reserved()]}
+
+
+class DeviceMemory:
+    """Beside the workers: the peak of their memory together.
+
+    One worker serves a request while the others hold what they have. What the CUDA contexts take (about 0.5 GB each)
+    is not included.
+    """
+
+    def __init__(self) -> None:
+        self.peak_bytes: int | None = None
+        """Since `restart`; None on a CPU."""
+        self._held: dict[int, int] = {}
+
+    def restart(self) -> None:
+        """Forget the peak so far."""
+        self.peak_bytes = None
+
+    def note(self, worker: int, response: Message) -> None:
+        """Take a worker's memory from its response; the worker may be untrusted."""
+        match response.pop(FIELD, None):
+            case [int(peak), int(held)] if peak >= 0 and held >= 0:
+                others = sum(size for one, size in self._held.items() if one != worker)
+                self.peak_bytes = max(self.peak_bytes or 0, peak + others)
+                self._held[worker] = held
+
+    def forget(self, worker: int) -> None:
+        """Count a worker no longer: it has ended."""
+        self._held.pop(worker, None)

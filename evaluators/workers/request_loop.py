@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from .channel import Channel, ChannelClosed, Message
+from .memory import RequestMemory
 
 CAUSES = 3
 """Maximum number of exceptions of a chain that are reported."""
@@ -23,14 +24,18 @@ _HINTS = (
 
 
 def serve_requests(
-    channel: Channel, handlers: Mapping[str, Handler], failed: Callable[[BaseException], Message]
+    channel: Channel,
+    handlers: Mapping[str, Handler],
+    failed: Callable[[BaseException], Message],
+    device: str = "cpu",
 ) -> None:
     """Serve {"op": name, ...} by the handler of that name: {"ok": true, ...}, or {"ok": false, **failed(error)}.
 
-    The response repeats the request's nonce, which an unsolicited message cannot know.
+    The response repeats the request's nonce, which an unsolicited message cannot know, and has the request's memory.
     """
     import torch
 
+    memory = RequestMemory(device)
     with torch.no_grad():
         while True:
             try:
@@ -38,11 +43,12 @@ def serve_requests(
             except ChannelClosed:
                 return
             handler, nonce = handlers[request.pop("op")], request.pop("nonce")
+            memory.restart()
             try:
                 answer = {"ok": True, **handler(**request)}
             except (Exception, SystemExit) as error:  # any exception of the code under test is its result
                 answer = {"ok": False, **failed(error)}
-            channel.send({**answer, "nonce": nonce})
+            channel.send({**answer, **memory.described(), "nonce": nonce})
 
 
 def describe(error: BaseException) -> str:

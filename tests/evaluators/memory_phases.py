@@ -49,7 +49,11 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-FORWARD = {"elementwise": "x * torch.sigmoid(x)", "batch_norm": "self.norm(x)"}
+FORWARD = {
+    "elementwise": "x * torch.sigmoid(x)",
+    "batch_norm": "self.norm(x)",
+    "pool": "x.unflatten(1, (8, 64)).mean(2)",
+}
 
 
 class LiveBytes(TorchDispatchMode):
@@ -148,6 +152,28 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         assert phases.run("reference", reference.same, path=outputs["outputs"], outputs=held)["same"]
         phases.run("candidate", candidate.release)
         phases.run("candidate", candidate.operators, serial=1, seed=1)
+        phases.run("reference", reference.remarks)
+        replays, plan, constants = reference.replays, str(folder / "plan"), str(folder / "constants")
+        recorded = phases.run("candidate", candidate.record, serial=1, seed=1, plan=plan, constants=constants)
+        assert recorded["reason"] is None, recorded
+        phases.run("candidate", candidate.release)
+        text = Path(plan).read_text()
+        answer = phases.run("reference", replays.load_plan, number=1, plan=text, constants=[], path=constants)
+        assert answer["reason"] is None, answer
+        for seed, distribution in ((1, None), (1, "heavy tails"), (2, None)):
+            verdict = phases.run(
+                "reference", replays.replay, f"replay {seed} {distribution}", number=1, seed=seed,
+                distribution=distribution, precise=(seed, distribution) == (1, None),
+            )  # fmt: skip
+            assert verdict["status"] == "ok" and verdict.get("deterministic", True), verdict
+        phases.run("reference", replays.replay_operators, number=1, seed=1)
+        for seed in (3, 4):
+            phases.run("reference", replays.replay_time, number=1, samples=3, seed=seed, graph=False)
+            phases.run("reference", reference.time, "time beside", samples=3, seed=9, graph=False)
+        verdict = phases.run("reference", replays.replay_recheck, number=1)
+        assert verdict["status"] == "ok", verdict
+        phases.run("reference", replays.forget_plans)
+        phases.run("reference", reference.release)
         phases.run("reference", reference.count)
         calls = phases.run("candidate", candidate.time, serial=1, samples=3, seed=5, graph=False)["calls"]
         phases.run("reference", reference.time, samples=3, seed=6, graph=False)

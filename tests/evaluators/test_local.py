@@ -150,6 +150,7 @@ def test_outputs_go_through_a_file_where_memory_cannot_be_shared(
 
     class Blind:
         problem, effects = reference_client.problem, reference_client.effects
+        written_weights = reference_client.written_weights
 
         def call(self, op: str, **arguments: Any) -> Message:
             answer = reference_client.call(op, **arguments)

@@ -31,24 +31,34 @@ def get_inputs():
 def get_init_inputs():
     return [64]
 """
-AS_PYTORCH_SHIPS = PythonKernel.parse("import triton\n" + MODEL.replace("Model", "ModelNew"))
-"""The reference as a candidate, whose process has PyTorch's defaults."""
+BY_TORCH = PythonKernel.parse("import triton\n" + MODEL.replace("Model", "ModelNew"))
+"""The reference as a candidate."""
+AS_PYTORCH_SHIPS = PythonKernel.parse(
+    BY_TORCH.source.replace("    def forward", "    torch.backends.cudnn.allow_tf32 = True\n\n    def forward")
+)
 
 
-def evaluation_with(precision: Precision) -> Evaluation:
+def evaluation_with(precision: Precision, kernel: PythonKernel = BY_TORCH) -> Evaluation:
     problem = TorchProblem(id="level1/1_998", name="998_Conv", source=SOURCE)
     settings = Settings(checks=2, allow_torch=AllowTorch.ALL, second_workload=False, precision=precision)
     with LocalEvaluator("cuda", settings) as evaluator:
-        (found,) = evaluator.evaluate(problem, AS_PYTORCH_SHIPS, [Config()])
+        (found,) = evaluator.evaluate(problem, kernel, [Config()])
     return found
 
 
-def test_a_convolution_as_pytorch_ships_is_wrong_in_fp32() -> None:
+def test_a_convolution_of_torch_computes_in_fp32_like_the_reference() -> None:
     found = evaluation_with(Precision.FP32)
+    assert found.ok, found.message
+    assert found.environment["tf32"] == "off" and found.replay is not None and found.replay.replayed
+    assert found.speedup is not None and 0.9 < found.speedup.ratio < 1.1
+
+
+def test_a_convolution_in_tf32_is_wrong_in_fp32() -> None:
+    found = evaluation_with(Precision.FP32, AS_PYTORCH_SHIPS)
     assert found.status is Status.WRONG_VALUE and found.environment["tf32"] == "off"
 
 
-def test_a_convolution_as_pytorch_ships_is_right_by_its_own_precision() -> None:
+def test_a_convolution_of_torch_computes_as_pytorch_ships_by_default() -> None:
     found = evaluation_with(Precision.DEFAULT)
     assert found.ok, found.message
     assert found.environment["tf32"] == "convolutions" and found.default_is_reference

@@ -84,6 +84,51 @@ def test_another_launch_between_the_first_call_and_the_recorded_one_is_refused(
     assert found.rejection is not None and found.rejection.rule == "changing-plan"
 
 
+NORM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(features)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_inputs():
+    return [torch.randn(64, 8)]
+
+
+def get_init_inputs():
+    return [8]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "rule"),
+    [
+        ("return self.norm(x)", None),
+        ("y = (x - x.mean(0)) * (x.var(0, correction=0) + self.norm.eps).rsqrt()\n"
+         "        return y * self.norm.weight + self.norm.bias", None),
+        ("y = self.norm(x)\n        self.norm.bias.data.add_(1.0)\n        return y", "weights-changed"),
+    ],
+    ids=["writes the same", "writes nothing", "writes another"],
+)  # fmt: skip
+def test_a_kernel_may_write_to_the_weights_that_the_reference_writes_to(
+    evaluator: LocalEvaluator, forward: str, rule: str | None
+) -> None:
+    """As a normalization in training mode writes to its running statistics."""
+    problem = TorchProblem(id="level1/1_997", name="997_Norm", source=NORM)
+    kernel = NORM.replace("Model(nn", "ModelNew(nn").replace("return self.norm(x)", forward)
+    (found,) = evaluator.evaluate(problem, PythonKernel.parse(f"import tilelang.cpu.language\n{kernel}"), [Config()])
+    assert (found.rejection and found.rejection.rule) == rule, found.message
+    if rule is None:
+        assert found.ok and found.replay is not None and found.replay.replayed, found.message
+
+
 def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel) -> None:
     evaluation, plan = evaluator.plan(scale_problem, scale_kernel)
     assert evaluation.ok and evaluation.latency_ms is None
