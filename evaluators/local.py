@@ -74,7 +74,7 @@ class LocalEvaluator:
             self.settings,
             timekeeper,
             memory,
-            self.processes.device_memory,
+            self.processes,
             lambda: self._rng.randrange(2**31),
         )
         self._client: CandidateClient | None = None

@@ -389,6 +389,5 @@ _STAGES = {
     "profile": "profiling",
     "record": "recording its launches",
     "resize": "loading other sizes",
-    "warm": "starting",
     "release": "freeing memory",
 }

@@ -31,7 +31,7 @@ from ..workers.modules import ProblemModule, construct, load, outputs_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 
 _REQUESTS = (
-    "warm", "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize",
+    "load", "weights", "run", "again", "time", "timed_outputs", "operators", "profile", "record", "resize",
     "release",
 )  # fmt: skip
 
@@ -100,11 +100,6 @@ class CandidateWorker:
     def failed(self, error: BaseException) -> Message:
         """Return the response to a request that ended with this error."""
         return {"stage": stage_of(error), "error": describe(error)}
-
-    def warm(self) -> Message:
-        """Do the work that the first measurement would have to wait for."""
-        profile_call(lambda: None, self.device, lambda name: False)
-        return {}
 
     def load(self, source: str, serial: int, keep: bool) -> Message:
         """Execute the kernel's source and construct ModelNew; earlier models are unloaded unless `keep` is set."""

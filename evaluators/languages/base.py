@@ -64,11 +64,12 @@ class LanguageSupport:
     """One language, for workers and for the evaluator; a method that is not overridden does nothing.
 
     Its module imports neither the language nor torch: methods do. They are called in workers, which are forks of a
-    process that has imported `preload`.
+    process that has imported the language.
     """
 
-    preload: tuple[str, ...] = ()
-    """Modules that workers find imported, besides the language's own first one. None may open the GPU."""
+    helpers: tuple[str, ...] = ()
+    """Files in the language's cache, as patterns, that depend on nothing but its version, such as what launches any
+    kernel. They are compiled once, in a trusted worker, and copied to the others."""
     environment: Mapping[str, str] = {}
     """Variables of workers and their server."""
     cpu_environment: Mapping[str, str] = {}
@@ -84,6 +85,9 @@ class LanguageSupport:
     """Targets whose launches `recording` reports; on others the candidate is timed in its own process."""
     interpreter_remarks: Mapping[str, str] = {}
     """What an evaluation's environment says where an interpreter stands in for the target: its differences."""
+
+    def preload(self) -> None:
+        """In the process that workers are forked from: do what each of them would do again. It may not open the GPU."""
 
     def prepare(self, device: str) -> None:
         """Make the language usable in a worker on this device, before a candidate's code is loaded."""

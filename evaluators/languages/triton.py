@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,6 +57,17 @@ class TritonSupport(LanguageSupport):
     )
 
     records = (Target.CUDA,)
+    helpers = ("*/cuda_utils*.so",)
+
+    def preload(self) -> None:
+        """Import the compiler, and read Triton's own files for the keys of its cache: half a second together."""
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            return
+        with contextlib.suppress(ImportError, OSError):
+            importlib.import_module("triton.compiler.code_generator")
+            from triton.runtime.cache import triton_key
+
+            triton_key()
 
     def prepare(self, device: str) -> None:
         """On a CPU, mend the interpreter: products of bf16, and autotuners, which ask a driver for a clock.

@@ -16,8 +16,8 @@ from ..reference.roofline import ceilings
 from ..replay.saved import save_plan
 from ..settings import Sampling, Settings
 from ..timing.sampling import Timing
-from ..workers.memory import DeviceMemory
 from .interleaved_timer import InterleavedTimer, InterleavedTimes
+from .processes import Processes
 from .verdicts import common_fields, failed_evaluation
 from .verification import CPU_CACHE_BYTES, Verification, impossible
 
@@ -32,7 +32,7 @@ def is_timed(kernel: Kernel, device: str) -> bool:
 class EvaluationPipeline:
     """Evaluates candidates through their clients; the caller holds the device lock.
 
-    `memory` is a folder for once-per-device measurements, `device_memory` that of all workers; `draw` gives seeds.
+    `memory` is a folder for once-per-device measurements, `draw` gives seeds.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class EvaluationPipeline:
         settings: Settings,
         timekeeper: InterleavedTimer,
         memory: Path | None,
-        device_memory: DeviceMemory,
+        processes: Processes,
         draw: Callable[[], int],
     ) -> None:
         self._device = device
         self._settings = settings
         self._timekeeper = timekeeper
         self._memory = memory
-        self._device_memory = device_memory
+        self._processes = processes
         self._draw = draw
 
     def one(
@@ -60,9 +60,9 @@ class EvaluationPipeline:
         prune_above_ms: float | None = None,
     ) -> Evaluation:
         """Evaluate in full, or for a search, which prunes configs that are far slower than the best."""
-        self._device_memory.restart()
+        self._processes.device_memory.restart()
         found = self._one(reference_client, client, config, compiled, prune_above_ms)
-        return found.model_copy(update={"peak_memory_bytes": self._device_memory.peak_bytes})
+        return found.model_copy(update={"peak_memory_bytes": self._processes.device_memory.peak_bytes})
 
     def _one(
         self,
@@ -83,6 +83,8 @@ class EvaluationPipeline:
             checked = asked.check(config, plan, compiled)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             asked.prove(checked)
+            if not quick and not self._settings.compile_ahead:
+                self._processes.start_spare(reference_client.problem)
             if not is_timed(client.kernel, self._device):
                 found["correctness"] = asked.with_remarks(checked)
                 found["second_workload"] = asked.try_other_sizes(checked)
@@ -113,8 +115,10 @@ class EvaluationPipeline:
 
     def _last_looks(self, asked: Verification, checked: VerifiedConfig) -> dict[str, Any]:
         """Return what is no failure; the config is unloaded afterwards."""
+        profile = asked.profile(checked)
+        asked.release()
         return {
-            "kernel_profile": asked.profile(checked),
+            "kernel_profile": profile,
             "correctness": asked.with_remarks(checked),
             "second_workload": asked.try_other_sizes(checked),
         }
@@ -177,7 +181,7 @@ class EvaluationPipeline:
         """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         reference_client.call("forget_plans")
-        self._device_memory.restart()
+        self._processes.device_memory.restart()
         plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
         while True:
@@ -206,7 +210,7 @@ class EvaluationPipeline:
                 failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
                 client.close()
         found = dict(failed)
-        peak_bytes = self._device_memory.peak_bytes
+        peak_bytes = self._processes.device_memory.peak_bytes
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
             fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}

@@ -15,6 +15,7 @@ from ...core import DeviceError, Kernel, TorchProblem, known_languages
 from ...core.language import plugin_environment
 from ..compilation.pool import CompilePool
 from ..languages.base import supports
+from ..languages.helpers import copy_helpers
 from ..reference.arithmetic import defaults_differ
 from ..reference.client import ReferenceClient
 from ..sandbox.containment import Containment, contain, home_in
@@ -22,6 +23,7 @@ from ..settings import Limits, Precision, Sandbox
 from ..workers.client import ForkServer, Worker
 from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
+from .spare import SpareWorker
 
 ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -37,6 +39,7 @@ ENVIRONMENT = {
 """Variables of the fork servers and all their workers, besides what languages need."""
 
 REFERENCES_IMPORT = ("torch",)
+_LANGUAGES = f"{__package__.rpartition('.')[0]}.languages"
 COMPILERS_IMPORT = "torch._dynamo"
 """Fake tensors import it: a second that each compiler would spend again. Not in the servers of GPUs: an import that
 looked for the GPU would break it for all forks, and this has not been tried there."""
@@ -48,8 +51,7 @@ COMPILER_NICE = 10
 def kernels_import() -> tuple[str, ...]:
     """Return the modules that candidates find imported."""
     languages = [language.modules[0] for language in known_languages()]
-    preload = [name for support in supports() for name in support.preload]
-    return tuple(dict.fromkeys(["torch", *languages, *preload, *_support_modules()]))
+    return tuple(dict.fromkeys(["torch", *languages, *_support_modules(), f"{_LANGUAGES}.preloaded"]))
 
 
 def _support_modules() -> tuple[str, ...]:
@@ -93,7 +95,9 @@ class Processes:
         self._limits = limits
         self._sandbox = sandbox
         self._memory = memory
+        self._helpers = memory / "helpers" if memory else self._hidden / "helpers"
         self._precision = precision
+        self.spare = SpareWorker()
         self._servers: _Servers | None = None
         self._closed = False
         self._reference_client: ReferenceClient | None = None
@@ -178,6 +182,7 @@ class Processes:
             **self._problem(problem),
             **self._arithmetic(),
             "tolerances": dict(problem.tolerances),
+            "helpers": str(self._helpers),
         }
         folder = _new_folder(self._hidden, "reference")
         return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
@@ -196,6 +201,15 @@ class Processes:
 
     def candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
         """Return a function that starts workers for candidates; they share `cache`, or have one each."""
+        start = self._new_candidate(problem, cache)
+        return start if cache is not None else lambda: self.spare.take(problem) or start()
+
+    def start_spare(self, problem: TorchProblem) -> None:
+        """On a GPU, start the worker of the next candidate, for one that has no shared `cache`."""
+        if self.device != "cpu":
+            self.spare.start(problem, self._new_candidate(problem))
+
+    def _new_candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
         return self.untrusted("candidate.worker", {**self._problem(problem), **self._arithmetic()}, cache)
 
     def compilers(self, problem: TorchProblem, cache: Path, count: int) -> CompilePool:
@@ -218,6 +232,7 @@ class Processes:
 
     def _close_servers(self) -> None:
         self.forget_reference()
+        self.spare.discard()
         if self._servers is not None:
             for server in set(self._servers):
                 server.close()
@@ -234,6 +249,7 @@ class Processes:
             rules = containment.rules([self._read[0], inbox], [folder, *([cache] if cache else [])])
             confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
             where = {"cache": str(cache) if cache else None}
+            copy_helpers(self._helpers, cache or folder / "cache")
             return server.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
 
         return start

@@ -35,6 +35,7 @@ from ..correctness.inputs import Feed
 from ..correctness.reference_checks import require_reference, same_result, same_special_values
 from ..correctness.side_effects import SideEffects, WrittenWeights
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
+from ..languages.helpers import keep_helpers
 from ..profiling import op_counter, peaks
 from ..profiling.event_overhead import event_overhead_ms
 from ..profiling.gpu_properties import describe_gpu
@@ -62,6 +63,8 @@ NARROW_BYTES = 2
 
 def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
+    if "helpers" in options:
+        keep_helpers(Path(options["helpers"]))
     reference_handlers = ReferenceHandlers(options, Arithmetic.of(options))
     handlers: dict[str, Handler] = {
         name: reference_handlers.handler(name) for name in (*_REQUESTS, *ReplayRequests.REQUESTS)

@@ -1,0 +1,34 @@
+"""Files that languages compile for themselves, whatever the kernel: kept by trusted workers, and copied to the others.
+
+Without that every candidate's process would compile them again, since its cache is its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from ...core import known_languages
+from ...core.language import cache_environment
+from .base import support_of
+
+
+def keep_helpers(folder: Path) -> None:
+    """Let the languages with such files have their caches there; for a worker that runs no candidate's Python."""
+    caches = cache_environment(folder)
+    for language in known_languages():
+        if support_of(language).helpers:
+            os.environ.update({name: caches[name] for name in language.cache_variables})
+
+
+def copy_helpers(source: Path, caches: Path) -> None:
+    """Copy what is there to another worker's caches, before it starts. Without it the worker compiles its own."""
+    for language in known_languages():
+        for pattern in support_of(language).helpers:
+            for file in (source / language.id).glob(pattern):
+                copy = caches / language.id / file.relative_to(source / language.id)
+                with contextlib.suppress(OSError):
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(file, copy)

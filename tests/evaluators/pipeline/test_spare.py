@@ -1,0 +1,56 @@
+"""The worker that is started before its kernel is known; on a CPU, where evaluators have none, it is started here."""
+
+from __future__ import annotations
+
+import pytest
+from kernelwright.core import Config, Kernel, TorchProblem
+from kernelwright.evaluators.candidate.client import CandidateClient
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.spare import SpareWorker
+
+
+@pytest.fixture
+def spare(evaluator: LocalEvaluator, scale_problem: TorchProblem) -> SpareWorker:
+    found = evaluator.processes.spare
+    found.start(scale_problem, evaluator.processes.candidate(scale_problem))
+    return found
+
+
+def test_the_next_kernel_is_evaluated_in_it_and_another_is_started(
+    evaluator: LocalEvaluator,
+    spare: SpareWorker,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting, used = spare._worker, []
+    check = CandidateClient.check
+    monkeypatch.setattr(
+        CandidateClient, "check", lambda self, *args, **kw: (used.append(self.worker), check(self, *args, **kw))[1]
+    )
+    new_worker = evaluator.processes._new_candidate(scale_problem)
+    monkeypatch.setattr(evaluator.processes, "start_spare", lambda problem: spare.start(problem, new_worker))
+    (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    assert found.ok, found.message
+    assert used == [waiting] and waiting is not None and not waiting.alive
+    assert spare._worker is not None and spare._worker.alive
+    spare.discard()
+
+
+def test_there_is_one_at_most_and_it_is_for_one_problem(
+    evaluator: LocalEvaluator, spare: SpareWorker, scale_problem: TorchProblem
+) -> None:
+    first = spare._worker
+    spare.start(scale_problem, evaluator.processes.candidate(scale_problem))
+    assert spare._worker is first is not None
+    assert spare.take(scale_problem.at("rows=2")) is None
+    spare.start(scale_problem.at("rows=2"), evaluator.processes.candidate(scale_problem))
+    assert not first.alive and spare._worker is not first
+    spare.discard()
+
+
+def test_one_that_has_died_is_not_used(spare: SpareWorker, scale_problem: TorchProblem) -> None:
+    spare.wait()
+    assert spare._worker is not None
+    spare._worker.end()
+    assert spare.take(scale_problem) is None
