@@ -14,6 +14,9 @@ from typing import Any
 
 from ..settings import Precision
 
+_RECURRENT = ("rnn", "lstm", "gru")
+"""Parts of the names of operators that cuDNN computes, or products do."""
+
 
 @dataclass(frozen=True)
 class Tf32:
@@ -35,6 +38,13 @@ class Tf32:
 
         torch.backends.cuda.matmul.allow_tf32 = self.products
         torch.backends.cudnn.allow_tf32 = self.convolutions
+
+    def changes(self, operator: str, family: str) -> bool:
+        """Return whether an operator of this name and family may compute fp32 in TF32."""
+        recurrent = any(part in operator for part in _RECURRENT)
+        if self.products and (recurrent or family in ("products", "attention")):
+            return True
+        return self.convolutions and (recurrent or family == "convolutions")
 
     def __str__(self) -> str:
         on = [name for name in ("products", "convolutions") if getattr(self, name)]
@@ -71,11 +81,6 @@ class Arithmetic:
             yield
         finally:
             self.main.set()
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """The fields of evaluations that say how the reference computes."""
-        return {"precision": self.precision.value, "default_is_reference": self.main == self.default}
 
 
 def defaults_differ(device: str) -> bool:

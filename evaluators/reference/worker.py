@@ -153,6 +153,7 @@ class ReferenceWorker:
         self.written_weights = frozenset(found["weights"])
         del effects  # it keeps the inputs
         self.changes_inputs = bool(found["changed"])
+        same = self.arithmetic.main == self.arithmetic.default or self._defaults_make_no_difference(outputs)
         self.prepare(0)
         torch.manual_seed(1)  # else dropout draws the same again
         require_reference(outputs, outputs_of(self.model(*self.inputs)))
@@ -162,7 +163,18 @@ class ReferenceWorker:
         described = environment(self.device)
         if self.device.startswith("cuda"):
             described["tf32"] = str(self.arithmetic.main)
-        return {"environment": described, "arithmetic": self.arithmetic.described, **found}
+        arithmetic = {"precision": self.arithmetic.precision.value, "default_is_reference": same}
+        return {"environment": described, "arithmetic": arithmetic, **found}
+
+    def _defaults_make_no_difference(self, expected: list[Any]) -> bool:
+        """Return whether PyTorch's defaults change no operator of the reference, and no bit of its result."""
+        self.prepare(0)
+        default = self.arithmetic.default
+        with self.arithmetic.switched(default):
+            outputs, seen = op_counter.observe(lambda: outputs_of(self.model(*self.inputs)))
+        if any(default.changes(operator["name"], operator["family"]) for operator in seen):
+            return False
+        return [HeldOutput.of(one) for one in outputs] == [HeldOutput.of(one) for one in expected]
 
     def prepare(self, seed: int, distribution: str | None = None) -> None:
         """Draw the weights and the inputs of a seed, unless they are the current ones."""

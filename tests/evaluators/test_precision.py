@@ -21,7 +21,7 @@ from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.worker import ReferenceWorker
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
-from ..conftest import FAST, Unguarded
+from ..conftest import FAST, SCALE_PROBLEM, Unguarded
 from .default_precision import EXACT, ROUND, SLEEP_S, pretend_gpu, problem, rounding
 
 ONE = Config()
@@ -58,6 +58,17 @@ def test_defaults_are_timed_beside_the_reference(strict: LocalEvaluator) -> None
     assert found.speedup_default.ratio > found.speedup.ratio
     assert found.speedup_default.low <= found.speedup_default.ratio <= found.speedup_default.high
     assert found.speedup_against("strict") == found.speedup and found.speedup_against("compile") is None
+
+
+@pytest.mark.parametrize(("forward", "same"), [("x * self.weight", True), ("self.conv(x[None, None]) * 0", False)])
+def test_defaults_that_make_no_difference_are_not_timed_again(strict: LocalEvaluator, forward: str, same: bool) -> None:
+    """Equal results are not enough: a convolution may take another time."""
+    source = SCALE_PROBLEM.replace("x * self.weight", forward).replace(
+        "super().__init__()\n", "super().__init__()\n        self.conv = nn.Conv2d(1, 1, 3)\n", 1
+    )
+    problem = TorchProblem(id="level1/1_998", name="998_Scale", source=source).at("cpu")
+    client = strict.processes.reference_client(problem)
+    assert client.arithmetic == {"precision": "fp32", "default_is_reference": same}
 
 
 def test_fp32_refuses_what_rounds_as_the_defaults_do(strict: LocalEvaluator) -> None:

@@ -174,7 +174,7 @@ def test_the_reference_computes_as_its_policy_says(precision: str, differ: bool,
     Tf32(convolutions=True).set()  # PyTorch's defaults as they are today
     found = Arithmetic.of({"precision": precision, "defaults_differ": differ})
     assert found.main == main
-    assert found.described == {"precision": precision, "default_is_reference": same}
+    assert found.precision == precision and (found.main == found.default) == same
 
 
 @pytest.mark.parametrize(
