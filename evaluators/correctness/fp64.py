@@ -50,9 +50,10 @@ class Fp64Comparison:
         of_fp32 = TIMES_TORCH * self._rounding.get(distribution, 0.0)
         return max(of_fp32, TIMES_DEFAULT * self._default.get(distribution, 0.0))
 
-    def knows(self, distribution: str | None) -> bool:
-        """Return whether the error of torch's defaults on such inputs is known."""
-        return distribution in self._default
+    @property
+    def knows_defaults(self) -> bool:
+        """Whether the error of torch's defaults on the problem's own inputs is known."""
+        return None in self._default
 
     def learn(self, fp32: Sequence[Any] | None, expected: Sequence[Any], distribution: str | None) -> None:
         """Remember the error of torch's defaults against its result in fp32, which is far closer to the exact one.

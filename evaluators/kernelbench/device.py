@@ -86,7 +86,7 @@ class CpuDevice:
     def __init__(self, label: str) -> None:
         import torch
 
-        from ..reference.worker import device_name
+        from ..reference.description import device_name
 
         self._torch: Any = torch
         self.label = label

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import Status
 from ..correctness.compare import Allowed, compare, failed
@@ -22,9 +22,8 @@ from ..workers.memory import is_large
 from ..workers.modules import outputs_of
 from ..workers.request_loop import describe
 from ..workers.tensor_ipc import HeldOutputs
-
-if TYPE_CHECKING:
-    from .worker import ReferenceWorker
+from .comparison import Comparison
+from .drawn_reference import DrawnReference
 
 EXTRA_CALLS = 4
 """After a chunk of timed calls, fewer than this many others follow, by chance: a kernel that counts its calls cannot
@@ -36,20 +35,19 @@ class ReplayRequests:
 
     REQUESTS = ("load_plan", "forget_plans", "replay", "replay_operators", "replay_time", "replay_recheck")
 
-    def __init__(self, worker: ReferenceWorker) -> None:
-        self._worker = worker
-        folder = Path.cwd() / "plans"
-        folder.mkdir(exist_ok=True)
-        self._session = ReplaySession(worker.device, folder)
+    def __init__(self, reference: DrawnReference, comparison: Comparison) -> None:
+        self._reference = reference
+        self._comparison = comparison
+        self._session = ReplaySession(reference.device, Path.cwd() / "plans")
         self._timed: dict[int, tuple[int, int, list[Any]]] = {}
         self._wrote_weights: set[int] = set()
 
     def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
         """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed."""
-        worker = self._worker
-        worker.scheduling.restore()
-        worker.prepare(0 if worker.weights is None else worker.weights)
-        reason = self._session.load(number, plan, constants, Path(path), worker.inputs, worker.model)
+        reference = self._reference
+        reference.scheduling.restore()
+        reference.prepare(0 if reference.weights is None else reference.weights)
+        reason = self._session.load(number, plan, constants, Path(path), reference.inputs, reference.model)
         return {"reason": reason}
 
     def forget_plans(self) -> Message:
@@ -66,62 +64,62 @@ class ReplayRequests:
         `kept` the outputs whose memory outlives the call. `precise` also compares with fp64 and with trivial outputs,
         and replays again: `deterministic` says whether that gave the same bits.
         """
-        worker = self._worker
-        worker.prepare(seed, distribution)
+        reference = self._reference
+        reference.prepare(seed, distribution)
         try:
             outputs, result, found = self._replayed(number)
             held = [HeldOutput.of(one) for one in outputs] if precise else []
         except Exception as error:  # the plan's fault, not the reference's
             return failed(Status.RUNTIME_ERROR, describe(error))
         if found["effects"]["changed"]:
-            worker.prepare(seed, distribution)
-        fp32 = worker.in_fp32(worker.inputs, distribution, precise)
-        wanted = worker.model(*worker.inputs)
+            reference.prepare(seed, distribution)
+        fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
+        wanted = reference.model(*reference.inputs)
         if form_of(result) != form_of(wanted):
             message = f"returns a {form_of(result)}, the reference a {form_of(wanted)}"
             return {**failed(Status.WRONG_SHAPE, message), **found}
         expected = outputs_of(wanted)
-        worker.exactness.learn(fp32, expected, distribution)
-        allowed = worker.allowed(distribution)
+        self._comparison.exactness.learn(fp32, expected, distribution)
+        allowed = self._comparison.allowed(distribution)
         verdict = _compared(expected, outputs, allowed)
         if verdict["status"] == Status.OK and precise:
-            worker.prepare(seed, distribution)  # the reference may have changed them
-            verdict |= worker.precise_verdict(expected, outputs, fp32, allowed)
+            reference.prepare(seed, distribution)  # the reference may have changed them
+            verdict |= self._comparison.precise_verdict(expected, outputs, fp32, allowed)
             del outputs, result, wanted, expected, fp32  # large, and not needed any more
             self._session.renew(number)
             again, *_ = self._replayed(number)
             verdict["deterministic"] = [HeldOutput.of(one) for one in again] == held
             del again
         self._session.renew(number)
-        worker.release()
+        reference.release()
         return {**verdict, **found}
 
     def _replayed(self, number: int) -> tuple[list[Any], Any, Message]:
         """Replay a plan on copies of the current inputs; return its outputs, its result and its side effects."""
         import torch
 
-        worker = self._worker
-        inputs = worker.inputs if is_large(worker.inputs) else copied(worker.inputs)
-        weights = weights_of(worker.model)
+        reference = self._reference
+        inputs = reference.inputs if is_large(reference.inputs) else copied(reference.inputs)
+        weights = weights_of(reference.model)
         on_inputs, written = SideEffects(inputs), WrittenWeights(weights)
         kept = SideEffects([*weights.values(), *self._session.constants(number)])
         poison(inputs)
         with torch.no_grad():
-            result = self._session.call(number, worker.model)(*inputs)
+            result = self._session.call(number, reference.model)(*inputs)
         outputs = outputs_of(result)
         effects = on_inputs.of(outputs)
         self._session.renew(number, outputs)
-        if effects["changed"] and inputs is worker.inputs:
-            worker.forget_inputs()
+        if effects["changed"] and inputs is reference.inputs:
+            reference.forget_inputs()
         found = {"effects": effects, "weights": written.names(), "kept": kept.of(outputs)["returned"]}
         return outputs, result, found
 
     def replay_operators(self, number: int, seed: int) -> Message:
         """Return the torch operators of one replay, as `guards.torch_share.Operator`."""
-        worker = self._worker
-        worker.prepare(seed)
-        call = self._session.call(number, worker.model)
-        _, seen = op_counter.observe(lambda: call(*worker.inputs))
+        reference = self._reference
+        reference.prepare(seed)
+        call = self._session.call(number, reference.model)
+        _, seen = op_counter.observe(lambda: call(*reference.inputs))
         self._session.renew(number)
         return {"operators": op_counter.grouped(seen)}
 
@@ -129,35 +127,35 @@ class ReplayRequests:
         """Time replays of a plan on inputs drawn from the seed; the weights are the current ones."""
         import torch
 
-        worker = self._worker
-        worker.clear()
+        reference = self._reference
+        reference.clear()
         self._timed.pop(number, None)
-        call = self._session.call(number, worker.model)
-        written, renew = WrittenWeights(weights_of(worker.model)), self._renewal(number)
-        worker.timed.renew = renew
+        call = self._session.call(number, reference.model)
+        written, renew = WrittenWeights(weights_of(reference.model)), self._renewal(number)
+        reference.timed.renew = renew
         try:
             with torch.no_grad():
-                timed = worker.timed.time(1 + number, call, seed, samples, graph)
-                last, calls = worker.timed.last, timed["calls"]
-                worker.timed.last = None
+                timed = reference.timed.time(1 + number, call, seed, samples, graph)
+                last, calls = reference.timed.last, timed["calls"]
+                reference.timed.last = None
                 for _ in range(secrets.randbelow(EXTRA_CALLS)):
                     last = None
                     renew()
-                    _, inputs = worker.timed.feed(seed).next()
+                    _, inputs = reference.timed.feed(seed).next()
                     last, calls = call(*inputs), calls + 1
         finally:
-            worker.timed.renew = lambda: None
+            reference.timed.renew = lambda: None
         self._timed[number] = (seed, calls, outputs_of(last))
         self._session.renew(number, self._timed[number][2])
-        if set(written.names()) - worker.written_weights:
-            worker.forget_weights()
+        if set(written.names()) - reference.written_weights:
+            reference.forget_weights()
             self._wrote_weights.add(number)
         return timed
 
     def _renewal(self, number: int) -> Callable[[], None]:
         """Return what undoes a call of a plan: in its memory, and in the weights that it may write to."""
-        weights = weights_of(self._worker.model)
-        first = {name: weights[name].clone() for name in self._worker.written_weights}
+        weights = weights_of(self._reference.model)
+        first = {name: weights[name].clone() for name in self._reference.written_weights}
 
         def renew() -> None:
             self._session.renew(number)
@@ -168,13 +166,13 @@ class ReplayRequests:
 
     def replay_recheck(self, number: int) -> Message:
         """Compare the outputs of the last replay beside timing."""
-        worker = self._worker
+        reference = self._reference
         if number in self._wrote_weights:
             return failed(Status.WRONG_VALUE, "it wrote to the weights while it was timed")
         seed, calls, outputs = self._timed[number]
-        worker.release_timed()
-        expected = outputs_of(worker.model(*Feed(worker.problem).at(seed, calls)))
-        return _compared(expected, outputs, worker.allowed())
+        reference.release_timed()
+        expected = reference.outputs(Feed(reference.problem).at(seed, calls))
+        return _compared(expected, outputs, self._comparison.allowed())
 
 
 def _compared(expected: Sequence[Any], outputs: Sequence[Any], allowed: Allowed) -> Message:

@@ -25,6 +25,7 @@ class ReplaySession:
         self, number: int, text: str, described: Sequence[Message], path: Path, inputs: Sequence[Any], model: Any
     ) -> str | None:
         """Check and compile a plan; return why it cannot be replayed with such inputs and such a model, or None."""
+        self._folder.mkdir(exist_ok=True)
         try:
             plan = LaunchPlan.model_validate_json(text)
             constants = read_constants(plan, described, path, self._device)

@@ -10,19 +10,21 @@ Sizes that separate large from small are scaled down, so that an input of 4 MiB 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from kernelwright.evaluators.candidate.worker import CandidateWorker
 from kernelwright.evaluators.correctness import compare, digest, exact_parts
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
-from kernelwright.evaluators.reference.worker import ReferenceWorker
+from kernelwright.evaluators.reference.worker import Workload
 from kernelwright.evaluators.workers import memory
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -130,7 +132,8 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
     outputs, state = {"outputs": str(folder / "out"), "share": False}, str(folder / "state")
     with torch.no_grad(), LiveBytes() as tracker:
         phases = Phases(tracker)
-        reference, candidate = ReferenceWorker(options, Arithmetic()), CandidateWorker(options)
+        workload, candidate = Workload(options, Arithmetic()), CandidateWorker(options)
+        reference = SimpleNamespace(**workload.handlers)
         phases.run("reference", reference.open)
         phases.run("reference", reference.distributions)
         phases.run("candidate", candidate.load, source=str(kernel), serial=1, keep=False)
@@ -153,26 +156,26 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         phases.run("candidate", candidate.release)
         phases.run("candidate", candidate.operators, serial=1, seed=1)
         phases.run("reference", reference.remarks)
-        replays, plan, constants = reference.replays, str(folder / "plan"), str(folder / "constants")
+        plan, constants = str(folder / "plan"), str(folder / "constants")
         recorded = phases.run("candidate", candidate.record, serial=1, seed=1, plan=plan, constants=constants)
         assert recorded["reason"] is None, recorded
         phases.run("candidate", candidate.release)
         text = Path(plan).read_text()
-        answer = phases.run("reference", replays.load_plan, number=1, plan=text, constants=[], path=constants)
+        answer = phases.run("reference", reference.load_plan, number=1, plan=text, constants=[], path=constants)
         assert answer["reason"] is None, answer
         for seed, distribution in ((1, None), (1, "heavy tails"), (2, None)):
             verdict = phases.run(
-                "reference", replays.replay, f"replay {seed} {distribution}", number=1, seed=seed,
+                "reference", reference.replay, f"replay {seed} {distribution}", number=1, seed=seed,
                 distribution=distribution, precise=(seed, distribution) == (1, None),
             )  # fmt: skip
             assert verdict["status"] == "ok" and verdict.get("deterministic", True), verdict
-        phases.run("reference", replays.replay_operators, number=1, seed=1)
+        phases.run("reference", reference.replay_operators, number=1, seed=1)
         for seed in (3, 4):
-            phases.run("reference", replays.replay_time, number=1, samples=3, seed=seed, graph=False)
+            phases.run("reference", reference.replay_time, number=1, samples=3, seed=seed, graph=False)
             phases.run("reference", reference.time, "time beside", samples=3, seed=9, graph=False)
-        verdict = phases.run("reference", replays.replay_recheck, number=1)
+        verdict = phases.run("reference", reference.replay_recheck, number=1)
         assert verdict["status"] == "ok", verdict
-        phases.run("reference", replays.forget_plans)
+        phases.run("reference", reference.forget_plans)
         phases.run("reference", reference.release)
         phases.run("reference", reference.count)
         calls = phases.run("candidate", candidate.time, serial=1, samples=3, seed=5, graph=False)["calls"]
@@ -194,5 +197,6 @@ if __name__ == "__main__":
     found = {}
     for model, forward in FORWARD.items():
         with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
             found[model] = measure(forward, Path(folder))
     sys.stdout.write(json.dumps(found, indent=1))

@@ -18,7 +18,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
 from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache
 from kernelwright.evaluators.reference.client import ReferenceClient
-from kernelwright.evaluators.reference.worker import ReferenceWorker
+from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded
@@ -90,14 +90,12 @@ def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel
 
 def test_the_error_of_the_defaults_is_learned_from_each_seed_of_another_distribution() -> None:
     """The largest of heavy tails differs from seed to seed, and with it the largest error."""
-    worker = SimpleNamespace(
-        arithmetic=SimpleNamespace(main="default", switched=contextlib.nullcontext),
-        exactness=SimpleNamespace(knows=lambda distribution: True),
-        model=lambda x: x,
-    )
-    inputs = [torch.ones(2)]
-    assert ReferenceWorker.in_fp32(cast(Any, worker), inputs, "heavy tails") is not None
-    assert ReferenceWorker.in_fp32(cast(Any, worker), inputs, None) is None
+    arithmetic = SimpleNamespace(main="default", switched=contextlib.nullcontext)
+    reference: Any = SimpleNamespace(arithmetic=arithmetic, outputs=lambda inputs: inputs)
+    comparison, inputs = Comparison(reference), [torch.ones(2)]
+    comparison.exactness.learn(inputs, inputs, None)
+    assert comparison.in_fp32(inputs, "heavy tails") is not None
+    assert comparison.in_fp32(inputs, None) is None
 
 
 def test_default_refuses_bf16(default: LocalEvaluator) -> None:
@@ -139,9 +137,9 @@ def test_the_errors_of_fp32_and_of_the_defaults_have_factors_of_their_own() -> N
     error = float(1e-3 / exact.square().mean().sqrt())
     learned = Fp64Comparison()
     learned.learn(None, [fp32], None)
-    assert not learned.knows(None) and learned.slack(None) == 0.0
+    assert not learned.knows_defaults and learned.slack(None) == 0.0
     learned.learn([fp32], [coarse], None)
-    assert learned.knows(None) and not learned.knows("signs")
+    assert learned.knows_defaults
     assert learned.slack(None) == pytest.approx(TIMES_DEFAULT * error, rel=1e-3)
     within, beyond = (exact.float() * (1 + times * TIMES_DEFAULT * 1e-3) for times in (0.9, 1.1))
     assert "status" not in learned.compare(Identity(), [exact], [coarse], [within], [fp32])

@@ -1,0 +1,106 @@
+"""Requests about which other inputs the reference stands."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ..correctness.compare import EXACT, dtype_name
+from ..correctness.conditioning import is_steady
+from ..correctness.distributions import (
+    DISTRIBUTIONS,
+    MAGNITUDES,
+    OTHER_STRIDES,
+    OTHER_WEIGHTS,
+    SPECIAL,
+    is_floating,
+)
+from ..correctness.fp64 import copied, outputs_where_accepted
+from ..correctness.reference_checks import same_result, same_special_values
+from ..workers.channel import Message
+from .arithmetic import STRICT
+from .comparison import Comparison
+from .drawn_reference import DrawnReference
+
+
+class InputRequests:
+    """Which inputs serve to check a candidate; each method serves the request of its name."""
+
+    REQUESTS = ("distributions", "remarks")
+
+    def __init__(self, reference: DrawnReference, comparison: Comparison) -> None:
+        self._reference = reference
+        self._comparison = comparison
+
+    def distributions(self) -> Message:
+        """Return the distributions, and other changes, with which the reference itself is finite and close to fp64."""
+        reference = self._reference
+        reference.prepare(0)
+        fit: list[str] = []
+        if any(is_floating(value) for value in reference.inputs):
+            fit = [name for name in DISTRIBUTIONS if self._copes(name)]
+            fit += itertools.islice(filter(self._copes, MAGNITUDES), 1)
+        if any(parameter.is_floating_point() for parameter in reference.model.parameters()) and self._copes(
+            OTHER_WEIGHTS
+        ):
+            fit.append(OTHER_WEIGHTS)
+        reference.forget_inputs()
+        reference.release()
+        return {"distributions": fit}
+
+    def remarks(self) -> Message:
+        """Return which of the inputs that a kernel may treat otherwise the reference accepts, with definite results."""
+        fit = [SPECIAL] if self._is_definite_on_special_values() else []
+        fit += [OTHER_STRIDES] if self._accepts_other_strides() else []
+        self._reference.forget_inputs()
+        self._reference.release()
+        return {"distributions": fit}
+
+    def _copes(self, distribution: str) -> bool:
+        reference = self._reference
+        reference.prepare(0, distribution)
+        with reference.arithmetic.switched(STRICT):
+            if not self._comparison.exactness.copes(
+                reference.model, reference.inputs, distribution, reference.tolerances
+            ):
+                return False
+            if distribution not in MAGNITUDES:
+                return True
+            expected = self._floating(*copied(reference.inputs))
+            allowed = [min(reference.tolerances.get(dtype_name(one), EXACT)) for one in expected]
+            return is_steady(self._floating, reference.inputs, expected, allowed)
+
+    def _floating(self, *inputs: Any) -> list[Any]:
+        return [one for one in self._reference.outputs(inputs) if one.is_floating_point()]
+
+    def _accepts_other_strides(self) -> bool:
+        reference = self._reference
+        reference.prepare(0)
+        before, strides = (
+            outputs_where_accepted(reference.model, reference.inputs),
+            [_strides(one) for one in reference.inputs],
+        )
+        reference.prepare(0, OTHER_STRIDES)
+        if before is None or [_strides(one) for one in reference.inputs] == strides:
+            return False
+        after = outputs_where_accepted(reference.model, reference.inputs)
+        return after is not None and same_result(before, after)
+
+    def _is_definite_on_special_values(self) -> bool:
+        reference = self._reference
+        reference.prepare(0)
+        if not any(is_floating(value) for value in reference.inputs):
+            return False
+        outputs = []
+        for _ in range(2):
+            reference.forget_inputs()  # it may write to them
+            reference.prepare(0, SPECIAL)
+            outputs.append(outputs_where_accepted(reference.model, reference.inputs))
+        first, again = outputs
+        return first is not None and again is not None and same_special_values(first, again)
+
+
+def _strides(value: Any) -> Any:
+    import torch
+
+    return value.stride() if isinstance(value, torch.Tensor) and value.layout == torch.strided else None

@@ -1,0 +1,108 @@
+"""Requests that compare a candidate's own results with the reference's."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from ...core import Status
+from ..correctness.compare import compare
+from ..correctness.digest import HeldOutput
+from ..correctness.inputs import Feed
+from ..correctness.trivial_outputs import TrivialOutput
+from ..workers.channel import Message
+from ..workers.tensor_ipc import Outputs, StateBuffer, UnreadableTensor
+from .comparison import Comparison
+from .drawn_reference import DrawnReference
+
+
+class CheckRequests:
+    """A candidate's weights, and the comparison of what it returns; each method serves the request of its name."""
+
+    REQUESTS = ("state", "check", "same", "check_timed")
+
+    def __init__(self, reference: DrawnReference, comparison: Comparison) -> None:
+        self._reference = reference
+        self._comparison = comparison
+        self._held: list[Any] = []
+        self._state: StateBuffer | None = None
+
+    def state(self, seed: int, path: str, share: bool, distribution: str | None = None) -> Message:
+        """Pass on the weights drawn from the seed, if there are any: in device memory if requested, else in a file.
+
+        `shared` in the response describes that memory; None where it cannot be shared. Other weights for the
+        distribution `OTHER_WEIGHTS`.
+        """
+        import torch
+
+        reference = self._reference
+        reference.prepare_model(seed, distribution)
+        state = reference.model.state_dict()
+        if share and state:
+            with contextlib.suppress(RuntimeError):
+                self._state = self._state or StateBuffer(reference.device)
+                return {"shared": self._state.publish(state)}
+        if state:
+            torch.save(state, path)
+        return {"shared": None}
+
+    def check(
+        self,
+        seed: int,
+        path: str,
+        outputs: list[Message],
+        distribution: str | None = None,
+        precise: bool = False,
+        hold: bool = False,
+    ) -> Message:
+        """Compare the candidate's outputs for this seed with the reference.
+
+        `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers
+        the candidate's for `same`.
+        """
+        reference = self._reference
+        reference.prepare(seed, distribution)
+        inputs = reference.inputs
+        fp32 = self._comparison.in_fp32(inputs, distribution, precise)
+        expected = reference.outputs(inputs)
+        self._comparison.exactness.learn(fp32, expected, distribution)
+        allowed = self._comparison.allowed(distribution)
+        verdict = compare(expected, outputs, Path(path), allowed)
+        actual = verdict.pop("actual", [])
+        if hold:
+            self._held = [HeldOutput.of(tensor) for tensor in actual]
+        if (
+            actual
+            and verdict["status"] != Status.OK
+            and (trivial := TrivialOutput.of(actual, expected, inputs)) is not None
+        ):
+            verdict["message"] = f"returned {trivial}: {verdict['message']}"
+        if verdict["status"] == Status.OK and precise:
+            reference.prepare(seed, distribution)  # the reference may have changed them
+            verdict |= self._comparison.precise_verdict(expected, actual, fp32, allowed)
+        del inputs, expected, actual
+        reference.release()
+        return verdict
+
+    def same(self, path: str, outputs: list[Message]) -> Message:
+        """Return whether outputs are bitwise equal to the held ones."""
+        reader = Outputs(Path(path))
+        try:
+            again = [reader.next(got, held.like) for got, held in zip(outputs, self._held, strict=True)]
+        except (UnreadableTensor, ValueError):
+            return {"same": False}
+        return {"same": all(held == HeldOutput.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
+
+    def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
+        """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
+        reference = self._reference
+        reference.prepare_model(weights)
+        reference.release_timed()
+        inputs = Feed(reference.problem).at(seed, calls)
+        fp32 = self._comparison.in_fp32(inputs, None)
+        expected = reference.outputs(inputs)
+        self._comparison.exactness.learn(fp32, expected, None)
+        verdict = compare(expected, outputs, Path(path), self._comparison.allowed())
+        verdict.pop("actual", None)
+        return verdict
