@@ -93,8 +93,10 @@ class LocalEvaluator:
         if (broken := self._broken_rule(kernel)) is not None:
             yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
-        reference_client = self._reference_for(problem, kernel)
         search = self.settings.search
+        if search is None and not self.settings.compile_ahead:
+            self.processes.start_spare(problem)  # it opens the GPU while the reference does
+        reference_client = self._reference_for(problem, kernel)
         if search is not None and is_timed(kernel, self.device):
             yield from self._search(search, reference_client, kernel, configs, known)
             return
