@@ -1,18 +1,20 @@
 """Measures the reliability of timings, and the cost of an evaluation.
 
-    python benchmarks/timing.py [--device cuda|cpu] [--part agreement,repeatability,throughput] [--json FILE]
+    python benchmarks/timing.py [--device cuda|cpu] [--part agreement,repeatability,throughput,search] [--json FILE]
 
 agreement      the clock's median of library kernels over the profiler's time of the same kernels (a GPU only);
                within 2 % is required above 20 us
 repeatability  evaluations of one kernel, each in fresh processes with new seeds: the median absolute deviation over the
                median, of the kernel's time, eager's and the speedup; within 1 % is required
-throughput     full evaluations of distinct small kernels that are written from a template; 20 a minute are required on
-               an H200, with the time of each stage
+throughput     full evaluations of distinct small kernels that are written from a template; 40 a minute are asked on an
+               H200, with the time of each stage
+search         evaluations of one small kernel's configs as in a search, compiled ahead; 120 a minute are asked
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -27,9 +29,11 @@ from kernelwright.core import Config, Evaluation, Kernel, TorchProblem
 from kernelwright.core.files import memory_folder
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.processes import cores
+from kernelwright.evaluators.settings import SearchSettings, Settings
 from timing_kernels import kernels
 
-PARTS = ("agreement", "repeatability", "throughput")
+PARTS = ("agreement", "repeatability", "throughput", "search")
 SAMPLES = 100
 LONG_MS = 0.02
 """Kernels above this time in us must agree."""
@@ -192,9 +196,31 @@ def throughput(device: str, count: int) -> dict[str, Any]:
         "median_s": round(statistics.median(seconds), 3),
         "stages": {stage: round(statistics.fmean(spent), 4) for stage, spent in stages.items()},
     }
-    print(f"{metrics['per_minute']} evaluations a minute (20 are required on an H200); seconds of one, on average:")
+    print(f"{metrics['per_minute']} evaluations a minute (40 are asked on an H200); seconds of one, on average:")
     for stage, spent in metrics["stages"].items():  # type: ignore[attr-defined]
         print(f"  {stage:<24} {spent:8.4f}")
+    return metrics
+
+
+def search(device: str, name: str, count: int) -> dict[str, Any]:
+    """Evaluate configs of one kernel of the corpus as a search does, from its processes' start on."""
+    workload, backend = ("default", "triton") if device.startswith("cuda") else ("cpu", "tilelang_cpu")
+    problem, kernel = find_problem(name).read().at(workload), find_kernel(name, backend).read()
+    space = kernel.space(kernel.declared_values, kernel.declared_constraints)
+    configs = list(itertools.islice(space, count))
+    settings = Settings(search=SearchSettings(compilers=cores(), window=4 * cores()))
+    with LocalEvaluator(device, settings, memory=memory_folder()) as evaluator:
+        start = time.perf_counter()
+        found = list(evaluator.evaluate(problem, kernel, configs))
+        seconds = time.perf_counter() - start
+    metrics = {
+        "kernel": name,
+        "evaluations": len(found),
+        "not_ok": sum(not one.ok for one in found),
+        "seconds": round(seconds, 2),
+        "per_minute": round(60 * len(found) / seconds, 1),
+    }
+    print(f"search: {', '.join(f'{key} {value}' for key, value in metrics.items())} (120 a minute are asked)")
     return metrics
 
 
@@ -207,9 +233,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--part", default=",".join(PARTS), help="which parts, with commas")
-    parser.add_argument("--kernel", default="1_19", help="of the corpus, for repeatability")
+    parser.add_argument("--kernel", default="1_19", help="of the corpus, for repeatability and search")
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--count", type=int, default=24, help="kernels for throughput")
+    parser.add_argument("--count", type=int, default=24, help="kernels for throughput, configs for search")
     parser.add_argument("--json", type=Path, help="write the metrics to this file too")
     options = parser.parse_args()
     parts = options.part.split(",")
@@ -222,6 +248,8 @@ def main() -> None:
         found["repeatability"] = repeatability(options.device, options.kernel, options.repeats)
     if "throughput" in parts:
         found["throughput"] = throughput(options.device, options.count)
+    if "search" in parts:
+        found["search"] = search(options.device, options.kernel, options.count)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 
