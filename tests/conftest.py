@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -134,6 +135,7 @@ LONG = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """One warm server for all workers of a run and the commands that they call."""
+    gc.disable()  # imports make many objects that stay: see `pytest_collection_finish`
     if FOLDER in os.environ:
         return
     # Threads that wait for work must not spin: another worker measures on the same cores.
@@ -152,6 +154,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays until the end: looking through it for garbage takes seconds."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

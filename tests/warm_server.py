@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -32,6 +33,7 @@ def serve(folder: Path, owner: int, modules: list[str]) -> None:
 
     for module in (*modules, *(f"kernelwright.evaluators.{role}" for role in fork_server.ROLES)):
         importlib.import_module(module)
+    gc.freeze()
     awake, wake = os.pipe()
     for end in (awake, wake):
         os.set_blocking(end, False)

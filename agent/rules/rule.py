@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -59,8 +60,15 @@ def is_cpu_tilelang(kernel: PythonKernel) -> bool:
 
 def tree_and_names(kernel: PythonKernel) -> tuple[cst.Module, set[str]]:
     """Return the syntax tree and all names that it uses."""
-    module = parse(kernel.source)
-    return module, names(module)
+    module, found = _parsed(kernel.source)
+    return module, set(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(source: str) -> tuple[cst.Module, frozenset[str]]:
+    """Trees do not change, and every rule reads the same kernel's."""
+    module = parse(source)
+    return module, frozenset(names(module))
 
 
 def with_source(kernel: PythonKernel, module: cst.Module) -> PythonKernel:

@@ -7,8 +7,10 @@ libraries add them at first use.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
@@ -38,11 +40,49 @@ CLASSES = (
 
 _PACKAGE = (__package__ or "").removesuffix(".guards")
 _ROUTINES = (FunctionType, BuiltinFunctionType, MethodDescriptorType)
+_HOLDERS = (classmethod, staticmethod)
 _MISSING = object()
+_NEVER = itertools.repeat(_MISSING)
 
-Code = tuple[Any, Any, Any]
-Pin = tuple[str, Any, Any, Code | None]
-"""A name for messages, the key, the original value, and its code."""
+_all, _map, _is, _mro = all, map, operator.is_, type.mro
+_CODE = operator.attrgetter("__code__")
+_DEFAULTS = operator.attrgetter("__defaults__")
+_KEYWORDS = operator.attrgetter("__kwdefaults__")
+"""Bound before a candidate's code runs, which could replace them."""
+
+
+class _Pins:
+    """Values by their keys, with the code of those that are functions.
+
+    Everything is compared after each step, some ten thousand names: by loops in C, and one by one only for a message.
+    """
+
+    __slots__ = ("_codes", "_defaults", "_functions", "_keywords", "_label", "_pinned", "keys", "values")
+
+    def __init__(self, label: str, pinned: dict[str, Any]) -> None:
+        self._label = label
+        self._pinned = pinned
+        self.keys, self.values = tuple(pinned), tuple(pinned.values())
+        self._functions = tuple(one for one in map(_function, self.values) if isinstance(one, FunctionType))
+        self._codes = tuple(map(_CODE, self._functions))
+        self._defaults = tuple(map(_DEFAULTS, self._functions))
+        self._keywords = tuple(map(_KEYWORDS, self._functions))
+
+    def changed(self, namespace: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the names, with the label before them, that have another value now, or another code."""
+        if not (
+            _all(_map(_is, _map(namespace.get, self.keys, _NEVER), self.values))
+            and _all(_map(_is, _map(_CODE, self._functions), self._codes))
+            and _all(_map(_is, _map(_DEFAULTS, self._functions), self._defaults))
+            and _all(_map(_is, _map(_KEYWORDS, self._functions), self._keywords))
+        ):
+            codes = zip(self._codes, self._defaults, self._keywords, strict=True)
+            known = dict(zip(map(id, self._functions), codes, strict=True))
+            for key, value in self._pinned.items():
+                function = _function(value)
+                code = known.get(id(function))
+                if namespace.get(key, _MISSING) is not value or (code is not None and _changed(function, code)):
+                    yield f"{self._label}.{key}"
 
 
 class Identities:
@@ -56,15 +96,10 @@ class Identities:
         ours += [name for support in languages if (name := type(support).__module__) not in ours]
         modules = {name: sys.modules[name] for name in [*names, *ours]}
         self._modules = tuple(modules.items())
-        self._namespaces = tuple(
-            (vars(module), tuple(_pins(module, name, name in ours))) for name, module in modules.items()
-        )
-        self._classes = tuple(
-            (kind, tuple(_methods(kind, label)))
-            for label, kind in _classes(
-                [*CLASSES, *(one for support in languages for one in support.pinned_classes)], modules, set(ours)
-            )
-        )
+        whole = frozenset(ours)
+        self._namespaces = tuple((vars(module), _pins(module, name, name in whole)) for name, module in modules.items())
+        classes = [*CLASSES, *(one for support in languages for one in support.pinned_classes)]
+        self._classes = tuple((kind, _methods(kind, label)) for label, kind in _classes(classes, modules, ours))
         self._objects = tuple((one, frozenset(dir(type(one))) & frozenset(vars(one))) for one in objects)
 
     def follow(self, module: ModuleType) -> None:
@@ -72,7 +107,7 @@ class Identities:
         name = module.__name__
         self._modules = (*(pair for pair in self._modules if pair[0] != name), (name, module))
         kept = tuple(group for group in self._namespaces if group[0].get("__name__") != name)
-        self._namespaces = (*kept, (vars(module), tuple(_pins(module, name, True))))
+        self._namespaces = (*kept, (vars(module), _pins(module, name, True)))
 
     def changed(self) -> Iterator[str]:
         """Yield names, such as 'torch.cuda.synchronize', whose value was replaced."""
@@ -81,34 +116,30 @@ class Identities:
             if loaded.get(name) is not module:
                 yield f"sys.modules[{name!r}]"
         for namespace, pins in self._namespaces:
-            for label, key, value, code in pins:
-                if namespace.get(key, _MISSING) is not value or (code is not None and _changed(value, code)):
-                    yield label
+            yield from pins.changed(namespace)
         for kind, pins in self._classes:
-            spaces = [vars(base) for base in type.mro(kind)]
-            for label, key, value, code in pins:
-                found = next((space[key] for space in spaces if key in space), _MISSING)
-                if found is not value or (code is not None and _changed(_function(value), code)):
-                    yield label
+            yield from pins.changed(_found_in(kind))
         for one, known in self._objects:
             for name in (frozenset(dir(type(one))) & frozenset(vars(one))) - known:
                 yield f"{type(one).__name__}.{name}"
 
 
-def _pins(module: ModuleType, name: str, whole: bool) -> Iterator[Pin]:
-    """Yield the functions and classes of a module; of a `whole` one everything in it."""
+def _pins(module: ModuleType, name: str, whole: bool) -> _Pins:
+    """Pin the functions and classes of a module; of a `whole` one everything in it."""
     kinds = _ROUTINES if name == "sys" else (*_ROUTINES, type)  # sys.last_type is the class of an exception
-    for key, value in list(vars(module).items()):
-        # Importing Dynamo, which entering a dispatch mode does, replaces this one function.
-        if (name, key) == ("torch", "manual_seed") and "torch._dynamo" not in sys.modules:
-            continue
-        routine = isinstance(value, kinds) or (whole and not key.startswith("__"))
-        if routine and not isinstance(value, ModuleType):
-            yield f"{name}.{key}", key, value, _code(value)
+    pinned = {
+        key: value
+        for key, value in vars(module).copy().items()
+        if (isinstance(value, kinds) or (whole and not key.startswith("__"))) and not isinstance(value, ModuleType)
+    }
+    # Importing Dynamo, which entering a dispatch mode does, replaces this one function.
+    if name == "torch" and "torch._dynamo" not in sys.modules:
+        pinned.pop("manual_seed", None)
+    return _Pins(name, pinned)
 
 
 def _classes(
-    named: Sequence[tuple[str, str]], modules: dict[str, ModuleType], ours: set[str]
+    named: Sequence[tuple[str, str]], modules: dict[str, ModuleType], ours: Sequence[str]
 ) -> Iterator[tuple[str, type]]:
     for name, attribute in named:
         found = getattr(sys.modules.get(name), attribute, None)
@@ -120,32 +151,31 @@ def _classes(
                 yield f"{name}.{key}", value
 
 
-def _methods(kind: type, label: str) -> Iterator[Pin]:
-    """Yield what an instance finds in its class and base classes; values that are not functions may change."""
-    seen: set[str] = set()
-    for base in type.mro(kind):
-        if base is object:
-            continue
-        for key, value in list(vars(base).items()):
-            if key not in seen and (callable(value) or hasattr(type(value), "__get__")):
-                yield f"{label}.{key}", key, value, _code(_function(value))
-            seen.add(key)
+def _methods(kind: type, label: str) -> _Pins:
+    """Pin what an instance finds in its class and base classes; values that are not functions may change."""
+    found = _found_in(kind).items()
+    return _Pins(label, {key: value for key, value in found if callable(value) or hasattr(type(value), "__get__")})
+
+
+def _found_in(kind: type) -> Mapping[str, Any]:
+    """Return what an instance finds in its class and base classes, but for `object`."""
+    *others, last = [base for base in _mro(kind) if base is not object][::-1]
+    if not others:
+        return vars(last)
+    found = vars(others[0]).copy()
+    for base in (*others[1:], last):
+        found |= vars(base).copy()
+    return found
 
 
 def _function(value: Any) -> Any:
     """Return the function inside a classmethod, staticmethod or property."""
-    if isinstance(value, classmethod | staticmethod):
+    if isinstance(value, _HOLDERS):
         return value.__func__
     return value.fget if isinstance(value, property) else value
 
 
-def _code(value: Any) -> Code | None:
-    if not isinstance(value, FunctionType):
-        return None
-    return value.__code__, value.__defaults__, value.__kwdefaults__
-
-
-def _changed(function: Any, code: Code) -> bool:
+def _changed(function: Any, code: tuple[Any, Any, Any]) -> bool:
     return (
         function.__code__ is not code[0]
         or function.__defaults__ is not code[1]

@@ -16,6 +16,7 @@ The server itself never computes: a thread pool used before a fork would hang af
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -47,6 +48,8 @@ def main(fd: int, modules: list[str]) -> None:
     known_languages()  # plug-ins too: workers may not be able to read them
     for role in ROLES:  # else each worker would compile them again
         importlib.import_module(f"..{role}", __package__)
+    # Else the first full collection of each worker writes to, and so copies, all that the libraries made.
+    gc.freeze()
     _answer(server, {"ready": True, "missing": missing}, os.getpid())
     live: set[int] = set()
     while True:
@@ -62,6 +65,7 @@ def main(fd: int, modules: list[str]) -> None:
             _answer(server, {"pid": pid}, pid)
         elif request["op"] == "import":
             _import(request["module"])
+            gc.freeze()
             _answer(server, {})
         else:
             status = _end(request["pid"], request["grace_s"])

@@ -30,7 +30,8 @@ class ProblemModule:
 
         self.module = load("kernelwright_problem", path)
         self.device = device
-        self._manual_seed = torch.manual_seed  # a candidate's code may replace it later
+        # Bound now: a candidate's code may replace it later.
+        self._manual_seed = torch.manual_seed if device != "cpu" else torch.default_generator.manual_seed
         for name, value in sizes.items():
             # JSON has no tuples: a size that is a list was a tuple.
             setattr(self.module, name, tuple(value) if isinstance(value, list) else value)
@@ -65,7 +66,9 @@ def construct(make: Callable[[], Any], device: str, seed: int) -> Any:
         with contextlib.suppress(Exception), torch.device(device):
             torch.manual_seed(seed)
             return make()
-    torch.manual_seed(seed)
+        torch.manual_seed(seed)
+    else:  # torch.manual_seed stores a stack trace for each kind of device, which takes longer than drawing
+        torch.default_generator.manual_seed(seed)
     return make()
 
 
