@@ -87,7 +87,7 @@ class LanguageSupport:
     """What an evaluation's environment says where an interpreter stands in for the target: its differences."""
 
     def preload(self) -> None:
-        """In the process that workers are forked from: do what each of them would do again. It may not open the GPU."""
+        """In the process that a GPU's workers are forked from: do what each would do again. It may not open the GPU."""
 
     def prepare(self, device: str) -> None:
         """Make the language usable in a worker on this device, before a candidate's code is loaded."""

@@ -1,4 +1,4 @@
-"""Imported by the process that workers are forked from, after the languages: does what each worker would do again."""
+"""Imported by the process that a GPU's workers are forked from, after the languages: does what each would do again."""
 
 from .base import supports
 

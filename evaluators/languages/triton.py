@@ -6,7 +6,6 @@ import contextlib
 import gc
 import importlib
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,8 +60,6 @@ class TritonSupport(LanguageSupport):
 
     def preload(self) -> None:
         """Import the compiler, and read Triton's own files for the keys of its cache: half a second together."""
-        if os.environ.get("TRITON_INTERPRET") == "1":
-            return
         with contextlib.suppress(ImportError, OSError):
             importlib.import_module("triton.compiler.code_generator")
             from triton.runtime.cache import triton_key

@@ -48,10 +48,11 @@ COMPILER_NICE = 10
 """Lower priority of a compiler relative to measurements (`nice`)."""
 
 
-def kernels_import() -> tuple[str, ...]:
+def kernels_import(device: str) -> tuple[str, ...]:
     """Return the modules that candidates find imported."""
     languages = [language.modules[0] for language in known_languages()]
-    return tuple(dict.fromkeys(["torch", *languages, *_support_modules(), f"{_LANGUAGES}.preloaded"]))
+    ahead = [f"{_LANGUAGES}.preloaded"] if device != "cpu" else []
+    return tuple(dict.fromkeys(["torch", *languages, *_support_modules(), *ahead]))
 
 
 def _support_modules() -> tuple[str, ...]:
@@ -149,7 +150,7 @@ class Processes:
             inside = self.containment.command(self._read, (self._work, *(self._trusted_writes() if one else ())))
             home = home_in(self.new_folder("home")) if inside else {}
             memory = self.device_memory
-            untrusted = ForkServer(kernels_import(), environment | home, inside, memory)
+            untrusted = ForkServer(kernels_import(self.device), environment | home, inside, memory)
             trusted = (
                 untrusted
                 if one

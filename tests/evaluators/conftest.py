@@ -18,7 +18,7 @@ NewWorker = Callable[..., Worker]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    server = ForkServer([*kernels_import(), COMPILERS_IMPORT], server_environment("cuda"))
+    server = ForkServer([*kernels_import("cpu"), COMPILERS_IMPORT], server_environment("cuda"))
     yield server
     server.close()
 
