@@ -4,9 +4,9 @@
                                            [--shard 1/1] [--output FILE.jsonl] [--resume] [--limit-s 600]
 
 Each should end as ok at a speedup of 1: anything else is a limit of the evaluator. One JSON line per problem holds its
-id, precision, status, message, peak device memory in bytes, times in ms, speedup and seconds. A problem that fails or
-takes longer than the limit costs only itself. The exit code is 1 when a problem was not ok. Two GPUs share the work as
-`--shard 1/2` and `--shard 2/2`, each process with an output of its own.
+id, precision, status, message, peak device memory in bytes, whether it was replayed, times in ms, speedup and seconds.
+A problem that fails or takes longer than the limit costs only itself. The exit code is 1 when a problem was not ok. Two
+GPUs share the work as `--shard 1/2` and `--shard 2/2`, each process with an output of its own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from kernelwright.core.files import memory_folder
 from kernelwright.core.text import first_line, gigabytes
 from kernelwright.corpus import ProblemFile, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from kernelwright.evaluators.settings import AllowTorch, Precision, Sampling, Settings
 
-PRECISIONS = {str(one): Settings(allow_torch=AllowTorch.ALL, precision=one) for one in Precision}
-"""The settings of each precision."""
+PRECISIONS = {
+    str(one): Settings(allow_torch=AllowTorch.ALL, precision=one, sampling=Sampling(seconds=0.3), second_workload=False)
+    for one in Precision
+}
+"""The settings of each precision: short samples, since statuses and memory are what is looked for."""
 IMPORTS = {"cpu": "import tilelang.cpu.language", "cuda": "import triton"}
 """A kernel's imports tell its language; nothing is written in it here."""
 
@@ -65,6 +68,7 @@ def metrics(found: Evaluation) -> dict[str, Any]:
         "status": str(found.status),
         "message": found.message,
         "peak_memory_bytes": found.peak_memory_bytes,
+        "replayed": found.replay.replayed if found.replay else None,
         "latency_ms": numbers.latency_ms,
         "reference_ms": numbers.reference_ms,
         "speedup": numbers.speedup,
