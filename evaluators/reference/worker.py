@@ -68,15 +68,13 @@ class Workload:
 
     def __init__(self, options: Message, arithmetic: Arithmetic) -> None:
         self.reference = DrawnReference(options, arithmetic)
-        self.comparison = Comparison(self.reference)
-        self.checks = CheckRequests(self.reference, self.comparison)
-        self.replays = ReplayRequests(self.reference, self.comparison)
-        others = (
+        comparison = Comparison(self.reference)
+        groups = (
             DescribeRequests(self.reference),
-            InputRequests(self.reference, self.comparison),
+            InputRequests(self.reference, comparison),
+            CheckRequests(self.reference, comparison),
+            ReplayRequests(self.reference, comparison),
             TimeRequests(self.reference),
         )
-        self.handlers: dict[str, Handler] = {
-            name: getattr(one, name) for one in (self.checks, self.replays, *others) for name in one.REQUESTS
-        }
+        self.handlers: dict[str, Handler] = {name: getattr(one, name) for one in groups for name in one.REQUESTS}
         """By the name of the request."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from kernelwright.core import Config, Evaluation, Kernel, Measurement, OptionError, Status, TorchProblem
+from kernelwright.core import Config, Evaluation, Kernel, Measurement, OptionError, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.correctness.compare import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
 from kernelwright.evaluators.local import LocalEvaluator
@@ -22,7 +22,7 @@ from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded
-from .default_precision import EXACT, ROUND, SLEEP_S, pretend_gpu, problem, rounding
+from .default_precision import EXACT, ROUND, SLEEP_S, SOURCE, pretend_gpu, problem, rounding
 
 ONE = Config()
 
@@ -69,6 +69,15 @@ def test_defaults_that_make_no_difference_are_not_timed_again(strict: LocalEvalu
     problem = TorchProblem(id="level1/1_998", name="998_Scale", source=source).at("cpu")
     client = strict.processes.reference_client(problem)
     assert client.arithmetic == {"precision": "fp32", "default_is_reference": same}
+
+
+def test_what_a_kernel_leaves_to_torch_computes_as_the_reference_does(
+    strict: LocalEvaluator, default: LocalEvaluator
+) -> None:
+    """The reference as the candidate: it rounds where its process has PyTorch's defaults."""
+    kernel = PythonKernel.parse(f"import tilelang.cpu.language\n{SOURCE.replace('Model(nn', 'ModelNew(nn')}")
+    exact, rounded = of(strict, kernel), of(default, kernel)
+    assert exact.ok and rounded.ok, (exact.message, rounded.message)
 
 
 def test_fp32_refuses_what_rounds_as_the_defaults_do(strict: LocalEvaluator) -> None:
