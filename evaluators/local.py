@@ -94,7 +94,7 @@ class LocalEvaluator:
             yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
         search = self.settings.search
-        if search is None and not self.settings.compile_ahead:
+        if search is None and is_timed(kernel, self.device) and not self.settings.compile_ahead:
             self.processes.start_spare(problem)  # it opens the GPU while the reference does
         reference_client = self._reference_for(problem, kernel)
         if search is not None and is_timed(kernel, self.device):
