@@ -51,6 +51,7 @@ class CompileWorker:
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
         self._trace = Trace()
+        self._flags = _flags()
 
     @cached_property
     def _fake(self) -> Any:
@@ -82,6 +83,7 @@ class CompileWorker:
         problem, originals = self._problem
         start = time.perf_counter()
         self._trace = Trace()
+        _set_flags(self._flags)  # a source before this one may have changed them
         with self._fake, recording(self._trace):
             torch.manual_seed(0)
             module = load(f"kernelwright_candidate_{serial}", Path(source))
@@ -103,11 +105,21 @@ class CompileWorker:
         self._trace.add("launch", launch.code, launch.settings, launch.grid, launch.arguments)
 
 
-def _flags() -> tuple[Any, ...]:
+def _flags() -> tuple[str, bool, int]:
     """Return settings of torch that change what its operators do."""
     import torch
 
     return torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, torch.get_num_threads()
+
+
+def _set_flags(flags: tuple[str, bool, int]) -> None:
+    """Set what `_flags` returned."""
+    import torch
+
+    if flags != _flags():
+        torch.set_float32_matmul_precision(flags[0])
+        torch.backends.cudnn.benchmark = flags[1]
+        torch.set_num_threads(flags[2])
 
 
 def _stage_of(error: BaseException) -> str:

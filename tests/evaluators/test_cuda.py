@@ -62,8 +62,9 @@ def test_a_correct_kernel_is_timed_with_events(cuda: LocalEvaluator, scale_probl
     assert evaluation.status is Status.OK, evaluation.message
     assert evaluation.measurement is not None
     assert "CUDA events" in evaluation.measurement.method
-    assert "CUDA events" in evaluation.baselines["default"].method and evaluation.speedup_default is not None
     assert evaluation.speedup is not None
+    # TF32 changes nothing in a product of elements, so PyTorch's defaults are not timed beside the reference.
+    assert evaluation.speedup_default == evaluation.speedup and "default" not in evaluation.baselines
     # 128 MiB read and written take at least 20 us on any GPU there is.
     assert evaluation.measurement.median_ms > 0.02
 

@@ -90,6 +90,14 @@ def test_the_digest_covers_what_the_source_holds(pool: CompilePool, body: str, t
     assert one.ok and one.digest == same.digest != other.digest
 
 
+def test_settings_of_torch_end_with_the_source_that_made_them(new_worker: NewWorker, scale_problem: Problem) -> None:
+    settings = 'torch.set_num_threads(3); torch.set_float32_matmul_precision("medium"); return x'
+    texts = [torch_text("return x * self.weight"), torch_text(settings), torch_text("return  x * self.weight")]
+    with CompilePool(lambda: new_worker(scale_problem), count=1, seconds=60) as pool:
+        before, _, after = (result(pool, text).digest for text in texts)
+    assert before == after
+
+
 def test_the_same_text_is_compiled_once(pool: CompilePool) -> None:
     assert pool.submit(SCALE_KERNEL) is pool.submit(SCALE_KERNEL)
 
