@@ -69,6 +69,13 @@ class Fp64Comparison:
             largest = max(largest, error.largest)
         self._default[distribution] = largest
 
+    def learn_rounding(self, model: Any, inputs: Sequence[Any], fp32: Sequence[Any]) -> bool:
+        """Remember torch's error on the problem's own inputs, where it is not known; return whether that was so."""
+        if None in self._rounding or (found := self._errors(model, inputs, fp32)) is None:
+            return False
+        self._rounding[None] = max((error.largest for error in found.of[0]), default=0.0)
+        return True
+
     def copes(self, model: Any, inputs: Sequence[Any], distribution: str, tolerances: Mapping[str, Tolerance]) -> bool:
         """Return whether the reference accepts such inputs, is finite and accurate; remembers its error."""
         import torch

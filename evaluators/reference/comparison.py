@@ -45,6 +45,13 @@ class Comparison:
         with reference.arithmetic.switched(STRICT):
             return reference.outputs(copied(inputs))
 
+    def learn_rounding(self, fp32: list[Any]) -> bool:
+        """Learn the error of the reference's own rounding on the problem's inputs; return whether it was unknown.
+
+        It exceeds the tolerance where small results are differences of larger numbers.
+        """
+        return self.exactness.learn_rounding(self._reference.model, self._reference.inputs, fp32)
+
     def precise_verdict(
         self, expected: list[Any], actual: list[Any], fp32: list[Any] | None, allowed: Allowed
     ) -> Message:

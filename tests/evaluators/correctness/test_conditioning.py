@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -134,3 +135,23 @@ def test_only_what_rounding_decides_is_settled() -> None:
     left = settled(saturated, [x], expected, wrong, 1e-4)
     assert left[7, 3] == expected[7, 3]
     assert (left == wrong).sum() >= left.numel() - 3
+
+
+DIFFERENCE = replace(
+    LAYER_NORM,
+    id="level1/1_996",
+    name="996_Difference",
+    source=LAYER_NORM.source.replace("self.ln = nn.LayerNorm(features)", "pass").replace(
+        "self.ln(x)", "(x * 1e-4 + 0.5) - 0.5"
+    ),
+)
+
+
+@pytest.mark.parametrize(("error", "status"), [(0.0, Status.OK), (3e-6, Status.WRONG_VALUE)])
+def test_a_difference_of_larger_numbers_may_be_rounded_otherwise(
+    evaluator: LocalEvaluator, error: float, status: Status
+) -> None:
+    exact = f"((x.double() * 1e-4 + 0.5) - 0.5).float() + {error}"
+    source = KERNEL.format(error=0.0, eps="1e-5", result=exact).replace("self.ln = nn.LayerNorm(features)", "pass")
+    (evaluation,) = evaluator.evaluate(DIFFERENCE, PythonKernel.parse(source), [Config()])
+    assert evaluation.status is status, evaluation.message
