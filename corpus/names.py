@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _SHORT = re.compile(r"(?:level(?P<folder>\d+)/)?(?P<level>\d+)_(?P<number>\d+)(?![0-9A-Za-z])(?:_\w.*)?")
-_KERNELBENCH = re.compile(r"(?P<number>\d+)_(?=[A-Za-z])\S+")
+_KERNELBENCH = re.compile(r"(?P<number>\d+)_(?=\d*[A-Za-z])\S+")  # also 10_3D_tensor_matrix_multiplication
 
 
 def problem_id(level: int | str, number: int | str) -> str:
