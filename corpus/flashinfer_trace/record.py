@@ -1,0 +1,20 @@
+"""What all records of a dataset have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Record(BaseModel):
+    """A record that keeps the fields it does not know: other tools read what is written back."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="strings")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON, without the fields that nobody set."""
+        return self.model_dump(mode="json", exclude_none=True)
