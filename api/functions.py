@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .batch import BatchResult
     from .compile_program import CompileResult
     from .evaluate import FolderResult
+    from .evaluate_solution import SolutionResult
     from .export import ExportResult
     from .list_slow import Listing
     from .optimize import OptimizeResult
@@ -97,6 +98,14 @@ def evaluate_folder(options: EvaluateOptions) -> FolderResult:
     from .evaluate import run_evaluate_folder
 
     return run_evaluate_folder(options, options.observer or Observer())
+
+
+@takes(EvaluateOptions)
+def evaluate_solution(options: EvaluateOptions) -> SolutionResult:
+    """Evaluate a Solution of a dataset of recorded workloads on each Workload, and append the Traces."""
+    from .evaluate_solution import run_evaluate_solution
+
+    return run_evaluate_solution(options, options.observer or Observer())
 
 
 @takes(PlanOptions)

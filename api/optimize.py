@@ -33,6 +33,7 @@ from .jobs import Job, find_job, require_timed
 from .observers import RunObserver
 from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers
+from .solutions import save_solution
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class OptimizeResult:
     """The proposer: a model, or 'rules'."""
     spent: Budget
     """Tokens and dollars of all exchanges with models."""
+    solution: Path | None = None
+    """The same kernel as a Solution, in the dataset of a recorded workload."""
 
     @property
     def verified(self) -> bool:
@@ -68,7 +71,8 @@ class OptimizeResult:
     def record(self) -> FinishedRecord:
         """How the run ended, as its journal holds it."""
         outcome = self.outcome
-        return FinishedRecord(
+        recorded = {} if self.solution is None else {"solution": str(self.solution)}
+        record = FinishedRecord(
             problem=self.job.problem.id,
             device=outcome.best.environment.get("device", self.job.device),
             backend=self.job.backend,
@@ -90,6 +94,7 @@ class OptimizeResult:
             kernel=str(self.kernel) if self.kernel else None,
             history=str(self.history),
         )
+        return record.model_copy(update=recorded)
 
     def summary(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it; times in milliseconds."""
@@ -147,9 +152,12 @@ class Session:
             kernel = None
             if options.save and outcome.verified and outcome.best.speedup is not None:
                 kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
+            solution = None
+            if kernel is not None:
+                solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
             history = self.results.save_history(job.problem, job.backend, outcome.turns)
             result = OptimizeResult(
-                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent()
+                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent(), solution
             )
             journal.append(result.record())
             return result

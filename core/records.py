@@ -114,6 +114,8 @@ class FinishedRecord(Line):
     """Whether a budget, or a model that failed, ended it: with more of these it would go on."""
     kernel: str | None = None
     """The file of the best kernel, as the run named it."""
+    solution: str | None = None
+    """The same kernel in the dataset of a recorded workload."""
     history: str | None = None
 
     def summary(self) -> dict[str, Any]:

@@ -61,7 +61,9 @@ class ProblemOptions(DeviceOptions):
 
     backend: Backend | None = option(None, "Which shipped kernels; by default those of the device.", WHERE)
     problem: str | None = option(None, "The problem that a kernel file solves, if its name does not show it.", WHERE)
-    dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE)
+    dataset: Path | None = option(
+        None, "Where the problems are: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE
+    )
     workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
 
 

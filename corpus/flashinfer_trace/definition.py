@@ -74,9 +74,9 @@ class Definition(Record):
             raise ValueError(f"outputs.{both[0]}: an input has this name")
         for kind, tensors in (("inputs", self.inputs), ("outputs", self.outputs)):
             for name, tensor in tensors.items():
-                for axis in tensor.shape or ():
-                    if axis not in self.axes and not axis.isdigit():
-                        raise ValueError(f"{kind}.{name}.shape: there is no axis {axis}")
+                for extent in tensor.shape or ():
+                    if extent not in self.axes and not extent.isdigit():
+                        raise ValueError(f"{kind}.{name}.shape: there is no axis {extent}")
         plain = {name for name, axis in self.axes.items() if not isinstance(axis, ExprAxis)}
         for name, axis in self.axes.items():
             if isinstance(axis, ExprAxis) and (unknown := sorted(axis.names - plain)):

@@ -16,7 +16,9 @@ from libcst import metadata
 from ...core import KernelError
 
 
-def inlined(sources: Mapping[str, str], entry: str, reserved: frozenset[str] = frozenset()) -> tuple[str, dict[str, str]]:
+def inlined(
+    sources: Mapping[str, str], entry: str, reserved: frozenset[str] = frozenset()
+) -> tuple[str, dict[str, str]]:
     """Return the source of the file `entry` with all that it imports of `sources`, and its names' spellings there.
 
     `reserved` are names that it must not bind.
@@ -47,14 +49,18 @@ class _File:
         self.spelling: dict[str, str] = {}
         """The name in the one file for each name that this one binds."""
 
-    def resolve(self, node: cst.Import | cst.ImportFrom, files: Mapping[str, _File]) -> Iterator[tuple[str, _File, str]]:
+    def resolve(
+        self, node: cst.Import | cst.ImportFrom, files: Mapping[str, _File]
+    ) -> Iterator[tuple[str, _File, str]]:
         """Yield local name, file and its name ('' for the file itself) for imports of other files."""
         if isinstance(node, cst.Import):
             for alias in node.names:
                 name = _text(alias.name)
                 if name in files:
                     if alias.asname is None and "." in name:
-                        raise KernelError(f"{self.path}: import {name} cannot be put into one file; import it `as` a name")
+                        raise KernelError(
+                            f"{self.path}: import {name} cannot be put into one file; import it `as` a name"
+                        )
                     yield alias.evaluated_alias or name, files[name], ""
             return
         base = _text(node.module) if node.module else ""
@@ -134,15 +140,15 @@ class _Merge:
         names: dict[cst.CSTNode, str] = {}
         modules: dict[cst.CSTNode, _File] = {}
         for assignment in file.scope.assignments:
-            for node in _places(assignment):
+            for place in _places(assignment):
                 if assignment.name in meant:
                     target, name = meant[assignment.name]
                     if not name:
-                        modules[node] = target
+                        modules[place] = target
                     else:
-                        names[node] = _spelling(target, name, file)
+                        names[place] = _spelling(target, name, file)
                 elif assignment.name in file.spelling:
-                    names[node] = file.spelling[assignment.name]
+                    names[place] = file.spelling[assignment.name]
         whole = file.wrapper.module.visit(_Rewrite(file, names, modules, drop))
         assert isinstance(whole, cst.Module)
         self._parts.append(whole.code.strip("\n"))

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from ...core import DEFAULT_WORKLOAD, ProblemError, Tolerance, TorchProblem
 from .dataset import TraceDataset
-from .definition import Definition, TensorSpec
+from .definition import Definition
 from .schema import RandomInput, SafetensorsInput, ScalarInput, Workload
 from .sol_execbench import CustomInput, ExprAxis
 
@@ -34,14 +34,14 @@ class Model(nn.Module):
 
 del run
 '''
-_RECORDED = '''
+_RECORDED = """
 
 def recorded(name):
     path, key = TENSORS[name]
     with safe_open(Path(__file__).parent / path.lstrip("/"), "pt") as file:
         return file.get_tensor(key)
-'''
-_DRAWN = '''
+"""
+_DRAWN = """
 
 def drawn(shape, dtype):
     if dtype.is_floating_point:
@@ -51,9 +51,9 @@ def drawn(shape, dtype):
         return torch.randint(0, 2, shape, dtype=dtype)
     bound = 128 if dtype == torch.int8 else 1024
     return torch.randint(-bound, bound, shape, dtype=dtype)
-'''
+"""
 """The distributions from which flashinfer-bench draws random inputs."""
-_INPUTS = '''
+_INPUTS = """
 
 def get_inputs():
 {made}
@@ -61,7 +61,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,7 @@ def _source(definition: Definition, ordered: list[Workload]) -> str:
     lines += [f"{name} = {sizes[-1][name]!r}" for name in (SCALARS, TENSORS)]
     lines += ["", "WORKLOADS = {", *(f"    {w.uuid!r}: {one!r}," for w, one in zip(ordered, sizes, strict=True)), "}"]
     text = " ".join((definition.description or definition.name).split())
-    model = _MODEL.format(
-        description=text.replace("\\", "/").replace('"', "'"), inputs=", ".join(definition.inputs)
-    )
+    model = _MODEL.format(description=text.replace("\\", "/").replace('"', "'"), inputs=", ".join(definition.inputs))
     helpers = (_RECORDED if "recorded(" in made else "") + (_DRAWN if "drawn(" in made else "")
     return "\n".join(lines) + "\n" + model + helpers + _INPUTS.format(made=made)
 
@@ -193,12 +191,16 @@ def _made(definition: Definition, workloads: list[Workload]) -> str:
                 f"    return [made[name] for name in ({names},)]"
             )
         if any(custom):
-            raise ProblemError(f"Definition {definition.name}: only some of its Workloads are custom; make all of them so")
+            raise ProblemError(
+                f"Definition {definition.name}: only some of its Workloads are custom; make all of them so"
+            )
     rows = ["    return ["]
     for name, tensor in definition.inputs.items():
         kinds = {type(workload.inputs[name]) for workload in workloads}
         shape = "".join(f"{_extent(definition, axis)}, " for axis in tensor.shape or ())
-        draw = f"drawn(({shape.rstrip() if len(tensor.shape or ()) == 1 else shape.rstrip(', ')}), torch.{tensor.dtype})"
+        draw = (
+            f"drawn(({shape.rstrip() if len(tensor.shape or ()) == 1 else shape.rstrip(', ')}), torch.{tensor.dtype})"
+        )
         draw += ".item()" if tensor.shape is None else ""
         known, place = (f"SCALARS[{name!r}]", SCALARS) if tensor.shape is None else (f"recorded({name!r})", TENSORS)
         if kinds == {RandomInput}:

@@ -24,7 +24,9 @@ def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
     languages = set(spec.languages or (spec.language,))
     if not languages & _REPLAYABLE or languages - _REPLAYABLE - _BESIDE:
         written = ", ".join(sorted(map(str, languages)))
-        raise KernelError(f"{where} is written in {written}; only Solutions in Triton or TileLang can be evaluated here")
+        raise KernelError(
+            f"{where} is written in {written}; only Solutions in Triton or TileLang can be evaluated here"
+        )
     try:
         source, spelling = inlined(
             {one.path: _without_entry(one.content) for one in solution.sources}, spec.file, _reserved(solution)
@@ -47,11 +49,13 @@ def solution_of(
     """
     language = kernel.language.id
     if language not in _REPLAYABLE or (sol and language != "triton"):
-        raise KernelError(f"{'SOL-ExecBench' if sol else 'flashinfer-trace'} has no Solutions in {kernel.language.name}")
+        raise KernelError(
+            f"{'SOL-ExecBench' if sol else 'flashinfer-trace'} has no Solutions in {kernel.language.name}"
+        )
     first = next((name for name, tensor in definition.inputs.items() if tensor.shape is not None), None)
     if first is None:
         raise KernelError(f"Definition {definition.name} has no tensor among its inputs, so no device to run on")
-    taken = {name for name in re.findall(r"\w+", kernel.source)}
+    taken = set(re.findall(r"\w+", kernel.source))
     run, model, inputs = _free("run", taken), _free("model_on", taken), ", ".join(definition.inputs)
     entry = (
         f"import functools\n\n\n@functools.cache\ndef {model}(device):\n    return ModelNew().to(device)\n\n\n"
@@ -126,14 +130,14 @@ def _extents(definition: Definition, output: str, tensor: TensorSpec, inputs: di
             known.setdefault(axis_name, f"{inputs[name]}.shape[{place}]")
     found = []
     for axis_name in tensor.shape or ():
-        axis = definition.axes.get(axis_name)
-        text = axis_name if axis is None else known.get(axis_name)
-        if text is None and isinstance(axis, ExprAxis) and axis.names <= known.keys():
-            text = f"int({_with_names(axis.expression, known)})"
+        follows = definition.axes.get(axis_name)
+        text = axis_name if follows is None else known.get(axis_name)
+        if text is None and isinstance(follows, ExprAxis) and follows.names <= known.keys():
+            text = f"int({_with_names(follows.expression, known)})"
         if text is None:
             raise KernelError(
-                f"Definition {definition.name}: no input has the axis {axis_name} of the output {output}, so a Solution "
-                "in destination-passing style cannot be called; write one that returns its outputs"
+                f"Definition {definition.name}: no input has the axis {axis_name} of the output {output}, so a "
+                "Solution in destination-passing style cannot be called; write one that returns its outputs"
             )
         found.append(text)
     return found

@@ -72,3 +72,13 @@ def _performance(evaluation: Evaluation) -> Performance | None:
     return Performance(
         latency_ms=evaluation.latency_ms, reference_latency_ms=reference.median_ms, speedup_factor=speedup.ratio
     )
+
+
+def invalid_reference(
+    definition: str, workload: Workload, solution: str, reason: str, hardware: str, now: str
+) -> Trace:
+    """Return the Trace of a reference that fails, which only SOL-ExecBench has a status for."""
+    evaluation = TraceEvaluation(
+        status="INVALID_REFERENCE", environment=Environment(hardware=hardware), timestamp=now, log=reason
+    )
+    return Trace(definition=definition, workload=workload, solution=solution, evaluation=evaluation)
