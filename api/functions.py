@@ -75,7 +75,7 @@ def batch(options: BatchOptions) -> BatchResult:
 
 @takes(ListSlowOptions)
 def list_slow(options: ListSlowOptions) -> Listing:
-    """Measure the shipped kernels where no current record exists, and rank them, the slowest first."""
+    """Measure kernels, and problems without one, where no current record exists, and rank them, the slowest first."""
     from .list_slow import run_list_slow
 
     return run_list_slow(options, options.observer or Observer())

@@ -37,6 +37,14 @@ def list_kernels(backend: str) -> list[KernelFile]:
     return sorted(files, key=lambda file: [int(n) for n in re.findall(r"\d+", file.problem)])
 
 
+def list_kernel_files(folder: Path) -> list[Path]:
+    """Return the files below a folder that define `ModelNew`, by path; raises `KernelError` for no folder."""
+    if not folder.is_dir():
+        raise KernelError(f"there is no folder {folder}; name one with kernel files")
+    found = [path for path in sorted(folder.rglob("*.py")) if not any(part.startswith(".") for part in path.parts)]
+    return [path for path in found if "class ModelNew" in path.read_text(errors="replace")]
+
+
 def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> KernelFile | SolutionFile:
     """Return the kernel for a path, an id or a KernelBench file name, for a backend.
 

@@ -8,7 +8,6 @@ and field.
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ class TraceDataset:
         path = self.folders.get(definition.name, Path()) / sol_execbench.TRACES
         if not self.is_sol(definition.name):
             path = self.root / "traces" / str(definition.op_type) / f"{definition.name}.jsonl"
-        append_line(path, json.dumps(trace.to_json(), separators=(",", ":"), allow_nan=False))
+        append_line(path, trace.to_json())
         return path
 
     def add_solution(self, solution: Solution) -> Path:
@@ -126,10 +125,10 @@ class TraceDataset:
         if self.is_sol(definition.name):
             path = self.folders[definition.name] / f"solution_{solution.name}.json"
         else:
-            path = self.root / "solutions" / str(definition.op_type) / definition.name / f"{solution.name}.json"
-        text = json.dumps(solution.to_json(), indent=2, ensure_ascii=False) + "\n"
+            folders = (solution.author, str(definition.op_type), definition.name)
+            path = self.root.joinpath("solutions", *folders, f"{solution.name}.json")
         self.solutions[solution.name] = solution
-        return write_whole(path, text, "make the dataset's folder writable, or copy it")
+        return write_whole(path, solution.to_json(indent=2) + "\n", "make the dataset's folder writable, or copy it")
 
     def _trace(self, where: str, line: str, name: str) -> Trace:
         if self.is_sol(name) and where.partition(", line")[0].endswith(sol_execbench.WORKLOADS):

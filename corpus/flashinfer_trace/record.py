@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,6 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="strings")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON, without the fields that nobody set."""
-        return self.model_dump(mode="json", exclude_none=True)
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the record as JSON, without the fields that are None; infinities and NaN are texts."""
+        return self.model_dump_json(exclude_none=True, indent=indent)
