@@ -80,7 +80,7 @@ class _File:
             elif base in files:
                 yield alias.evaluated_alias or name, files[base], name
             elif node.relative:
-                raise KernelError(f"{self.path}: the Solution has no file for {_text(node)}; add it to sources")
+                raise KernelError(f"{self.path}: {_text(node)}: the Solution has no such file; add it to sources")
 
 
 class _Merge:

@@ -16,5 +16,5 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="strings")
 
     def to_json(self, indent: int | None = None) -> str:
-        """Return the record as JSON, without the fields that are None; infinities and NaN are texts."""
-        return self.model_dump_json(exclude_none=True, indent=indent)
+        """Return the record as JSON, with the fields that it was given; infinities and NaN are texts."""
+        return self.model_dump_json(exclude_unset=True, indent=indent)

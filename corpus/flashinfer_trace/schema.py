@@ -8,7 +8,7 @@ import math
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, field_validator, model_validator
 
 from . import sol_execbench
 from .record import Count, Record, Text
@@ -32,7 +32,7 @@ class ScalarInput(Record):
     """A Python number."""
 
     type: Literal["scalar"]
-    value: StrictBool | int | float
+    value: StrictBool | StrictInt | StrictFloat
 
 
 class SafetensorsInput(Record):
