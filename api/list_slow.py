@@ -13,7 +13,7 @@ from typing import Any
 from ..agent.analysis import performance_category
 from ..core import Config, KernelwrightError, Target
 from ..core.files import memory_folder
-from ..corpus import list_kernel_files, list_kernels, list_problems
+from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
 from ..corpus.recorded import is_trace_dataset, list_solutions
 from ..evaluators.local import LocalEvaluator
 from .devices import choose_device
@@ -142,8 +142,11 @@ def _references(options: ListSlowOptions, device: str, skipped: list[str]) -> li
     if options.dataset is not None and is_trace_dataset(options.dataset):
         return [(one.solution.name, one.solution.name) for one in list_solutions(options.dataset, backend)]
     files = list_kernels(backend)
+    if options.problem is not None:
+        only = find_problem(options.problem, options.dataset).id
+        return [(str(file.path), file.problem) for file in files if file.problem == only]
     offered = {problem.id for problem in list_problems(options.dataset)}
-    here = [file for file in files if options.problem is not None or file.problem in offered]
+    here = [file for file in files if file.problem in offered]
     if len(here) < len(files):
         skipped.append(
             f"{len(files) - len(here)} shipped kernels are for problems that {options.dataset} does not have"

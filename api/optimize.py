@@ -71,8 +71,7 @@ class OptimizeResult:
     def record(self) -> FinishedRecord:
         """How the run ended, as its journal holds it."""
         outcome = self.outcome
-        recorded = {} if self.solution is None else {"solution": str(self.solution)}
-        record = FinishedRecord(
+        return FinishedRecord(
             problem=self.job.problem.id,
             device=outcome.best.environment.get("device", self.job.device),
             backend=self.job.backend,
@@ -92,9 +91,9 @@ class OptimizeResult:
             stopped=outcome.stopped,
             cut_short=outcome.cut_short,
             kernel=str(self.kernel) if self.kernel else None,
+            solution=str(self.solution) if self.solution else None,
             history=str(self.history),
         )
-        return record.model_copy(update=recorded)
 
     def summary(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it; times in milliseconds."""
