@@ -56,6 +56,11 @@ class TorchProblem(Problem):
         """Digest of the reference's source."""
         return digest_of(self.source)
 
+    @property
+    def has_free_sizes(self) -> bool:
+        """Whether its batch size may be any: recorded inputs fit each other at recorded sizes only."""
+        return True
+
     def files_at(self, sizes: Mapping[str, Any]) -> Mapping[str, Path]:
         """The files that the source reads at these sizes: by the path that it reads, relative to its own folder."""
         return {}

@@ -97,6 +97,8 @@ def find_solution(reference: str, backend: str, dataset: Path) -> SolutionFile:
         solution = read_record(Solution, Path(reference))
         if solution.definition not in read.definitions:
             raise KernelError(f"{reference}: definition: {dataset} has no Definition {solution.definition}")
+        if read.solutions.get(solution.name) != solution:
+            raise KernelError(f"{reference}: Traces name a Solution of {dataset}; put the file into its solutions/")
         return SolutionFile(solution, read)
     if reference in read.solutions:
         return SolutionFile(read.solutions[reference], read)

@@ -45,7 +45,9 @@ class Against(StrEnum):
 class KernelOptions(Options):
     """Which kernel."""
 
-    kernel: str = field(kw_only=False, metadata=described("The kernel: a path, level2/2_10.py, 2_10.", metavar="REF"))
+    kernel: str = field(
+        kw_only=False, metadata=described("The kernel: a path, level2/2_10.py, 2_10, a Solution.", metavar="REF")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

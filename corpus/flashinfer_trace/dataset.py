@@ -62,6 +62,8 @@ class TraceDataset:
                 definition = read_record(Definition, path)
                 if definition.name in definitions:
                     raise ProblemError(f"{path}: name: there is another Definition {definition.name}; {FIX}")
+                if apart and definition.op_type is None:
+                    raise ProblemError(f"{path}: op_type: the folders of its Solutions and Traces need it; add it")
                 definitions[definition.name] = definition
                 if not apart:
                     folders[definition.name] = part

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .record import Count, Record, Text
+from .record import Count, FileName, Record, Text
 from .sol_execbench import ExprAxis
 
 DType = Literal[
@@ -46,8 +46,8 @@ class TensorSpec(Record):
 class Definition(Record):
     """What is computed: axes, inputs and outputs in the order of the interface, and a reference with `run`."""
 
-    name: Text
-    op_type: Text | None = None
+    name: FileName
+    op_type: FileName | None = None
     """Such as 'gemm'. Only SOL-ExecBench does without it."""
     axes: dict[Text, Axis]
     inputs: dict[Text, TensorSpec]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,8 +70,20 @@ class RecordedProblem(TorchProblem):
     root: Path = Path()
     """Where the paths of recorded tensors begin."""
     largest: str = DEFAULT_WORKLOAD
+    recorded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The sizes of the Workloads, the smallest first. Not in the source: there may be hundreds."""
     exactness: Mapping[str, Mapping[str, Tolerance]] = field(default_factory=dict)
     """Tolerances by dtype of the Workloads that have their own."""
+
+    @property
+    def has_free_sizes(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def workloads(self) -> Mapping[str, Mapping[str, Any]]:
+        """The recorded Workloads, and 'default'."""
+        return {DEFAULT_WORKLOAD: {}, **self.recorded}
 
     def at(self, workload: str) -> Self:
         """Return the problem at a Workload, by its uuid, or at other sizes; 'default' is the largest Workload."""
@@ -103,6 +114,7 @@ def recorded_problem(dataset: TraceDataset, name: str) -> RecordedProblem:
         source=_source(definition, ordered),
         root=dataset.root_of(name),
         largest=ordered[-1].uuid,
+        recorded={one.uuid: _sizes(definition, one) for one in ordered},
         exactness={one.uuid: one.tolerance.tolerances() for one in workloads if one.tolerance is not None},
     )
 
@@ -117,8 +129,6 @@ def elements(definition: Definition, workload: Workload) -> int:
 def _check(definition: Definition) -> None:
     """Raise `ProblemError` for a Definition that cannot become a module."""
     where = f"Definition {definition.name}"
-    if not re.fullmatch(r"[\w.-]+", definition.name):
-        raise ProblemError(f"{where}: a name of letters, digits, '_', '-' and '.' is needed; rename it")
     for name in (*definition.axes, *definition.inputs):
         if not name.isidentifier():
             raise ProblemError(f"{where}: {name!r} is no Python name; rename it")
@@ -148,8 +158,8 @@ def _assigned(source: str) -> set[str]:
 
 
 def _source(definition: Definition, ordered: list[Workload]) -> str:
-    """Return the reference, with the axes, the Workloads and the inputs behind it."""
-    sizes = [_sizes(definition, workload) for workload in ordered]
+    """Return the reference, with the axes at the largest Workload and the inputs behind it."""
+    sizes = _sizes(definition, ordered[-1])
     taken, axes = _assigned(definition.reference), definition.extents(ordered[-1].axes)
     made = _made(definition, ordered)
     lines = [definition.reference.rstrip(), "", "", "from pathlib import Path", "", "import torch"]
@@ -158,8 +168,7 @@ def _source(definition: Definition, ordered: list[Workload]) -> str:
         lines += [f"make_inputs = {definition.custom_inputs_entrypoint}", ""]
     # The reference may have a constant of a const axis's name.
     lines += [f"{name} = {axes[name]}" for name in _plain(definition) if name not in taken]
-    lines += [f"{name} = {sizes[-1][name]!r}" for name in (SCALARS, TENSORS)]
-    lines += ["", "WORKLOADS = {", *(f"    {w.uuid!r}: {one!r}," for w, one in zip(ordered, sizes, strict=True)), "}"]
+    lines += [f"{name} = {sizes[name]!r}" for name in (SCALARS, TENSORS)]
     text = " ".join((definition.description or definition.name).split())
     model = _MODEL.format(description=text.replace("\\", "/").replace('"', "'"), inputs=", ".join(definition.inputs))
     helpers = (_RECORDED if "recorded(" in made else "") + (_DRAWN if "drawn(" in made else "")

@@ -7,6 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Text = Annotated[str, Field(min_length=1)]
+FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+"""A text that files and folders are named after."""
 Count = Annotated[int, Field(ge=0)]
 
 

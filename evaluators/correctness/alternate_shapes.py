@@ -23,7 +23,7 @@ def alternate_sizes(problem: TorchProblem) -> dict[str, Any] | None:
         sizes = dict(problem.workloads[name])
         if _effective(problem, sizes) != _effective(problem, dict(problem.sizes)):
             return sizes
-    for name in _BATCH:
+    for name in _BATCH if problem.has_free_sizes else ():
         now = problem.sizes.get(name, problem.constants.get(name))
         if isinstance(now, int) and not isinstance(now, bool) and now > 1:
             return {**problem.sizes, name: now // 2 + now % 2}

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import ProblemError
+from kernelwright.core import KernelError, ProblemError, ResultsError
 from kernelwright.corpus import find_problem, list_problems
 from kernelwright.corpus.flashinfer_trace.dataset import TraceDataset, append_line
 from kernelwright.corpus.flashinfer_trace.schema import Trace
+from kernelwright.corpus.recorded import find_solution
 
 from .folders import BAG, GEMM, HERE, RMS, changed, copied, copied_sol
 
@@ -61,6 +62,8 @@ def _drop(*path: Any) -> Callable[[Any], None]:
 INDICES = ("workload", "inputs", "indices")
 BROKEN: list[tuple[str, Callable[[Any], None], str]] = [
     (f"definitions/gemm/{GEMM}.json", _set("axes", "K", to={}), r"gemm_n64_k64.json: axes.K"),
+    (f"definitions/gemm/{GEMM}.json", _set("op_type", to=None), "op_type: the folders of its Solutions"),
+    (f"definitions/gemm/{GEMM}.json", _set("op_type", to="../a"), "op_type: String should match"),
     (f"definitions/gemm/{GEMM}.json", _set("name", to=RMS), f"name: there is another Definition {RMS}"),
     (f"solutions/gemm/{GEMM}/gemm_cuda.json", _set("definition", to="gem"), "definition: there is no Definition gem"),
     (f"solutions/gemm/{GEMM}/gemm_cuda.json", _set("name", to="rmsnorm_triton"), "name: there is another Solution"),
@@ -112,9 +115,44 @@ def test_a_line_is_added_after_one_without_an_end(tmp_path: Path) -> None:
     assert [json.loads(line) for line in path.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
 
 
+def test_nothing_stays_of_a_line_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "traces.jsonl"
+    append_line(path, '{"a": 1}')
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ResultsError, match="No space left on device; make room"):
+        append_line(path, '{"b": 2}')
+    assert path.read_text() == '{"a": 1}\n'
+
+
 def test_a_solution_stands_where_the_original_looks_for_it(tmp_path: Path) -> None:
     root = copied(tmp_path)
     dataset = TraceDataset.read(root)
     new = dataset.solutions["rmsnorm_triton"].model_copy(update={"name": "again", "author": "me"})
     assert dataset.add_solution(new) == root / "solutions" / "me" / "norm" / RMS / "again.json"
     assert TraceDataset.read(root).solutions["again"] == new
+
+
+def test_a_definitions_fastest_solution_is_the_one_with_the_best_traces(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    assert find_solution(RMS, "triton", root).solution.name == "rmsnorm_triton"
+    dataset = TraceDataset.read(root)
+    dataset.add_solution(dataset.solutions["rmsnorm_triton"].model_copy(update={"name": "z_faster"}))
+    for name, speedup in (("rmsnorm_triton", 1.5), ("z_faster", 2.0), ("z_faster", 1.25)):
+        performance = {"latency_ms": 1.0, "reference_latency_ms": speedup, "speedup_factor": speedup}
+        evaluation = {**TRACE["evaluation"], "status": "PASSED", "correctness": {}, "performance": performance}
+        dataset.add_trace(Trace.model_validate({**TRACE, "solution": name, "evaluation": evaluation}))
+    assert find_solution(RMS, "triton", root).solution.name == "z_faster"
+
+
+def test_a_solution_outside_of_the_dataset_is_not_traced(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    inside = root / "solutions" / "norm" / RMS / "rmsnorm_triton.json"
+    assert find_solution(str(inside), "triton", root).problem == RMS
+    outside = tmp_path / "mine.json"
+    outside.write_text(inside.read_text().replace('"rmsnorm_triton"', '"mine"'))
+    with pytest.raises(KernelError, match="put the file into its solutions/"):
+        find_solution(str(outside), "triton", root)

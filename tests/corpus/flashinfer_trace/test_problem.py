@@ -47,8 +47,16 @@ def test_the_default_is_the_largest_workload(tmp_path: Path) -> None:
     assert problem.at("default").integers["n"] == 30
     assert problem.at("n=7").sizes == {"n": 7}
     assert (alternate_sizes(problem.at("c")) or {})["n"] == 2  # the smallest serves to check other sizes
+    assert "WORKLOADS" not in problem.source
     with pytest.raises(ProblemError, match="no workload 'd'; it has default, b, a, c"):
         problem.at("d")
+
+
+def test_sizes_of_a_single_workload_are_not_changed_one_by_one(tmp_path: Path) -> None:
+    tensor = {"shape": ["N"], "dtype": "float32"}
+    axes = {"n": {"type": "var"}, "N": {"type": "const", "value": 4}}
+    dataset = dataset_of(tmp_path, {"a": 2}, axes=axes, inputs={"x": tensor}, outputs={"y": tensor})
+    assert alternate_sizes(recorded_problem(dataset, "double").at("a")) is None
 
 
 def test_scalars_and_axes_are_the_workloads_own(tmp_path: Path) -> None:
