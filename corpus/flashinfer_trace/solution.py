@@ -7,7 +7,6 @@ import re
 
 from ...core import KernelError, PythonKernel, Target
 from .definition import Definition, TensorSpec
-from .inlining import inlined
 from .schema import BuildSpec, Solution, SourceFile
 from .sol_execbench import ExprAxis
 
@@ -20,6 +19,8 @@ _BESIDE = frozenset({"pytorch"})
 
 def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
     """Return a Solution as a kernel; raises `KernelError` for one that is not written in Triton or TileLang."""
+    from .inlining import inlined  # libcst takes most of a second
+
     where, spec = f"Solution {solution.name}", solution.spec
     languages = set(spec.languages or (spec.language,))
     if not languages & _REPLAYABLE or languages - _REPLAYABLE - _BESIDE:
