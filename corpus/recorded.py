@@ -11,7 +11,7 @@ from ..core import KernelError, PythonKernel, TorchProblem
 from .flashinfer_trace.dataset import TraceDataset, is_trace_dataset, read_record
 from .flashinfer_trace.problem import RecordedProblem, recorded_problem
 from .flashinfer_trace.schema import Solution, Trace, Workload
-from .flashinfer_trace.solution import kernel_of, solution_of
+from .flashinfer_trace.solution import backend_of, kernel_of, solution_of
 from .flashinfer_trace.trace import invalid_reference, trace_of
 from .names import is_file, nearest
 
@@ -78,7 +78,8 @@ def list_solutions(dataset: Path, backend: str) -> list[SolutionFile]:
     read = TraceDataset.read(dataset)
     files = [SolutionFile(one, read) for one in read.solutions.values()]
     return sorted(
-        (file for file in files if _is_for(file, backend)), key=lambda file: (file.problem, file.solution.name)
+        (file for file in files if backend_of(file.solution) == backend),
+        key=lambda file: (file.problem, file.solution.name),
     )
 
 
@@ -111,7 +112,7 @@ def find_solution(reference: str, backend: str, dataset: Path) -> SolutionFile:
 def _fastest(dataset: TraceDataset, definition: str, backend: str) -> SolutionFile:
     """Return the Solution with the largest geometric mean of the speedups in its Traces; without any, by name."""
     files = [SolutionFile(one, dataset) for one in dataset.solutions.values() if one.definition == definition]
-    fitting = {file.solution.name: file for file in files if _is_for(file, backend)}
+    fitting = {file.solution.name: file for file in files if backend_of(file.solution) == backend}
     if not fitting:
         raise KernelError(
             f"Definition {definition} of {dataset.root} has no Solution for {backend}; add one to solutions/, or give "
@@ -124,10 +125,3 @@ def _fastest(dataset: TraceDataset, definition: str, backend: str) -> SolutionFi
             speedups[trace.solution].append(math.log(timed.speedup_factor))
     best = max(speedups, key=lambda name: statistics.fmean(speedups[name]) if speedups[name] else -math.inf)
     return fitting[best]
-
-
-def _is_for(file: SolutionFile, backend: str) -> bool:
-    try:
-        return file.read().backend == backend
-    except KernelError:
-        return False

@@ -6,12 +6,14 @@ import ast
 import re
 
 from ...core import KernelError, PythonKernel, Target
+from ...core.language import backend, recognize
 from .definition import Definition, TensorSpec
 from .schema import BuildSpec, Solution, SourceFile
 from .sol_execbench import ExprAxis
 
 FILE = "kernel.py"
 _ENTRY = "\n\n# The entry point of a Solution; what follows is left out when it is read as a kernel.\n"
+_IMPORTED = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)
 _REPLAYABLE = frozenset({"triton", "tilelang"})
 _BESIDE = frozenset({"pytorch"})
 """Languages that may stand beside in a list: they are Python, and the kernel's rules say what of them may be used."""
@@ -39,6 +41,15 @@ def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
             raise KernelError(f"{where}: spec.entry_point: {spec.file} has no function {spec.function}")
         source += _model(definition, spelling[spec.function], spec.destination_passing_style)
     return PythonKernel.parse(source, name=solution.name)
+
+
+def backend_of(solution: Solution) -> str | None:
+    """Return the backend of a Solution, such as 'triton', from its imports; None for one that is no kernel here."""
+    if not set(solution.spec.languages or (solution.spec.language,)) & _REPLAYABLE:
+        return None
+    modules = {module for one in solution.sources for module in _IMPORTED.findall(one.content)}
+    found = recognize(modules)
+    return backend(*found) if found else None
 
 
 def solution_of(

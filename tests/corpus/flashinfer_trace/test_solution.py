@@ -10,7 +10,7 @@ from kernelwright.core import KernelError
 from kernelwright.corpus.flashinfer_trace.dataset import TraceDataset
 from kernelwright.corpus.flashinfer_trace.definition import Definition
 from kernelwright.corpus.flashinfer_trace.schema import Solution
-from kernelwright.corpus.flashinfer_trace.solution import kernel_of, solution_of
+from kernelwright.corpus.flashinfer_trace.solution import backend_of, kernel_of, solution_of
 
 from .folders import HERE, definition, solution
 
@@ -34,12 +34,17 @@ def test_a_kernel_comes_back_from_its_solution(name: str) -> None:
     of = DATASET.definitions[original.definition]
     kernel = kernel_of(original, of)
     written = solution_of(kernel, of, "me", "NVIDIA H200")
+    assert backend_of(original) == kernel.backend
     assert written.spec.target_hardware == (("cpu",) if "cpu" in kernel.backend else ("NVIDIA_H200",))
     assert not written.spec.destination_passing_style
     entry = ast.parse(written.sources[0].content).body[-1]
     assert isinstance(entry, ast.FunctionDef) and f"kernel.py::{entry.name}" == written.spec.entry_point
     assert [one.arg for one in entry.args.args] == list(of.inputs)
     assert kernel_of(Solution.model_validate_json(written.to_json()), of).source == kernel.source.rstrip() + "\n"
+
+
+def test_what_is_no_kernel_here_has_no_backend() -> None:
+    assert backend_of(DATASET.solutions["gemm_cuda"]) is None
 
 
 def test_outputs_are_allocated_for_destination_passing_style() -> None:
