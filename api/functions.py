@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .batch import BatchResult
     from .compile_program import CompileResult
     from .evaluate import FolderResult
+    from .evaluate_solution import SolutionResult
     from .export import ExportResult
     from .list_slow import Listing
     from .optimize import OptimizeResult
@@ -74,7 +75,7 @@ def batch(options: BatchOptions) -> BatchResult:
 
 @takes(ListSlowOptions)
 def list_slow(options: ListSlowOptions) -> Listing:
-    """Measure the shipped kernels where no current record exists, and rank them, the slowest first."""
+    """Measure kernels, and problems without one, where no current record exists, and rank them, the slowest first."""
     from .list_slow import run_list_slow
 
     return run_list_slow(options, options.observer or Observer())
@@ -97,6 +98,14 @@ def evaluate_folder(options: EvaluateOptions) -> FolderResult:
     from .evaluate import run_evaluate_folder
 
     return run_evaluate_folder(options, options.observer or Observer())
+
+
+@takes(EvaluateOptions)
+def evaluate_solution(options: EvaluateOptions) -> SolutionResult:
+    """Evaluate a Solution of a dataset of recorded workloads on each Workload, and append the Traces."""
+    from .evaluate_solution import run_evaluate_solution
+
+    return run_evaluate_solution(options, options.observer or Observer())
 
 
 @takes(PlanOptions)

@@ -79,20 +79,21 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
             raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
         instead = default_backend(Target.CPU)
         raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", f"use `backend` {instead}")
-    at = at_workload(problem, kernel, device, options.workload)
+    at = at_workload(problem, kernel.target, device, options.workload)
     trust = options if isinstance(options, TrustOptions) else TimingOptions()
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
 
 
-def at_workload(problem: TorchProblem, kernel: Kernel, device: str, wanted: str | None) -> TorchProblem:
-    """Return the problem at the requested sizes; by default its own on a GPU, and smaller ones on a CPU.
+def at_workload(problem: TorchProblem, target: Target, device: str, wanted: str | None) -> TorchProblem:
+    """Return the problem at the requested sizes, for kernels of a target; by default its own on a GPU, and smaller ones
+    on a CPU.
 
     A KernelBench file names no workloads. Where it has the same constants as the shipped problem of its number,
     that one's workloads serve. An interpreter gets the smallest sizes.
     """
     if wanted is not None:
         return problem.at(wanted)
-    preferred = () if device != CPU else ("cpu",) if kernel.target is Target.CPU else ("tiny", "cpu")
+    preferred = () if device != CPU else ("cpu",) if target is Target.CPU else ("tiny", "cpu")
     shipped = next((file.read() for file in list_problems() if file.id == problem.id), problem)
     for name in preferred:
         for source in (problem, shipped):

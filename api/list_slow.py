@@ -1,23 +1,29 @@
-"""`list_slow`: the shipped kernels ranked by measured speedup, the slowest first."""
+"""`list_slow`: kernels ranked by measured speedup, the slowest first, and problems without one by their headroom.
+
+The kernels are the shipped ones, a folder's, or the Solutions of a dataset of recorded workloads.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import contextlib
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from ..agent.analysis import performance_category
-from ..core import Config, Evaluation, KernelwrightError
+from ..core import Config, KernelwrightError, Target
 from ..core.files import memory_folder
-from ..core.json_lines import JsonLines
-from ..corpus import list_kernels, list_problems
+from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
+from ..corpus.recorded import is_trace_dataset, list_solutions
 from ..evaluators.local import LocalEvaluator
-from .devices import choose_device, device_label
+from .devices import choose_device
 from .evaluators import local_evaluator
 from .jobs import Job, choose_backend, find_job
+from .list_slow_problems import SlowProblem, measure_problems, problems_without
 from .observers import Observer
+from .options.groups import Baseline
 from .options.optimize import ListSlowOptions
+from .speedup_records import Records, problem_key
 
 
 @dataclass(frozen=True)
@@ -54,110 +60,135 @@ class Listing:
     slow: tuple[SlowKernel, ...]
     """Those below the threshold, the slowest first."""
     measured: int
+    """How many kernels."""
     failed: tuple[str, ...]
     """Kernels that are not correct or could not be evaluated, with the reason."""
     skipped: tuple[str, ...]
     """Kernels without a problem in the dataset, with the reason."""
     disturbed: tuple[SlowKernel, ...]
     """Those whose timing other processes disturbed."""
+    problems: tuple[SlowProblem, ...] = ()
+    """The dataset's problems without a kernel, those with the most headroom first."""
 
 
 def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
-    """Measure what has no current record, each written down at once, and rank the kernels."""
+    """Measure what has no current record, each written down at once, and rank kernels and problems."""
     device = choose_device(options)
     jobs, skipped = _jobs(options, device)
+    open_problems = problems_without({job.problem.id for job in jobs}, options)
     rows: list[SlowKernel] = []
+    problems: list[SlowProblem] = []
     failed: list[str] = []
+    total = len(jobs) + len(open_problems)
     with (
-        local_evaluator(device, options) as evaluator,
         Records(memory_folder() / "speedups.jsonl") as records,
-        observer.progress("measuring", len(jobs)) as advance,
+        observer.progress("measuring", total) as advance,
+        contextlib.ExitStack() as stack,
     ):
+        if jobs:
+            evaluator = stack.enter_context(local_evaluator(device, options))
         for job in jobs:
-            row = _row(job, evaluator, records, options.again)
+            row = _row(job, evaluator, records, options)
             if isinstance(row, str):
                 failed.append(f"{job.problem.id}: {row}")
                 advance(f"{job.problem.id} failed")
             else:
                 rows.append(row)
                 advance(f"{job.problem.id} {row.speedup:.3f}x")
+        stack.close()
+        if open_problems:
+            compiled = replace(options, baseline=(*options.baseline, Baseline.COMPILE))
+            evaluator = stack.enter_context(local_evaluator(device, compiled))
+            for found in measure_problems(open_problems, options, device, evaluator, records, advance):
+                if isinstance(found, str):
+                    failed.append(found)
+                else:
+                    problems.append(found)
     slow = sorted((row for row in rows if row.speedup < options.threshold), key=lambda row: row.speedup)
-    disturbed = tuple(row for row in rows if row.contention is not None)
-    return Listing(tuple(slow), len(rows), tuple(failed), tuple(skipped), disturbed)
+    return Listing(
+        tuple(slow),
+        len(rows),
+        tuple(failed),
+        tuple(skipped),
+        tuple(row for row in rows if row.contention is not None),
+        tuple(sorted(problems, key=lambda row: -row.headroom)),
+    )
 
 
 def _jobs(options: ListSlowOptions, device: str) -> tuple[list[Job], list[str]]:
     jobs: list[Job] = []
     skipped: list[str] = []
-    offered = {problem.id for problem in list_problems(options.dataset)}
     elsewhere = 0
-    for file in list_kernels(choose_backend(options, device)):
-        if options.problem is None and file.problem not in offered:
-            elsewhere += 1
-            continue
+    for reference, problem in _references(options, device, skipped):
         try:
-            jobs.append(find_job(options, str(file.path), device))
+            job = find_job(options, reference, device)
         except KernelwrightError as error:
-            skipped.append(f"{file.problem}: {error}")
+            skipped.append(f"{problem}: {error}")
+            continue
+        if job.kernel.target is Target.of_device(device):
+            jobs.append(job)
+        else:
+            elsewhere += 1
     if elsewhere:
-        skipped.append(f"{elsewhere} shipped kernels are for problems that {options.dataset} does not have")
+        skipped.append(f"{elsewhere} kernels can be checked on this device but not timed")
     return jobs, skipped
 
 
-class Records(JsonLines):
-    """Speedups measured before, by device, versions, problem, sizes, kernel source and how strictly it was checked."""
+def _references(options: ListSlowOptions, device: str, skipped: list[str]) -> list[tuple[str, str]]:
+    """Return the kernels to list, each with what it is called where it cannot be used."""
+    backend = choose_backend(options, device)
+    if options.folder is not None:
+        return [(str(path), str(path)) for path in list_kernel_files(options.folder)]
+    if options.dataset is not None and is_trace_dataset(options.dataset):
+        return [(one.solution.name, one.solution.name) for one in list_solutions(options.dataset, backend)]
+    files = list_kernels(backend)
+    if options.problem is not None:
+        only = find_problem(options.problem, options.dataset).id
+        return [(str(file.path), file.problem) for file in files if file.problem == only]
+    offered = {problem.id for problem in list_problems(options.dataset)}
+    here = [file for file in files if file.problem in offered]
+    if len(here) < len(files):
+        skipped.append(
+            f"{len(files) - len(here)} shipped kernels are for problems that {options.dataset} does not have"
+        )
+    return [(str(file.path), file.problem) for file in here]
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "set KERNELWRIGHT_CACHE to another folder")
-        self._known = self.replay()
 
-    def find(self, key: dict[str, str]) -> dict[str, Any] | None:
-        """The newest record with this key, one that nothing disturbed before one that something did."""
-        found = [record for record in self._known if record.get("key") == key]
-        quiet = [record for record in found if record.get("contention") is None]
-        return next(reversed(quiet or found), None)
-
-    def add(self, key: dict[str, str], evaluation: Evaluation) -> None:
-        """Remember a measurement."""
-        record = {"key": key, **evaluation.metrics().to_json(), "environment": evaluation.environment}
-        self.append(record)
-        self._known.append(record)
-
-
-def _row(job: Job, evaluator: LocalEvaluator, records: Records, again: bool) -> SlowKernel | str:
+def _row(job: Job, evaluator: LocalEvaluator, records: Records, options: ListSlowOptions) -> SlowKernel | str:
     """A kernel's row, from its record or from a measurement; or why there is none.
 
     A disturbed record is kept too and marked, or a busy machine would measure for minutes at every call; `again`
-    measures it once more.
+    measures it once more. `resume` takes a failure from its record, too.
     """
     key = {
-        "device": device_label(job.device),
-        "torch": version("torch"),
+        **problem_key(job.problem, job.device, options),
         **{package: version(package) for package in job.kernel.language.packages},
-        "problem": job.problem.id,
-        "reference": job.problem.digest,
-        "sizes": job.problem.sizes_key,
         "kernel": job.kernel.digest,
         "allow_torch": job.trust.allow_torch.value,
-        "graph": str(job.graph),
-        "precision": job.precision.value,
     }
+    if options.resume and (reason := records.failure(key)) is not None:
+        return reason
     known = records.find(key)
-    if known is None or (again and known.get("contention") is not None):
+    if known is None or (options.again and known.get("contention") is not None):
+        evaluation, failure = None, ""
         try:
             evaluation = next(iter(evaluator.evaluate(job.problem, job.kernel, [Config()])))
         except KernelwrightError as error:
-            return str(error)
-        if evaluation.speedup is None:
-            reason = str(evaluation.rejection or evaluation.message)
-            return f"{evaluation.status}: {(reason.splitlines() or [''])[0]}"
-        records.add(key, evaluation)
+            failure = str(error)
+        if evaluation is not None and evaluation.speedup is None:
+            told = str(evaluation.rejection or evaluation.message)
+            failure = f"{evaluation.status}: {(told.splitlines() or [''])[0]}"
+        if failure or evaluation is None:
+            records.add_failure(key, failure)
+            return failure
+        records.add(key, evaluation.metrics().to_json(), evaluation.environment)
         known = records.find(key)
         assert known is not None
+    shipped = options.folder is None and job.reference.endswith(".py")
     return SlowKernel(
         speedup=known["speedup"],
         category=performance_category(known["speedup"]),
-        kernel=f"{job.problem.id}.py",
+        kernel=f"{job.problem.id}.py" if shipped else job.reference,
         latency_ms=known["latency_ms"],
         reference_ms=known["reference_ms"],
         problem=job.problem.name,

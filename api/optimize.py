@@ -33,6 +33,7 @@ from .jobs import Job, find_job, require_timed
 from .observers import RunObserver
 from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers
+from .solutions import save_solution
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class OptimizeResult:
     """The proposer: a model, or 'rules'."""
     spent: Budget
     """Tokens and dollars of all exchanges with models."""
+    solution: Path | None = None
+    """The same kernel as a Solution, in the dataset of a recorded workload."""
 
     @property
     def verified(self) -> bool:
@@ -88,6 +91,7 @@ class OptimizeResult:
             stopped=outcome.stopped,
             cut_short=outcome.cut_short,
             kernel=str(self.kernel) if self.kernel else None,
+            solution=str(self.solution) if self.solution else None,
             history=str(self.history),
         )
 
@@ -147,9 +151,12 @@ class Session:
             kernel = None
             if options.save and outcome.verified and outcome.best.speedup is not None:
                 kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
+            solution = None
+            if kernel is not None:
+                solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
             history = self.results.save_history(job.problem, job.backend, outcome.turns)
             result = OptimizeResult(
-                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent()
+                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent(), solution
             )
             journal.append(result.record())
             return result

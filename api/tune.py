@@ -7,6 +7,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
@@ -23,6 +24,7 @@ from .jobs import Job, find_job, require_timed
 from .observers import SearchObserver
 from .optimize import same_run
 from .options.tune import TuneOptions
+from .solutions import save_solution
 from .tuned import TuneResult
 
 _PARAM = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.+)")
@@ -64,8 +66,8 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
 
         def result(found: Found) -> TuneResult:
-            write = {"save": options.save, "require_replay": options.require_replay}
-            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, **write)
+            written = options.save, options.require_replay
+            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, *written)
 
         observer.search_started(options.kernel, space, pruned, rules, budget)
         try:
@@ -81,7 +83,10 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             observer.close()
     tuned = result(found)
     tuned.write(options.plot)
-    return tuned
+    if tuned.kernel_path is None or found.best is None:
+        return tuned
+    kernel = job.kernel.bind(found.best.config)
+    return replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
 
 
 def _warmth(

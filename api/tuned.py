@@ -31,6 +31,8 @@ class TuneResult:
     """Whether the tuned kernel is written."""
     require_replay: bool = True
     """Whether it is written only where its launches could be replayed."""
+    solution: Path | None = None
+    """The tuned kernel as a Solution, in the dataset of a recorded workload."""
 
     def write(self, plot: bool = False) -> None:
         """The CSV, the summary, the tuned kernel and the curve."""

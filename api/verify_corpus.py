@@ -120,7 +120,7 @@ def _runnable_kernels(device: str) -> list[tuple[str, KernelFile]]:
 
 def _verify_kernel(evaluator: LocalEvaluator, backend: str, file: KernelFile, device: str) -> KernelResult:
     kernel, problem = file.read(), find_problem(file.problem).read()
-    (found,) = evaluator.evaluate(at_workload(problem, kernel, device, None), kernel, [Config()])
+    (found,) = evaluator.evaluate(at_workload(problem, kernel.target, device, None), kernel, [Config()])
     messages = () if found.ok else (f"{found.status}: {found.message}",)
     speedup = found.speedup if found.contention is None else None
     return KernelResult(f"{backend}/{file.problem}", found.ok, messages, speedup)

@@ -10,9 +10,11 @@ from typing import Any
 from rich.markup import escape
 
 from ..api.evaluate import FolderResult, run_evaluate, run_evaluate_folder
+from ..api.evaluate_solution import is_solution
 from ..api.options.evaluate import EvaluateOptions
 from ..api.verdicts import ProtocolVerdicts
 from .comparison import comparison_table, describe_fast_p
+from .evaluate_solution import show_evaluate_solution
 from .parameters import chosen
 from .render import Display, Screen, describe_evaluation
 
@@ -21,6 +23,8 @@ def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
     """Evaluate; 0 when every kernel is correct by every protocol that was asked for."""
     options = chosen(given, EvaluateOptions)
     screen = Screen(display)
+    if is_solution(options):
+        return show_evaluate_solution(options, screen)
     if options.kernel is None:
         return _show_folder(run_evaluate_folder(options, screen), screen)
     verdicts = run_evaluate(options, screen)

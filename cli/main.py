@@ -45,11 +45,14 @@ class Format(StrEnum):
 
 @app.command()
 @with_options(OptimizeOptions, optional=("kernel",))
-@with_options(ListSlowOptions, only=("threshold", "again"))
+@with_options(ListSlowOptions, only=("threshold", "folder", "again"))
 def optimize(
     given: Mapping[str, Any],
     list_slow: Annotated[
-        bool, typer.Option("--list-slow", "-l", help="List kernels slower than --threshold, the slowest first.")
+        bool,
+        typer.Option(
+            "--list-slow", "-l", help="List kernels below --threshold, and problems of --dataset without one."
+        ),
     ] = False,
     batch: Annotated[
         str | None,
@@ -66,7 +69,7 @@ def optimize(
 ) -> None:
     """Make a kernel faster over several turns, and write the fastest one that is verified.
 
-    Example: optimize --kernel level2/2_10.py --target-speedup 1.8
+    Examples: optimize --kernel level2/2_10.py --target-speedup 1.8; optimize --list-slow --dataset ~/KernelBench
 
     Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage, 75 waiting for a reply (--no-wait).
     """
@@ -84,6 +87,8 @@ def optimize(
             raise OptionError("--format belongs to `list_slow`", "use --json for a run")
         if given["again"] and not list_slow:
             raise OptionError("`again` belongs to `list_slow`")
+        if given["folder"] and not list_slow:
+            raise OptionError("`folder` belongs to `list_slow`", "`kernel` names one of its kernels")
         if list_slow and given["evaluator"] is not Where.LOCAL:
             raise OptionError("`list_slow` measures on this machine", "`evaluator` goes with `kernel` and `batch`")
         display = Display(json=json, quiet=quiet, verbose=verbose, to_stderr=list_slow)

@@ -11,8 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+from rich.table import Table
+
 from ..api.batch import run_batch
 from ..api.list_slow import SlowKernel, run_list_slow
+from ..api.list_slow_problems import SlowProblem
 from ..api.optimize import run_optimize
 from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from ..core import OptionError
@@ -21,6 +25,20 @@ from .progress import LineDisplay, LiveDisplay, RunDisplay
 from .render import Display, Screen, busy
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(SlowKernel))
+PROBLEM_COLUMNS = tuple(field.name for field in dataclasses.fields(SlowProblem) if field.name not in COLUMNS)
+
+
+def problem_table(rows: Sequence[SlowProblem]) -> Table:
+    """Problems without a kernel, on a terminal."""
+    table = Table(title=f"{len(rows)} problems without a kernel, by headroom", title_justify="left")
+    for column in ("problem", "headroom", "eager ms", "compiled ms", "floor ms", "name"):
+        table.add_column(column, justify="left" if column in ("problem", "name") else "right")
+    for row in rows:
+        mark = "" if row.contention is None else " (disturbed)"
+        compiled = "" if row.compile_ms is None else f"{row.compile_ms:.4g}"
+        times = (f"{row.eager_ms:.4g}", compiled, f"{row.floor_ms:.3g}")
+        table.add_row(escape(row.problem), f"{row.headroom:.1f}x{mark}", *times, escape(row.name))
+    return table
 
 
 def display_for(display: Display) -> RunDisplay:
@@ -57,28 +75,32 @@ def show_list_slow(given: Mapping[str, Any], form: str | None, display: Display)
     form = form or ("json" if display.json else None)
     if form is None and sys.stdout.isatty():
         screen.slow_table(listing, options.threshold)
+        if listing.problems:
+            screen.print(problem_table(listing.problems))
     else:
-        sys.stdout.write(render_slow(listing.slow, form or "plain"))
+        sys.stdout.write(render_slow(listing.slow, form or "plain", listing.problems))
     disturbed = [f"{row.kernel}: {busy(row.contention)}" for row in listing.disturbed if row.contention is not None]
+    disturbed += [f"{row.problem}: {busy(row.contention)}" for row in listing.problems if row.contention is not None]
     for line in [*listing.skipped, *listing.failed, *disturbed]:
         screen.warn(line)
     if disturbed and not options.again:
         screen.warn("their marked records are kept; --again measures them once more")
-    return 1 if listing.failed or not listing.measured else 0
+    return 1 if listing.failed or not (listing.measured or listing.problems) else 0
 
 
-def render_slow(rows: Sequence[SlowKernel], form: str) -> str:
-    """Rows for a pipe. Plain: speedup, category, kernel, so that the third field names the kernel."""
-    records = [row.record() for row in rows]
+def render_slow(rows: Sequence[SlowKernel], form: str, problems: Sequence[SlowProblem] = ()) -> str:
+    """Rows for a pipe, kernels first. Plain: speedup or headroom, category, and what `optimize` takes."""
+    records = [*(row.record() for row in rows), *(row.record() for row in problems)]
     if form == "json":
         return json.dumps(records, indent=1) + "\n"
     if form == "csv":
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(text, (*COLUMNS, *(PROBLEM_COLUMNS if problems else ())), lineterminator="\n")
         writer.writeheader()
         writer.writerows(records)
         return text.getvalue()
-    return "".join(f"{row.speedup:.3f} {row.category} {row.kernel}\n" for row in rows)
+    kernels = [f"{row.speedup:.3f} {row.category} {row.kernel}\n" for row in rows]
+    return "".join([*kernels, *(f"{row.headroom:.3f} NO_KERNEL {row.problem}\n" for row in problems)])
 
 
 def read_references(source: str) -> list[str]:

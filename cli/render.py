@@ -152,7 +152,7 @@ class Screen(Observer):
         self.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {_shown(outcome.stopped)}")
         if outcome.best.contention is not None:
             self.warn(busy(outcome.best.contention))
-        for what, path in (("kernel", result.kernel), ("history", result.history)):
+        for what, path in (("kernel", result.kernel), ("solution", result.solution), ("history", result.history)):
             if path is not None:
                 self.console.print(f"{what}: {escape(str(path))}")
 

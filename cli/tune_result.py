@@ -71,6 +71,6 @@ def _show_best(result: TuneResult, screen: Screen, best: Evaluation) -> None:
     if result.not_replayed:
         reason = f"its launches could not be replayed: {result.not_replayed}"
         screen.warn(f"the kernel is not written, since {reason}; `require_replay` writes it all the same")
-    for what, path in (("kernel", result.kernel_path), ("trials", result.folder)):
+    for what, path in (("kernel", result.kernel_path), ("solution", result.solution), ("trials", result.folder)):
         if path is not None:
             screen.console.print(f"{what}: {escape(str(path))}")

@@ -56,6 +56,9 @@ class Correctness(BaseModel):
     max_abs_error: float = Field(ge=0)
     max_rel_error: float = Field(ge=0)
     """Largest absolute error over the largest magnitude of the reference."""
+    own_errors: tuple[float, float] | None = None
+    """Both errors on the problem's own inputs alone; those of other distributions may be of another magnitude. None in
+    older records."""
     tolerance: float = Field(ge=0)
     """Relative tolerance of the comparison, and the absolute one where `absolute_tolerance` is None."""
     absolute_tolerance: float | None = Field(default=None, ge=0)

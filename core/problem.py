@@ -18,6 +18,15 @@ class Tolerance(NamedTuple):
 
     absolute: float
     relative: float
+    matched: float = 1.0
+    """The share of the elements for which that must hold."""
+    cap: float = 1e300
+    """What no element's error may reach. An infinity or a NaN that is not expected does."""
+
+    @property
+    def tightest(self) -> float:
+        """The smaller of absolute and relative."""
+        return min(self.absolute, self.relative)
 
 
 # Per dtype, as KernelBench sets them: absolute and relative are equal. Integers must be equal to the expected ones.

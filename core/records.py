@@ -114,7 +114,14 @@ class FinishedRecord(Line):
     """Whether a budget, or a model that failed, ended it: with more of these it would go on."""
     kernel: str | None = None
     """The file of the best kernel, as the run named it."""
+    solution: str | None = None
+    """The same kernel in the dataset of a recorded workload; not written elsewhere."""
     history: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_a_solution(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if name != "solution" or value is not None}
 
     def summary(self) -> dict[str, Any]:
         """What --json prints: what the record says, and no defaults in place of what an older one lacks."""

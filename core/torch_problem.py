@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from .errors import ProblemError, SpaceError
@@ -54,6 +55,15 @@ class TorchProblem(Problem):
     def digest(self) -> str:
         """Digest of the reference's source."""
         return digest_of(self.source)
+
+    @property
+    def has_free_sizes(self) -> bool:
+        """Whether its batch size may be any: recorded inputs fit each other at recorded sizes only."""
+        return True
+
+    def files_at(self, sizes: Mapping[str, Any]) -> Mapping[str, Path]:
+        """The files that the source reads at these sizes: by the path that it reads, relative to its own folder."""
+        return {}
 
     @cached_property
     def workloads(self) -> Mapping[str, Mapping[str, Any]]:

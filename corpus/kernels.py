@@ -10,6 +10,7 @@ from pathlib import Path
 from ..core import KernelError, ProblemError, PythonKernel
 from .names import is_file, nearest, parse_id
 from .problems import find_problem, list_problems
+from .recorded import SolutionFile, find_solution, names_solution
 
 SHIPPED = Path(__file__).parent / "kernels"
 _HEADER = re.compile(r"^Problem Name:\s*(\S+)", re.MULTILINE)
@@ -36,12 +37,22 @@ def list_kernels(backend: str) -> list[KernelFile]:
     return sorted(files, key=lambda file: [int(n) for n in re.findall(r"\d+", file.problem)])
 
 
-def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> KernelFile:
+def list_kernel_files(folder: Path) -> list[Path]:
+    """Return the files below a folder that define `ModelNew`, by path; raises `KernelError` for no folder."""
+    if not folder.is_dir():
+        raise KernelError(f"there is no folder {folder}; name one with kernel files")
+    found = [path for path in sorted(folder.rglob("*.py")) if not any(part.startswith(".") for part in path.parts)]
+    return [path for path in found if "class ModelNew" in path.read_text(errors="replace")]
+
+
+def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> KernelFile | SolutionFile:
     """Return the kernel for a path, an id or a KernelBench file name, for a backend.
 
-    A path to a problem file stands for the shipped kernel of that problem. Raises `KernelError`, which names the
-    nearest kernels, when there is none.
+    A path to a problem file stands for the shipped kernel of that problem. In a dataset of recorded workloads, see
+    `find_solution`. Raises `KernelError`, which names the nearest kernels, when there is none.
     """
+    if dataset is not None and names_solution(reference, dataset):
+        return find_solution(reference, backend, dataset)
     path = Path(reference)
     if is_file(path):
         source = _read(path)

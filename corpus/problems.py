@@ -1,4 +1,4 @@
-"""Problem files: the shipped ones, or those of a KernelBench checkout."""
+"""Problem files: the shipped ones, those of a KernelBench checkout, or the Definitions of recorded workloads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from ..core import ProblemError, TorchProblem
 from .names import is_file, kernelbench_number, nearest, parse_id, problem_id
+from .recorded import DefinitionFile, is_trace_dataset, list_definitions
 
 SHIPPED = Path(__file__).parent / "problems"
+_DATASETS = "give a KernelBench checkout, or a flashinfer-trace dataset, which has a folder definitions"
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,14 @@ class ProblemFile:
         return TorchProblem(id=self.id, name=self.name, source=source, path=str(self.path))
 
 
-def list_problems(dataset: Path | None = None) -> list[ProblemFile]:
-    """Return all problems of a dataset folder (default: the shipped ones), by level and number.
+def list_problems(dataset: Path | None = None) -> list[ProblemFile] | list[DefinitionFile]:
+    """Return all problems of a dataset folder (default: the shipped ones), by level and number, or by name.
 
-    A dataset is a KernelBench checkout with `level*/` at its root or in its folder KernelBench.
+    A dataset is a KernelBench checkout with `level*/` at its root or in its folder KernelBench, or one of recorded
+    workloads.
     """
+    if dataset is not None and is_trace_dataset(dataset):
+        return list_definitions(dataset)
     root = SHIPPED if dataset is None else _levels_of(dataset)
     found = []
     for level in root.glob("level*"):
@@ -46,7 +51,7 @@ def list_problems(dataset: Path | None = None) -> list[ProblemFile]:
     return [problem for _, _, problem in sorted(found, key=lambda item: item[:2])]
 
 
-def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile:
+def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile | DefinitionFile:
     """Return the problem for a path, an id or a KernelBench file name.
 
     Raises `ProblemError`, which names the nearest problems, when there is none.
@@ -78,5 +83,5 @@ def _levels_of(dataset: Path) -> Path:
             ):
                 return root
     except OSError as error:
-        raise ProblemError(f"cannot read dataset {dataset}: {error.strerror}; give a KernelBench checkout") from None
-    raise ProblemError(f"dataset {dataset} holds no folders level1, level2, ...; give a KernelBench checkout")
+        raise ProblemError(f"cannot read dataset {dataset}: {error.strerror}; {_DATASETS}") from None
+    raise ProblemError(f"dataset {dataset} holds no folders level1, level2, ...; {_DATASETS}")

@@ -12,6 +12,7 @@ import math
 import random
 import shutil
 from collections.abc import Generator, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..core import (
@@ -35,7 +36,7 @@ from .compilation.pool import CompileResult, CompileStatus
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
 from .pipeline.evaluation import EvaluationPipeline, is_timed
-from .pipeline.interleaved_timer import InterleavedTimer
+from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
 from .pipeline.verdicts import compile_failure, duplicate_evaluation, failed_evaluation, rejected_evaluation
 from .reference.client import ReferenceClient
@@ -68,11 +69,11 @@ class LocalEvaluator:
         self.processes = Processes(device, self.settings.limits, self.settings.sandbox, memory, self.settings.precision)
         self._memory = memory
         self._rng = rng or random.SystemRandom()
-        timekeeper = InterleavedTimer(device, self.settings, self.processes, memory)
+        self._timekeeper = InterleavedTimer(device, self.settings, self.processes, memory)
         self._examiner = EvaluationPipeline(
             device,
             self.settings,
-            timekeeper,
+            self._timekeeper,
             memory,
             self.processes,
             lambda: self._rng.randrange(2**31),
@@ -137,6 +138,13 @@ class LocalEvaluator:
             return profile(
                 reference_client, self.device, self._memory, (*self.processes.server_pids, reference_client.pid)
             )
+
+    def time_reference(self, problem: Problem) -> InterleavedTimes:
+        """Time the reference without a candidate, interleaved with the baselines of the settings."""
+        reference_client = self.processes.reference_client(TorchProblem.of(problem))
+        seeds = partial(iter, lambda: self._rng.randrange(2**31), None)
+        with self._exclusive(reference_client):
+            return self._timekeeper.time(reference_client, [], reference_client.pid, seeds, self.settings.sampling)
 
     def plan(self, problem: Problem, kernel: Kernel, save: Path | None = None) -> tuple[Evaluation, LaunchPlan | None]:
         """Check a kernel without timing it; return its launch plan where it has one, written to `save`."""

@@ -31,7 +31,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
     kernel: str | None = field(
         default=None,
         kw_only=False,
-        metadata=described("Kernel to evaluate: a path, level2/2_10.py, 2_10.", metavar="REF"),
+        metadata=described("Kernel to evaluate: a path, level2/2_10.py, 2_10, a Solution.", metavar="REF"),
     )
     protocol: EvaluationProtocol | None = option(
         None,

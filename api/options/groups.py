@@ -45,7 +45,9 @@ class Against(StrEnum):
 class KernelOptions(Options):
     """Which kernel."""
 
-    kernel: str = field(kw_only=False, metadata=described("The kernel: a path, level2/2_10.py, 2_10.", metavar="REF"))
+    kernel: str = field(
+        kw_only=False, metadata=described("The kernel: a path, level2/2_10.py, 2_10, a Solution.", metavar="REF")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,9 @@ class ProblemOptions(DeviceOptions):
 
     backend: Backend | None = option(None, "Which shipped kernels; by default those of the device.", WHERE)
     problem: str | None = option(None, "The problem that a kernel file solves, if its name does not show it.", WHERE)
-    dataset: Path | None = option(None, "A KernelBench checkout to take the problems from.", WHERE)
+    dataset: Path | None = option(
+        None, "Where the problems are: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE
+    )
     workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
 
 

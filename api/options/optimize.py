@@ -80,8 +80,15 @@ class BatchOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ListSlowOptions(TimingOptions, ProblemOptions):
-    """Measure the shipped kernels and rank them, the slowest first."""
+    """Measure kernels and rank them, the slowest first; with a `dataset` also its problems without a kernel."""
 
     threshold: float = option(0.8, "Speedup below which a kernel is listed.", above=0)
+    folder: Path | None = option(
+        None,
+        "With --list-slow: list the kernels in this folder and those below it, not the shipped ones. A results folder "
+        "has optimized ones.",
+        metavar="DIR",
+    )
+    resume: bool = option(False, "Continue where an earlier run stopped.")
     again: bool = option(False, "Measure again what other processes disturbed, instead of showing the marked record.")
     observer: Observer | None = option(None, "Watches the progress.", python_only=True)

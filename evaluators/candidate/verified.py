@@ -119,28 +119,36 @@ class Comparisons:
     def __init__(self, seeds: Sequence[int]) -> None:
         self._seeds = tuple(seeds)
         self._compared: list[Message] = []
+        self._own: list[Message] = []
         self._distributions: list[str] = []
         self.deterministic: bool | None = None
 
     def add(self, verdict: Message, distribution: str | None) -> None:
         """Add the result of one comparison."""
         self._compared.append(verdict)
-        if distribution is not None:
+        if distribution is None:
+            self._own.append(verdict)
+        else:
             self._distributions.append(distribution)
 
     def summary(self, passed: bool) -> Correctness | None:
         """Return the correctness metrics, or None where nothing was compared; `passed` needs a comparison."""
         if not self._compared:
             return None
-        plain = len(self._compared) - len(self._distributions)
         first = self._compared[0]
         absolute, relative = (
             max(message[kind] for message in self._compared) for kind in ("absolute_tolerance", "tolerance")
         )
         return Correctness(
-            seeds=self._seeds[:plain],
+            seeds=self._seeds[: len(self._own)],
             max_abs_error=max(message["max_abs_error"] for message in self._compared),
             max_rel_error=max(message["max_rel_error"] for message in self._compared),
+            own_errors=(
+                max(message["max_abs_error"] for message in self._own),
+                max(message["max_rel_error"] for message in self._own),
+            )
+            if self._own
+            else None,
             tolerance=relative,
             absolute_tolerance=absolute if absolute != relative else None,
             passed=passed,

@@ -18,11 +18,12 @@ def alternate_sizes(problem: TorchProblem) -> dict[str, Any] | None:
     A file's default sizes are not used: where others were requested, they may be far too large for this device.
     """
     named = [name for name in problem.workloads if name != DEFAULT_WORKLOAD]
-    for name in sorted(named, key=lambda name: (name not in _PREFERRED, name)):
+    # The others in the order in which the problem declares them.
+    for name in [*sorted(set(named).intersection(_PREFERRED)), *(one for one in named if one not in _PREFERRED)]:
         sizes = dict(problem.workloads[name])
         if _effective(problem, sizes) != _effective(problem, dict(problem.sizes)):
             return sizes
-    for name in _BATCH:
+    for name in _BATCH if problem.has_free_sizes else ():
         now = problem.sizes.get(name, problem.constants.get(name))
         if isinstance(now, int) and not isinstance(now, bool) and now > 1:
             return {**problem.sizes, name: now // 2 + now % 2}

@@ -88,7 +88,7 @@ class Fp64Comparison:
             return False
         errors = [(error.largest, one) for error, one in zip(found.of[0], _floating(expected), strict=True)]
         self._rounding[distribution] = max(error for error, _ in errors)
-        return all(error <= COPES * min(tolerances.get(dtype_name(one), EXACT)) for error, one in errors)
+        return all(error <= COPES * tolerances.get(dtype_name(one), EXACT).tightest for error, one in errors)
 
     def compare(
         self,

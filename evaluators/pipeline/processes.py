@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...core import DeviceError, Kernel, TorchProblem, known_languages
 from ...core.language import plugin_environment
 from ..compilation.pool import CompilePool
+from ..correctness.alternate_shapes import alternate_sizes
 from ..languages.base import supports
 from ..languages.helpers import copy_helpers
 from ..reference.arithmetic import defaults_differ
@@ -256,7 +257,8 @@ class Processes:
         return start
 
     def _problem(self, problem: TorchProblem) -> dict[str, Any]:
-        return problem_options(problem, self._read[0])
+        other = alternate_sizes(problem)  # the second workload's files are needed without another start
+        return problem_options(problem, self._read[0], *([other] if other else []))
 
     def _arithmetic(self) -> dict[str, Any]:
         return {"precision": self._precision.value, "defaults_differ": defaults_differ(self.device)}

@@ -67,7 +67,7 @@ class InputRequests:
             if distribution not in MAGNITUDES:
                 return True
             expected = self._floating(*copied(reference.inputs))
-            allowed = [min(reference.tolerances.get(dtype_name(one), EXACT)) for one in expected]
+            allowed = [reference.tolerances.get(dtype_name(one), EXACT).tightest for one in expected]
             return is_steady(self._floating, reference.inputs, expected, allowed)
 
     def _floating(self, *inputs: Any) -> list[Any]:

@@ -70,7 +70,7 @@ class Comparison:
         reference = self._reference
         assert reference.drawn is not None
         if reference.drawn[1] in MAGNITUDES and expected.is_floating_point():
-            limit = min(reference.tolerances.get(dtype_name(expected), EXACT))
+            limit = reference.tolerances.get(dtype_name(expected), EXACT).tightest
             again = lambda given: reference.outputs(given)[number]  # noqa: E731
             return settled(again, reference.inputs, expected, actual, limit)
         narrow = expected.is_floating_point() and expected.element_size() <= NARROW_BYTES

@@ -19,6 +19,7 @@ from ...core import (
     Kernel,
     KernelwrightError,
     Problem,
+    ProblemError,
     Profile,
     PythonKernel,
     Target,
@@ -61,8 +62,13 @@ class ProblemText(BaseModel):
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """Return the problem as text; raises `ProblemError` for one that has no PyTorch reference."""
+        """Return the problem as text; raises `ProblemError` for one without a PyTorch reference, or with files."""
         problem = TorchProblem.of(problem)
+        if files := problem.files_at(problem.sizes):
+            raise ProblemError(
+                f"problem {problem.id} reads {next(iter(files.values()))}, which other machines do not have; evaluate "
+                "it on this machine, or choose a workload with random inputs"
+            )
         return cls(
             id=problem.id,
             name=problem.name,

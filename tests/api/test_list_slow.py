@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from kernelwright.api import list_slow
-from kernelwright.api.list_slow import Records, run_list_slow
+from kernelwright.api.list_slow import run_list_slow
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.optimize import ListSlowOptions
+from kernelwright.api.speedup_records import Records
 from kernelwright.core import Config, Evaluation, JournalError, Kernel
 
 from ..fakes import evaluation, kernel
@@ -23,10 +24,10 @@ def test_a_disturbed_speedup_is_remembered_until_a_quiet_one_is_known(tmp_path: 
     """Measuring it again at every call would keep a busy machine at it for ever."""
     with Records(tmp_path / "speedups.jsonl") as records:
         assert records.find(KEY) is None
-        records.add(KEY, evaluation(kernel(2.0), Config(), 2.0, contention=1.5))
+        records.add(KEY, evaluation(kernel(2.0), Config(), 2.0, contention=1.5).metrics().to_json(), {})
         assert (found := records.find(KEY)) and found["contention"] == 1.5
-        records.add(KEY, evaluation(kernel(2.0), Config(), 3.0))
-        records.add(KEY, evaluation(kernel(2.0), Config(), 4.0, contention=1.5))
+        records.add(KEY, evaluation(kernel(2.0), Config(), 3.0).metrics().to_json(), {})
+        records.add(KEY, evaluation(kernel(2.0), Config(), 4.0, contention=1.5).metrics().to_json(), {})
     with Records(tmp_path / "speedups.jsonl") as records:
         assert (found := records.find(KEY)) and (found["latency_ms"], found["contention"]) == (3.0, None)
         assert records.find({"kernel": "another"}) is None

@@ -36,6 +36,7 @@ from .commands import SCALE, kernelwright, refused, refused_here
         (("--kernel", "2_10", "--quiet", "--verbose"), "exclude each other"),
         (("--kernel", "2_10", "--format", "csv"), "--format belongs to --list-slow"),
         (("--kernel", "2_10", "--again"), "--again belongs to --list-slow"),
+        (("--kernel", "2_10", "--folder", "."), "--folder belongs to --list-slow"),
         (("--kernel", "2_10", "--model", "openai"), "replay:FILE"),
         (("--kernel", "2_10", "--model", "openai/"), "openai/o3"),
         (("--kernel", "2_10", "--model", "replay:"), "names no path"),

@@ -35,7 +35,13 @@ from .record_strategies import KINDS
 
 HERE = Path("journal.jsonl")
 ROOT = Path(__file__).parents[2]
-RECORDED = sorted([*ROOT.glob("results/samples/**/*.jsonl"), *ROOT.glob("tests/**/*.jsonl")])
+OTHERS = ROOT / "tests" / "corpus" / "flashinfer_trace"
+"""Lines of another format."""
+RECORDED = sorted(
+    path
+    for path in (*ROOT.glob("results/samples/**/*.jsonl"), *ROOT.glob("tests/**/*.jsonl"))
+    if OTHERS not in path.parents
+)
 TIMED: Evaluation = evaluation(kernel(5.0), Config({"A": 2}), 5.0)
 
 

@@ -1,0 +1,36 @@
+"""A faster kernel of a recorded workload goes back into its dataset, as a Solution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..core import Evaluation, Kernel, KernelError, PythonKernel
+from ..corpus.recorded import RecordedProblem, TraceDataset, solution_of
+from .jobs import Job
+from .observers import Observer
+
+AUTHOR = "kernelwright"
+
+
+def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluation, observer: Observer) -> Path | None:
+    """Write a kernel as a Solution, and return its path; None where the problem is not a recorded one.
+
+    A language that the dataset has no name for is a warning: the kernel file is there all the same.
+    """
+    if dataset is None or not isinstance(job.problem, RecordedProblem) or not isinstance(kernel, PythonKernel):
+        return None
+    assert best.speedup is not None
+    traces = TraceDataset.read(dataset)
+    device = best.environment.get("device", job.label)
+    description = (
+        f"{best.speedup.ratio:.3f} times as fast as the reference on {device}, "
+        f"for the Workload {job.problem.workload}; made from {job.kernel.name}"
+    )
+    try:
+        definition = traces.definitions[job.problem.id]
+        return traces.add_solution(
+            solution_of(kernel, definition, AUTHOR, device, description, traces.is_sol(definition.name))
+        )
+    except KernelError as error:
+        observer.warn(f"no Solution is written: {error}")
+        return None

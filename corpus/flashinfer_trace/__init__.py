@@ -1,0 +1,1 @@
+"""Recorded workloads: datasets of flashinfer-trace, and of SOL-ExecBench, in and out."""

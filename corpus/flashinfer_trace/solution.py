@@ -1,0 +1,163 @@
+"""A Solution as a kernel file with `ModelNew`, and a kernel file as a Solution."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from ...core import KernelError, PythonKernel, Target
+from ...core.language import backend, recognize
+from .definition import Definition, TensorSpec
+from .schema import BuildSpec, Solution, SourceFile
+from .sol_execbench import ExprAxis
+
+FILE = "kernel.py"
+_ENTRY = "\n\n# The entry point of a Solution; what follows is left out when it is read as a kernel.\n"
+_IMPORTED = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)
+_REPLAYABLE = frozenset({"triton", "tilelang"})
+_BESIDE = frozenset({"pytorch"})
+"""Languages that may stand beside in a list: they are Python, and the kernel's rules say what of them may be used."""
+
+
+def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
+    """Return a Solution as a kernel; raises `KernelError` for one that is not written in Triton or TileLang."""
+    from .inlining import inlined  # libcst takes most of a second
+
+    where, spec = f"Solution {solution.name}", solution.spec
+    languages = set(spec.languages or (spec.language,))
+    if not languages & _REPLAYABLE or languages - _REPLAYABLE - _BESIDE:
+        written = ", ".join(sorted(map(str, languages)))
+        raise KernelError(
+            f"{where} is written in {written}; only Solutions in Triton or TileLang can be evaluated here"
+        )
+    try:
+        source, spelling = inlined(
+            {one.path: _without_entry(one.content) for one in solution.sources}, spec.file, _reserved(solution)
+        )
+    except KernelError as error:
+        raise KernelError(f"{where}: {error}") from None
+    if "class ModelNew" not in source:
+        if spec.function not in spelling:
+            raise KernelError(f"{where}: spec.entry_point: {spec.file} has no function {spec.function}")
+        source += _model(definition, spelling[spec.function], spec.destination_passing_style)
+    return PythonKernel.parse(source, name=solution.name)
+
+
+def backend_of(solution: Solution) -> str | None:
+    """Return the backend of a Solution, such as 'triton', from its imports; None for one that is no kernel here."""
+    if not set(solution.spec.languages or (solution.spec.language,)) & _REPLAYABLE:
+        return None
+    modules = {module for one in solution.sources for module in _IMPORTED.findall(one.content)}
+    found = recognize(modules)
+    return backend(*found) if found else None
+
+
+def solution_of(
+    kernel: PythonKernel, definition: Definition, author: str, hardware: str, description: str = "", sol: bool = False
+) -> Solution:
+    """Return a kernel as a Solution, in SOL-ExecBench's form if `sol`; it returns its outputs.
+
+    Raises `KernelError` for a language that the form does not have.
+    """
+    language = kernel.language.id
+    if language not in _REPLAYABLE or (sol and language != "triton"):
+        raise KernelError(
+            f"{'SOL-ExecBench' if sol else 'flashinfer-trace'} has no Solutions in {kernel.language.name}"
+        )
+    first = next((name for name, tensor in definition.inputs.items() if tensor.shape is not None), None)
+    if first is None:
+        raise KernelError(f"Definition {definition.name} has no tensor among its inputs, so no device to run on")
+    taken = set(re.findall(r"\w+", kernel.source))
+    run, model, inputs = _free("run", taken), _free("model_on", taken), ", ".join(definition.inputs)
+    entry = (
+        f"import functools\n\n\n@functools.cache\ndef {model}(device):\n    return ModelNew().to(device)\n\n\n"
+        f"def {run}({inputs}):\n    return {model}({first}.device)({inputs})\n"
+    )
+    form = {"languages": (language,)} if sol else {"language": language}
+    return Solution(
+        name=f"{definition.name}_{kernel.backend}_{kernel.digest[:8]}",
+        definition=definition.name,
+        author=author,
+        description=description or None,
+        spec=BuildSpec(
+            **form,
+            target_hardware=("LOCAL",) if sol else (_hardware(kernel, hardware),),
+            entry_point=f"{FILE}::{run}",
+            dependencies=("torch", language),
+            destination_passing_style=False,
+        ),
+        sources=(SourceFile(path=FILE, content=kernel.source.rstrip() + "\n" + _ENTRY + entry),),
+    )
+
+
+def _hardware(kernel: PythonKernel, device: str) -> str:
+    return "cpu" if kernel.target is Target.CPU else re.sub(r"\s+", "_", device)
+
+
+def _without_entry(text: str) -> str:
+    """Return a source without the entry point that `solution_of` added."""
+    kernel, separator, _ = text.partition(_ENTRY)
+    return kernel if separator else text
+
+
+def _reserved(solution: Solution) -> frozenset[str]:
+    """Return the name of our class, unless the Solution is one of ours: a foreign class may have it."""
+    ours = any(_ENTRY in one.content for one in solution.sources)
+    return frozenset() if ours else frozenset({"ModelNew"})
+
+
+def _free(name: str, taken: set[str]) -> str:
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def _model(definition: Definition, function: str, destinations: bool) -> str:
+    """Return a `ModelNew` that calls the entry point, with outputs that it allocates where it is given them."""
+    taken = {"self", "torch", function}
+    inputs = {name: _free(name, taken) for name in definition.inputs}
+    lines = ["", "", "import torch", "", "", "class ModelNew(torch.nn.Module):"]
+    lines += [f"    def forward({', '.join(['self', *inputs.values()])}):"]
+    if not destinations:
+        return "\n".join([*lines, f"        return {function}({', '.join(inputs.values())})", ""])
+    device = next((inputs[name] for name, tensor in definition.inputs.items() if tensor.shape is not None), None)
+    if device is None:
+        raise KernelError(f"Definition {definition.name} has no tensor among its inputs, so no device for its outputs")
+    outputs = {name: _free(name, {*taken, *inputs.values()}) for name in definition.outputs}
+    for name, tensor in definition.outputs.items():
+        shape = "".join(f"{extent}, " for extent in _extents(definition, name, tensor, inputs)).rstrip()
+        lines.append(
+            f"        {outputs[name]} = torch.empty(({shape}), dtype=torch.{tensor.dtype}, device={device}.device)"
+        )
+    lines += [f"        {function}({', '.join([*inputs.values(), *outputs.values()])})"]
+    return "\n".join([*lines, f"        return {', '.join(outputs.values())}", ""])
+
+
+def _extents(definition: Definition, output: str, tensor: TensorSpec, inputs: dict[str, str]) -> list[str]:
+    """Return an output's extents as expressions over the inputs."""
+    known: dict[str, str] = {}
+    for name, axis in definition.axes.items():
+        if (value := getattr(axis, "value", None)) is not None:
+            known[name] = str(value)
+    for name, given in definition.inputs.items():
+        for place, axis_name in enumerate(given.shape or ()):
+            known.setdefault(axis_name, f"{inputs[name]}.shape[{place}]")
+    found = []
+    for axis_name in tensor.shape or ():
+        follows = definition.axes.get(axis_name)
+        text = axis_name if follows is None else known.get(axis_name)
+        if text is None and isinstance(follows, ExprAxis) and follows.names <= known.keys():
+            text = f"int({_with_names(follows.expression, known)})"
+        if text is None:
+            raise KernelError(
+                f"Definition {definition.name}: no input has the axis {axis_name} of the output {output}, so a "
+                "Solution in destination-passing style cannot be called; write one that returns its outputs"
+            )
+        found.append(text)
+    return found
+
+
+def _with_names(expression: str, known: dict[str, str]) -> str:
+    class PutIn(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.parse(known[node.id], mode="eval").body
+
+    return ast.unparse(PutIn().visit(ast.parse(expression.strip(), mode="eval")))
