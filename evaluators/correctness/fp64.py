@@ -27,6 +27,8 @@ TIMES_DEFAULT = 5.0
 root mean square. TF32 keeps 10 bits of the mantissa. A candidate whose operands are cut off there, as tensor cores do
 with fp32 operands, instead of being rounded, has 2.6 times the error and differs from the rounded result by up to 3.7
 times the largest one; bf16, which keeps 7 bits, has 8 times the error and is refused (a test computes these)."""
+WIDE_BYTES = 4
+"""Of an element of fp32."""
 COPES = 0.1
 """A distribution of inputs is used only if torch's own largest error is below this share of the tolerance. Rounding to
 16 bits mostly exceeds it: correct kernels that round elsewhere differ by more than a tolerance can say."""
@@ -70,8 +72,14 @@ class Fp64Comparison:
         self._default[distribution] = largest
 
     def learn_rounding(self, model: Any, inputs: Sequence[Any], fp32: Sequence[Any]) -> bool:
-        """Remember torch's error on the problem's own inputs, where it is not known; return whether that was so."""
-        if None in self._rounding or (found := self._errors(model, inputs, fp32)) is None:
+        """Remember torch's error on the problem's own inputs, where it is not known; return whether that was so.
+
+        Not of narrow results: the error of rounding them says nothing about their computation.
+        """
+        if None in self._rounding or any(one.element_size() < WIDE_BYTES for one in _floating(fp32)):
+            return False
+        found = self._errors(model, inputs, fp32)
+        if found is None:
             return False
         self._rounding[None] = max((error.largest for error in found.of[0]), default=0.0)
         return True
