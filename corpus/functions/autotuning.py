@@ -1,0 +1,215 @@
+"""`@triton.autotune` as constants of a kernel file: its configs are what a search begins with.
+
+The decorator stays, with one config that the constants fill in: Triton does not benchmark a single config, launches and
+grids stay as they are, and on the way back only the list has to be written.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import libcst as cst
+
+from ...core import KernelError, Value
+from ...core.space_inference import suggest
+from .inlining import _Rename, inline
+from .modules import Library, Module, OwnName
+from .references import references_of
+
+TRITON = ("triton", Library("import triton"))
+_DEFAULTS: Mapping[str, Value | None] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+"""The arguments of `triton.Config` after its parameters, in order."""
+_ALWAYS = ("num_warps", "num_stages")
+_PROGRAM = """
+import json as _json
+_FOUND = [{{**one.kwargs, **{{name: getattr(one, name, None) for name in {names}}}, "pre_hook": bool(one.pre_hook)}}
+    for one in {configs}]
+print("\\n" + _json.dumps([_FOUND, list({key})], default=lambda one: {{"": repr(one)}}))
+"""
+TIMEOUT_S = 120.0
+"""Seconds. The user's own code makes the list; this only ends an endless wait."""
+
+
+@dataclass(frozen=True)
+class Autotuned:
+    """A kernel under `@triton.autotune`."""
+
+    kernel: str
+    """Its name in its module."""
+    configs: tuple[Mapping[str, Value], ...]
+    """Each with num_warps and num_stages, and with num_ctas and maxnreg where one of them sets it."""
+    key: tuple[str, ...]
+    """The arguments that say when another config may be best."""
+    expression: cst.CSTNode = field(compare=False)
+    """The list in the decorator."""
+
+    def constants(self, prefix: str = "") -> dict[str, str]:
+        """Return the name of the constant for each parameter."""
+        return {name: f"{prefix}{name.upper()}" for name in self.configs[0]}
+
+    def single(self, constants: Mapping[str, str]) -> str:
+        """Return the list with one config, which the constants fill in."""
+        return f"[{config_text({name: constants[name] for name in self.configs[0]})}]"
+
+
+def config_text(values: Mapping[str, str], triton: str = "triton") -> str:
+    """Return a `triton.Config` of these expressions by name."""
+    kwargs = ", ".join(f'"{name}": {text}' for name, text in values.items() if name not in _DEFAULTS)
+    options = "".join(f", {name}={values[name]}" for name in _DEFAULTS if name in values)
+    return f"{triton}.Config({{{kwargs}}}{options})"
+
+
+def autotuned(module: Module, statement: cst.CSTNode) -> Autotuned | None:
+    """Read the decorator of a kernel; None where there is none.
+
+    Raises `KernelError` for a key that is no argument, and for configs that cannot be evaluated or carried over.
+    """
+    if not isinstance(statement, cst.FunctionDef):
+        return None
+    call = next((one.decorator for one in statement.decorators if _is_autotune(module, one.decorator)), None)
+    if not isinstance(call, cst.Call):
+        return None
+    name, where = statement.name.value, f"{module}, line {module.line(statement)}"
+    configs, key = _argument(call, 0, "configs"), _argument(call, 1, "key")
+    if configs is None or key is None:
+        raise KernelError(f"{where}: the autotuner of {name} has no configs or no key")
+    found, keys = _evaluated(module, configs, key, f"{where}: the configs of {name}")
+    parameters = [one.name.value for one in (*statement.params.params, *statement.params.kwonly_params)]
+    if unknown := [one for one in keys if one not in parameters]:
+        raise KernelError(
+            f"{where}: the key of {name} names {', '.join(unknown)}, which is no argument of it; "
+            f"these are {', '.join(parameters)}"
+        )
+    if unknown := sorted({one for config in found for one in config if one not in (*parameters, *_DEFAULTS)}):
+        raise KernelError(f"{where}: a config of {name} sets {', '.join(unknown)}, which is no argument of it")
+    return Autotuned(name, tuple(found), tuple(keys), configs)
+
+
+def constants_of(kernels: Sequence[Autotuned]) -> list[dict[str, str]]:
+    """Return each kernel's constants; with the kernel's name where several kernels have the same parameter."""
+    if len(kernels) < 2:
+        return [one.constants() for one in kernels]
+    return [one.constants(f"{one.kernel.strip('_').upper()}_") for one in kernels]
+
+
+def declarations(kernels: Sequence[Autotuned], constants: Sequence[Mapping[str, str]]) -> str:
+    """Return the constants with the first config's values, the search space, and all configs as those to try first."""
+    if not kernels:
+        return ""
+    first: dict[str, Value] = {}
+    for one, names in zip(kernels, constants, strict=True):
+        first |= {names[name]: value for name, value in one.configs[0].items()}
+    configs = [
+        {**first, **{names[name]: value for name, value in config.items()}}
+        for one, names in zip(kernels, constants, strict=True)
+        for config in one.configs
+    ]
+    near = suggest(first)
+    space = {name: sorted({*near.get(name, ()), *(one[name] for one in configs)}, key=_order) for name in first}
+    lines = [f"{name} = {value!r}" for name, value in first.items()]
+    lines += ["", "SEARCH_SPACE = {", *(f"    {name!r}: {values!r}," for name, values in space.items()), "}"]
+    unique = list(dict.fromkeys(repr(one) for one in configs))
+    return "\n".join([*lines, "CONFIGS = [", *(f"    {one}," for one in unique), "]"]) + "\n"
+
+
+def _order(value: Value) -> tuple[bool, Any]:
+    return isinstance(value, str), value
+
+
+def _is_autotune(module: Module, decorator: cst.BaseExpression) -> bool:
+    if not isinstance(decorator, cst.Call):
+        return False
+    return library_path(module, decorator.func) in ("triton.autotune", "triton.runtime.autotuner.autotune")
+
+
+def library_path(module: Module, node: cst.BaseExpression) -> str:
+    """Return the full name of what an expression takes from a library: 'triton.autotune'; '' for anything else."""
+    parts: list[str] = []
+    inner: Any = node
+    while isinstance(inner, cst.Attribute):
+        parts.insert(0, inner.attr.value)
+        inner = inner.value
+    meaning = module.imports.get(inner.value) if isinstance(inner, cst.Name) else None
+    if not isinstance(meaning, Library):
+        return ""
+    words = meaning.statement.split("\n")[0].split()
+    head = f"{words[1]}.{words[3]}" if words[0] == "from" else words[1] if "as" in words else words[1].partition(".")[0]
+    return ".".join([head, *parts])
+
+
+def _argument(call: cst.Call, place: int, name: str) -> cst.BaseExpression | None:
+    named = next((one.value for one in call.args if one.keyword is not None and one.keyword.value == name), None)
+    plain = [one.value for one in call.args if one.keyword is None and not one.star]
+    return named or (plain[place] if place < len(plain) else None)
+
+
+def _evaluated(
+    module: Module, configs: cst.BaseExpression, key: cst.BaseExpression, what: str
+) -> tuple[list[dict[str, Value]], list[str]]:
+    """Return configs and key: literals as they stand, anything else by running what makes them."""
+    try:
+        raw, names = _literal(module.code(configs)), ast.literal_eval(module.code(key).strip())
+    except ValueError:
+        raw, names = _run(module, configs, key, what)
+    if not raw:
+        raise KernelError(f"{what} are none; give the kernel one at least")
+    if any(one.pop("pre_hook") for one in raw):
+        raise KernelError(f"{what} have a pre_hook, which a search cannot carry over; do its work in the launcher")
+    plain = [{name: value for name, value in one.items() if name not in _DEFAULTS} for one in raw]
+    if odd := [name for one in plain for name, value in one.items() if not isinstance(value, int | float | str)]:
+        raise KernelError(f"{what}: {odd[0]} is neither a number nor a text; make it an argument of the kernel")
+    if any(set(one) != set(plain[0]) for one in plain):
+        raise KernelError(f"{what} do not all set the same parameters; name each in every config")
+    kept = [name for name, default in _DEFAULTS.items() if any(one[name] != default for one in raw) or name in _ALWAYS]
+    if missing := [name for name in kept if any(one[name] is None for one in raw)]:
+        raise KernelError(f"{what} set {missing[0]} in some and not in others; set it in each")
+    return [{**found, **{name: one[name] for name in kept}} for found, one in zip(plain, raw, strict=True)], list(names)
+
+
+def _literal(text: str) -> list[dict[str, Any]]:
+    """Return the configs of a list of literals; `ValueError` for anything else."""
+    node = ast.parse(text.strip(), mode="eval").body
+    if not isinstance(node, ast.List | ast.Tuple):
+        raise ValueError
+    found = []
+    for one in node.elts:
+        if not isinstance(one, ast.Call) or not ast.unparse(one.func).endswith("Config") or len(one.args) > 5:
+            raise ValueError
+        given = {name: ast.literal_eval(value) for name, value in zip(("kwargs", *_DEFAULTS), one.args, strict=False)}
+        given |= {str(word.arg): ast.literal_eval(word.value) for word in one.keywords}
+        values = given.pop("kwargs", None)
+        if not isinstance(values, dict) or set(given) - {*_DEFAULTS, "pre_hook"}:
+            raise ValueError
+        found.append({**values, **_DEFAULTS, "pre_hook": False, **given})
+    return found
+
+
+def _run(module: Module, configs: cst.CSTNode, key: cst.CSTNode, what: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run the code that makes the configs, in a process of its own: it is the user's, and needs no GPU as a rule."""
+    texts, wanted, libraries = [], list[OwnName](), list[tuple[str, Library]]()
+    found = [references_of(module, node) for node in (configs, key)]
+    for one in found:
+        wanted += [name for name in one.nodes.values() if isinstance(name, OwnName)]
+        libraries += [name for name in one.nodes.values() if isinstance(name, tuple)]
+    inlined = inline(module.package, wanted, libraries=libraries)
+    for node, one in zip((configs, key), found, strict=True):
+        flat = {at: inlined.names[name] if isinstance(name, OwnName) else name[0] for at, name in one.nodes.items()}
+        changed = node.visit(_Rename(flat, set(), node, {}))
+        assert isinstance(changed, cst.CSTNode)
+        texts.append(module.code(changed))
+    program = inlined.source + _PROGRAM.format(names=tuple(_DEFAULTS), configs=texts[0], key=texts[1])
+    try:
+        run = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise KernelError(f"{what} did not end in {TIMEOUT_S:g} s") from None
+    if run.returncode != 0:
+        last = next(iter(run.stderr.strip().splitlines()[-1:]), f"exit status {run.returncode}")
+        raise KernelError(f"{what} cannot be evaluated here: {last}; write them as a list")
+    read: list[Any] = json.loads(run.stdout.strip().splitlines()[-1])
+    return read[0], read[1]
