@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from .references import references_of
 TRITON = ("triton", Library("import triton"))
 _DEFAULTS: Mapping[str, Value | None] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 """The arguments of `triton.Config` after its parameters, in order."""
+_PRODUCT = re.compile(r"\bdot(_scaled)?\(")
+LEAST_OF_PRODUCTS = 16
 _ALWAYS = ("num_warps", "num_stages")
 _PROGRAM = """
 import json as _json
@@ -48,6 +51,8 @@ class Autotuned:
     """The arguments that say when another config may be best."""
     expression: cst.CSTNode = field(compare=False)
     """The list in the decorator."""
+    least: int = 1
+    """The smallest tile that is worth a try: what a product of tiles takes."""
 
     def constants(self, prefix: str = "") -> dict[str, str]:
         """Return the name of the constant for each parameter."""
@@ -88,7 +93,8 @@ def autotuned(module: Module, statement: cst.CSTNode) -> Autotuned | None:
         )
     if unknown := sorted({one for config in found for one in config if one not in (*parameters, *_DEFAULTS)}):
         raise KernelError(f"{where}: a config of {name} sets {', '.join(unknown)}, which is no argument of it")
-    return Autotuned(name, tuple(found), tuple(keys), configs)
+    least = LEAST_OF_PRODUCTS if _PRODUCT.search(module.code(statement)) else 1
+    return Autotuned(name, tuple(found), tuple(keys), configs, least)
 
 
 def constants_of(kernels: Sequence[Autotuned]) -> list[dict[str, str]]:
@@ -110,12 +116,17 @@ def declarations(kernels: Sequence[Autotuned], constants: Sequence[Mapping[str, 
         for one, names in zip(kernels, constants, strict=True)
         for config in one.configs
     ]
-    near = suggest(first)
+    least = min((one.least for one in kernels), default=1)
+    near = {name: [one for one in values if _worth(name, one, least)] for name, values in suggest(first).items()}
     space = {name: sorted({*near.get(name, ()), *(one[name] for one in configs)}, key=_order) for name in first}
     lines = [f"{name} = {value!r}" for name, value in first.items()]
     lines += ["", "SEARCH_SPACE = {", *(f"    {name!r}: {values!r}," for name, values in space.items()), "}"]
     unique = list(dict.fromkeys(repr(one) for one in configs))
     return "\n".join([*lines, "CONFIGS = [", *(f"    {one}," for one in unique), "]"]) + "\n"
+
+
+def _worth(name: str, value: Value, least: int) -> bool:
+    return not name.rpartition("BLOCK")[1] or not isinstance(value, int) or value >= least
 
 
 def _order(value: Value) -> tuple[bool, Any]:

@@ -78,8 +78,6 @@ class _Inliner:
         self._rewriting = rewriting
         self._statements: dict[tuple[str, int], References] = {}
         self._replaced: dict[tuple[str, int], Mapping[cst.CSTNode, str]] = {}
-        self._order: list[str] = []
-        """Modules, those that others need first."""
 
     def need(self, wanted: OwnName) -> None:
         module = self._package.module(wanted.module)
@@ -99,15 +97,35 @@ class _Inliner:
         for one in found.nodes.values():
             if isinstance(one, OwnName):
                 self.need(one)
-        if module.name not in self._order:
-            self._order.append(module.name)
+
+    @property
+    def _order(self) -> list[str]:
+        """The modules, those that others need first."""
+        needs: dict[str, dict[str, None]] = {}
+        for (module, _), found in self._statements.items():
+            own = [one.module for one in found.nodes.values() if isinstance(one, OwnName)]
+            needs.setdefault(module, {}).update(dict.fromkeys(own))
+        order: dict[str, None] = {}
+        open_: set[str] = set()
+
+        def visit(module: str) -> None:
+            if module in order or module in open_:
+                return
+            open_.add(module)
+            for other in needs.get(module, ()):
+                visit(other)
+            order[module] = None
+
+        for module in needs:
+            visit(module)
+        return list(order)
 
     def add_mutations(self) -> None:
         """Add the statements that change what is defined: `CONFIGS.append(...)`, `kernel.attribute = ...`."""
         before = -1
         while before != len(self._statements):
             before = len(self._statements)
-            for name in list(self._order):
+            for name in self._order:
                 module = self._package.module(name)
                 defined = {one for at in self._statements if at[0] == name for one in module.bound(module.tree.body[at[1]])}
                 for index, statement in enumerate(module.tree.body):
@@ -128,7 +146,8 @@ class _Inliner:
             merged.setdefault(name, library)
             taken.add(aliases[name, library])
         names: dict[OwnName, str] = {}
-        places = sorted(self._statements, key=lambda at: (self._order.index(at[0]), at[1]))
+        order = self._order
+        places = sorted(self._statements, key=lambda at: (order.index(at[0]), at[1]))
         for module_name, index in reversed(places):  # what was asked for comes last, and keeps its names
             module = self._package.module(module_name)
             for name in module.bound(module.tree.body[index]):
@@ -138,7 +157,7 @@ class _Inliner:
                     taken.add(flat)
         imports = [line for (name, library), alias in aliases.items() for line in _renamed(library, name, alias)]
         imports += [star.statement for found in self._statements.values() for star in found.stars]
-        modules = [self._package.module(name) for name in self._order]
+        modules = [self._package.module(name) for name in order]
         if modules and all(_has_future(module) for module in modules):
             imports.append("from __future__ import annotations")
         pieces = [self._piece(place, names, aliases) for place in places]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import black
 import libcst as cst
 
 from ...core import JointProblem, KernelError, OptionError, ProblemError, PythonKernel, TorchProblem
@@ -16,9 +17,10 @@ from .modules import Library, Module, OwnName, Package
 from .table import read_table
 from .target import Target, find_target, is_function
 
+LINE_LENGTH = 120
 _TORCH = ("torch", Library("import torch"))
-_KERNEL_NAMES = ("ModelNew", "SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS", "torch", "triton")
-_PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs", "WORKLOADS", "torch")
+_KERNEL_NAMES = ("ModelNew", "SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS")
+_PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs", "WORKLOADS")
 _MODEL = """
 class {name}(torch.nn.Module):
     def forward(self{parameters}):
@@ -106,20 +108,29 @@ def _kernel_source(module: Module, target: Target, inlined: Inlined, name: str, 
     if any(module.code(one.decorator).rpartition(".")[2].startswith(("jit", "prim_func")) for one in statement.decorators):
         raise KernelError(f"{target} is a kernel; name the function that launches it")
     imports, _, body = inlined.source.partition("\n\n")
-    model = _model("ModelNew", name, module, statement)
-    return "\n\n".join(part.strip("\n") for part in (imports, declared, body, model) if part.strip()) + "\n"
+    parts = (imports, declared, body, _model("ModelNew", name, inlined))
+    return formatted("\n\n".join(part.strip("\n") for part in parts if part.strip()))
 
 
-def _model(name: str, function: str, module: Module, statement: cst.FunctionDef) -> str:
+def formatted(source: str) -> str:
+    """Return a source as black writes it, as the rules do."""
+    return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))
+
+
+def _model(name: str, function: str, inlined: Inlined) -> str:
     """Return a module whose forward has the function's parameters, all to be given by position, and calls it."""
-    given = ast.parse(f"def _({module.code(statement.params)}): pass").body[0]
+    text = next(piece.text for piece in inlined.pieces if function in piece.names)
+    given = ast.parse(text).body[-1]
     assert isinstance(given, ast.FunctionDef)
     plain, named = [*given.args.posonlyargs, *given.args.args], given.args.kwonlyargs
     if given.args.kwarg:
         raise KernelError(f"{function} takes **{given.args.kwarg.arg}; give its arguments names")
     known = [None] * (len(plain) - len(given.args.defaults)) + list(given.args.defaults)
     defaults = [*known, *given.args.kw_defaults]
-    parts = [f"{one.arg}{_default(value)}" for one, value in zip([*plain, *named], defaults, strict=True)]
+    parts = [
+        one.arg if value is None else f"{one.arg}={ast.unparse(value)}"
+        for one, value in zip([*plain, *named], defaults, strict=True)
+    ]
     arguments = [one.arg for one in plain]
     if given.args.vararg:
         parts, arguments = [*parts[: len(plain)], f"*{given.args.vararg.arg}"], [*arguments, f"*{given.args.vararg.arg}"]
@@ -129,24 +140,11 @@ def _model(name: str, function: str, module: Module, statement: cst.FunctionDef)
     return _MODEL.format(name=name, parameters=parameters, function=function, arguments=", ".join(arguments))
 
 
-def _default(value: ast.expr | None) -> str:
-    """Return a default that is a literal; another one would need what is around the function."""
-    if value is None:
-        return ""
-    try:
-        ast.literal_eval(value)
-    except ValueError:
-        return "=None"
-    return f"={ast.unparse(value)}"
-
-
 def _problem(
     package: Package, module: Module, target: Target, reference: Target, drawn: Target | None, inputs: str
 ) -> TorchProblem:
     """Return the reference and its inputs as a problem, at all its workloads where it names several."""
     there = package.module_of(reference.path)
-    statement = there.tree.body[there.definitions[reference.name][-1]]
-    assert isinstance(statement, cst.FunctionDef)
     wanted, sizes, table = [OwnName(there.name, reference.name)], dict[str, str](), ""
     if drawn is None:
         path = Path(inputs)
@@ -164,8 +162,8 @@ def _problem(
         parts.append(f"WORKLOADS = {_workloads(other)!r}\n")
         given = "".join(f", {name}={name}" for name in sizes)
         parts.append(_GET_INPUTS.format(function=inlined.names[wanted[1]], sizes=given))
-    parts += [_model("Model", inlined.names[wanted[0]], there, statement), _NO_WEIGHTS]
-    source = "\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
+    parts += [_model("Model", inlined.names[wanted[0]], inlined), _NO_WEIGHTS]
+    source = formatted("\n\n".join(part.strip("\n") for part in parts if part.strip()))
     identity = f"{module.name.partition('.')[0]}/{target.name}"
     name = f"{module.name.replace('.', '_')}_{target.name}"
     problem = TorchProblem(id=identity, name=name, source=source, path=str(reference.path))
