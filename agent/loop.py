@@ -108,6 +108,7 @@ class Optimization:
             missing = f"not timed against {against_text(self.criteria.against, start.precision)}"
             stopped = f"the start kernel, {start.status}: {start.message or missing}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
+        self.workbench.start, self.criteria = start, replace(self.criteria, start=start)
         self._population.add([Candidate(self.kernel, start)])
         profile = self.workbench.profile()
         self.observer.started(start, profile)

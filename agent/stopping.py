@@ -8,6 +8,7 @@ from itertools import groupby
 
 from ..core import Budget, Evaluation, Profile
 from ..core.baselines import STRICT
+from ..core.workload_rows import loses
 from .turn import Turn
 
 MAX_STALE_ROUNDS = 3
@@ -37,8 +38,13 @@ class StoppingCriteria:
     require_replay: bool = True
     """Whether only kernels that are timed by replaying their launches count as results."""
 
+    start: Evaluation | None = None
+    """Of the run: no workload may lose against it."""
+
     def refusal(self, evaluation: Evaluation) -> str | None:
         """Return why a correct kernel does not count as a result, or None."""
+        if (lost := loses(evaluation, self.start)) is not None:
+            return lost
         if not self.require_replay or evaluation.proven or evaluation.replay is None:
             return None
         return f"not replayed: {evaluation.replay.reason}"

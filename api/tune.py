@@ -18,7 +18,7 @@ from ..tuners.formats import read_recording
 from ..tuners.hardware import prune
 from ..tuners.search import Found, Search
 from .devices import CPU, choose_devices
-from .evaluators import joined, search_evaluator
+from .evaluators import at_workloads, joined, search_evaluator
 from .jobs import Job, find_job, require_timed
 from .observers import SearchObserver
 from .optimize import same_run
@@ -48,8 +48,12 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     adaptive = catalogue.adaptive(options.tuner)
     with (
         Journal(folder / "journal.jsonl") as journal,
-        search_evaluator(devices, options.compilers, adaptive, options.compile_limit, options, remote) as evaluator,
+        contextlib.ExitStack() as stack,
     ):
+        evaluator = at_workloads(
+            lambda: search_evaluator(devices, options.compilers, adaptive, options.compile_limit, options, remote),
+            stack,
+        )
         same_run(journal, job, options.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
@@ -58,7 +62,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         pruned, rules = prune(space.space, job.kernel, profile) if options.prune else (space.space, [])
-        start = [Config({name: job.kernel.config[name] for name in pruned.names})]
+        start = [Config({name: job.kernel.config[name] for name in pruned.names}), *job.kernel.configs_in(pruned)]
         tuner = catalogue.create(options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
         budget = options.budget
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)

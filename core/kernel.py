@@ -68,6 +68,11 @@ class Kernel(ABC):
         """Return the configs that the kernel declares as those to try first."""
         return ()
 
+    def configs_in(self, space: SearchSpace) -> list[Config]:
+        """Return the members of a space that the kernel declares as those to try first."""
+        declared = [Config({name: one[name] for name in space.names if name in one}) for one in self.declared_configs]
+        return [one for one in dict.fromkeys(declared) if one in space]
+
     def space(
         self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> SearchSpace:

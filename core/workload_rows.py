@@ -35,7 +35,9 @@ def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
         update={
             "measurement": _mean([row.measurement for row in evaluations]),
             "reference": _mean([row.reference for row in evaluations]),
-            "baselines": {name: mean for name in shared if (mean := _mean([row.baselines[name] for row in evaluations]))},
+            "baselines": {
+                name: mean for name in shared if (mean := _mean([row.baselines[name] for row in evaluations]))
+            },
             "default_is_reference": all(row.default_is_reference for row in evaluations),
             "correctness": worst.correctness,
             "contention": max(contended, default=None),
@@ -64,7 +66,8 @@ def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
         else:
             ratio = before.latency_ms / row.latency_ms
         if ratio < 1 - MOST_LOST:
-            return f"{name} is {1 / ratio - 1:.1%} slower than at the start, and no workload may lose more than {MOST_LOST:.0%}"
+            slower = f"{name} is {1 / ratio - 1:.1%} slower than at the start"
+            return f"{slower}, and no workload may lose more than {MOST_LOST:.0%}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Evaluates a problem at several workloads as one problem: each config at every workload, merged into one evaluation."""
+"""Evaluates a problem at several workloads as one: each config at every workload, merged into one evaluation."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ TIMEOUT_S = 120.0
 class Autotuned:
     """A kernel under `@triton.autotune`."""
 
+    module: str
     kernel: str
     """Its name in its module."""
     configs: tuple[Mapping[str, Value], ...]
@@ -75,11 +76,10 @@ def autotuned(module: Module, statement: cst.CSTNode) -> Autotuned | None:
 
     Raises `KernelError` for a key that is no argument, and for configs that cannot be evaluated or carried over.
     """
-    if not isinstance(statement, cst.FunctionDef):
+    call = _decorator(module, statement)
+    if call is None:
         return None
-    call = next((one.decorator for one in statement.decorators if _is_autotune(module, one.decorator)), None)
-    if not isinstance(call, cst.Call):
-        return None
+    assert isinstance(statement, cst.FunctionDef)
     name, where = statement.name.value, f"{module}, line {module.line(statement)}"
     configs, key = _argument(call, 0, "configs"), _argument(call, 1, "key")
     if configs is None or key is None:
@@ -94,7 +94,18 @@ def autotuned(module: Module, statement: cst.CSTNode) -> Autotuned | None:
     if unknown := sorted({one for config in found for one in config if one not in (*parameters, *_DEFAULTS)}):
         raise KernelError(f"{where}: a config of {name} sets {', '.join(unknown)}, which is no argument of it")
     least = LEAST_OF_PRODUCTS if _PRODUCT.search(module.code(statement)) else 1
-    return Autotuned(name, tuple(found), tuple(keys), configs, least)
+    return Autotuned(module.name, name, tuple(found), tuple(keys), configs, least)
+
+
+def list_of_configs(module: Module, statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """Return the expression of the configs in the decorator of a kernel; None where there is none."""
+    call = _decorator(module, statement)
+    return None if call is None else _argument(call, 0, "configs")
+
+
+def _decorator(module: Module, statement: cst.CSTNode) -> cst.Call | None:
+    decorators = [one.decorator for one in statement.decorators] if isinstance(statement, cst.FunctionDef) else []
+    return next((one for one in decorators if isinstance(one, cst.Call) and _is_autotune(module, one)), None)
 
 
 def constants_of(kernels: Sequence[Autotuned]) -> list[dict[str, str]]:
@@ -133,9 +144,7 @@ def _order(value: Value) -> tuple[bool, Any]:
     return isinstance(value, str), value
 
 
-def _is_autotune(module: Module, decorator: cst.BaseExpression) -> bool:
-    if not isinstance(decorator, cst.Call):
-        return False
+def _is_autotune(module: Module, decorator: cst.Call) -> bool:
     return library_path(module, decorator.func) in ("triton.autotune", "triton.runtime.autotuner.autotune")
 
 

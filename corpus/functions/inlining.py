@@ -32,6 +32,8 @@ class Piece:
     """In the flat source."""
     spelled: Mapping[str, str]
     """How its module writes the names of the flat source that were renamed."""
+    imports: tuple[str, ...] = ()
+    """Imports of the package within it, which the flat source does without."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ class _Inliner:
             before = len(self._statements)
             for name in self._order:
                 module = self._package.module(name)
-                defined = {one for at in self._statements if at[0] == name for one in module.bound(module.tree.body[at[1]])}
+                defined = {
+                    one for at in self._statements if at[0] == name for one in module.bound(module.tree.body[at[1]])
+                }
                 for index, statement in enumerate(module.tree.body):
                     if (name, index) not in self._statements and _changed(statement) in defined:
                         self._add(module, index)
@@ -177,7 +181,14 @@ class _Inliner:
         spelled = {text: module.code(node) for node, text in flat.items() if module.code(node) != text}
         spelled |= {text: name for name, text in own.items() if name != text}
         return Piece(
-            module.path, module.name, place[1], tuple(own.values()), module.code(statement), module.code(changed), spelled
+            module.path,
+            module.name,
+            place[1],
+            tuple(own.values()),
+            module.code(statement),
+            module.code(changed),
+            spelled,
+            tuple(module.code(node).strip() for node in found.imports),
         )
 
 

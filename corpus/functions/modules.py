@@ -17,6 +17,7 @@ from libcst.metadata import GlobalScope, ImportAssignment, MetadataWrapper, Posi
 
 from ...core import KernelError
 
+ALONE = "kernel"
 COMPILED = (".so", ".pyd")
 
 
@@ -78,6 +79,13 @@ class Package:
             self._modules[name] = Module(self, name, path)
         return self._modules[name]
 
+    @classmethod
+    def of_text(cls, text: str) -> Module:
+        """Return a module of its own, such as a kernel file."""
+        package = cls()
+        package._modules[ALONE] = Module(package, ALONE, None, text)
+        return package._modules[ALONE]
+
     def _folders(self, name: str) -> list[Path]:
         """Return where a module may be, without its ending."""
         first, *rest = name.split(".")
@@ -91,7 +99,9 @@ class Package:
         return next((path for pair in places for path in pair if path.is_file()), None)
 
     def _compiled(self, name: str) -> Path | None:
-        found = [path for one in self._folders(name) if one.parent.is_dir() for path in one.parent.glob(f"{one.name}.*")]
+        found = [
+            path for one in self._folders(name) if one.parent.is_dir() for path in one.parent.glob(f"{one.name}.*")
+        ]
         return next((path for path in found if path.suffix in COMPILED), None)
 
 
@@ -106,13 +116,13 @@ def _root_of(path: Path) -> tuple[Path, str]:
 class Module:
     """One module: its statements, and the meaning of its names."""
 
-    def __init__(self, package: Package, name: str, path: Path | None) -> None:
+    def __init__(self, package: Package, name: str, path: Path | None, text: str | None = None) -> None:
         self.package = package
         self.name = name
         self.path = path
         """None for a folder without an `__init__.py`."""
         try:
-            self.text = path.read_text() if path else ""
+            self.text = text if text is not None else path.read_text() if path else ""
             self._wrapper = MetadataWrapper(cst.parse_module(self.text))
         except (OSError, UnicodeDecodeError, cst.ParserSyntaxError) as error:
             raise KernelError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
@@ -167,7 +177,9 @@ class Module:
                     found |= self.meanings(node, found)
         return found
 
-    def meanings(self, node: cst.Import | cst.ImportFrom, known: Mapping[str, Meaning] | None = None) -> dict[str, Meaning]:
+    def meanings(
+        self, node: cst.Import | cst.ImportFrom, known: Mapping[str, Meaning] | None = None
+    ) -> dict[str, Meaning]:
         """Return the meaning of each name that an import binds."""
         if isinstance(node, cst.Import):
             return self._plain(node, known or {})

@@ -64,7 +64,10 @@ def definition_of(package: Package, module: str, name: str, where: str) -> Meani
         if not isinstance(found, OwnName):
             return found
         module, name = found.module, found.name
-    raise KernelError(f"{where}: module {module} defines no {name} in its text, so it cannot be inlined; import it from where it is defined")
+    raise KernelError(
+        f"{where}: module {module} defines no {name} in its text, so it cannot be inlined; "
+        "import it from where it is defined"
+    )
 
 
 class _Walk:
@@ -104,7 +107,7 @@ class _Walk:
             return
         if isinstance(self.module.scope(node), GlobalScope):
             raise KernelError(
-                f"{self._where(node)}: which import is used shows only when it runs ({self.module.code(node).strip()}); "
+                f"{self._where(node)}: whether '{self.module.code(node).strip()}' is used shows only when it runs; "
                 "import it unconditionally"
             )
         self.found.imports.append(node)
@@ -144,8 +147,8 @@ class _Walk:
 
     def _refuse_module(self, node: cst.CSTNode, meaning: OwnModule) -> None:
         raise KernelError(
-            f"{self._where(node)}: the module {meaning.module} is used as a value, so what it takes of it is not known; "
-            "name the function"
+            f"{self._where(node)}: the module {meaning.module} is used as a value, so what is taken of it is not known; "
+            "name it"
         )
 
     def _meaning(self, node: cst.Name) -> Meaning | None:

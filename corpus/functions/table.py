@@ -1,4 +1,4 @@
-"""Inputs as a table in YAML: axes with their extents, arguments with shapes over them; docs/functions.md describes it."""
+"""Inputs as a table in YAML: axes with their extents, arguments with shapes over them (docs/functions.md)."""
 
 from __future__ import annotations
 

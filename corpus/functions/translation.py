@@ -54,7 +54,7 @@ class UserFunction:
 
 
 def translate(function: str, reference: str | None, inputs: str | None) -> UserFunction:
-    """Return the function as a kernel that computes what the reference does on the inputs, and the reference as problem.
+    """Return the function as a kernel, and the reference on its inputs as the problem that it solves.
 
     `function` and `reference` name functions, `inputs` a function of a seed or a YAML file. Raises `OptionError`,
     `KernelError` or `ProblemError` for what is missing or cannot be inlined.
@@ -105,7 +105,9 @@ def _inlined(package: Package, wanted: OwnName) -> tuple[Inlined, tuple[Autotune
 def _kernel_source(module: Module, target: Target, inlined: Inlined, name: str, declared: str) -> str:
     statement = module.tree.body[module.definitions[target.name][-1]]
     assert isinstance(statement, cst.FunctionDef)
-    if any(module.code(one.decorator).rpartition(".")[2].startswith(("jit", "prim_func")) for one in statement.decorators):
+    if any(
+        module.code(one.decorator).rpartition(".")[2].startswith(("jit", "prim_func")) for one in statement.decorators
+    ):
         raise KernelError(f"{target} is a kernel; name the function that launches it")
     imports, _, body = inlined.source.partition("\n\n")
     parts = (imports, declared, body, _model("ModelNew", name, inlined))
@@ -133,7 +135,10 @@ def _model(name: str, function: str, inlined: Inlined) -> str:
     ]
     arguments = [one.arg for one in plain]
     if given.args.vararg:
-        parts, arguments = [*parts[: len(plain)], f"*{given.args.vararg.arg}"], [*arguments, f"*{given.args.vararg.arg}"]
+        parts, arguments = (
+            [*parts[: len(plain)], f"*{given.args.vararg.arg}"],
+            [*arguments, f"*{given.args.vararg.arg}"],
+        )
     else:
         arguments += [f"{one.arg}={one.arg}" for one in named]
     parameters = "".join(f", {part}" for part in parts)
@@ -190,7 +195,9 @@ def _workloads(module: Module) -> dict[str, dict[str, object]]:
     for index in module.definitions.get("WORKLOADS", ()):
         try:
             node = ast.parse(module.code(module.tree.body[index]).strip()).body[0]
-            found = ast.literal_eval(node.value) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else None
+            found = (
+                ast.literal_eval(node.value) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else None
+            )
         except (ValueError, SyntaxError):
             found = None
         if not isinstance(found, dict) or not all(isinstance(sizes, dict) for sizes in found.values()):

@@ -9,7 +9,7 @@ from shared import FLAGS
 BLOCK_ROWS = 1
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def build(M, N):
     @T.prim_func
     def kernel(X: T.Tensor((M, N), "float32"), W: T.Tensor((N,), "float32"), Y: T.Tensor((M, N), "float32")):

@@ -11,7 +11,10 @@ def swiglu(x, gate, up):
     M, K = x.shape
     N = gate.shape[0]
     y = torch.empty((M, N), device=x.device, dtype=x.dtype)
-    grid = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(N, meta["BLOCK_N"]))
+
+    def grid(meta):
+        return triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(N, meta["BLOCK_N"])
+
     swiglu_kernel[grid](x, gate, up, y, M, N, K)
     return y
 
