@@ -276,5 +276,5 @@ class Optimization:
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
         stopped = "no kernel passed the final check"
         if self._refusal is not None:
-            stopped += f"; {self._refusal} (`require_replay` accepts such kernels)"
+            stopped += f"; {self._refusal}"
         return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)

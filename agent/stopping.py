@@ -47,7 +47,7 @@ class StoppingCriteria:
             return lost
         if not self.require_replay or evaluation.proven or evaluation.replay is None:
             return None
-        return f"not replayed: {evaluation.replay.reason}"
+        return f"not replayed: {evaluation.replay.reason} (`require_replay` accepts such kernels)"
 
     def done(self, turns: Sequence[Turn]) -> str | None:
         """Return why the turns so far are enough, or None."""

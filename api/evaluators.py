@@ -12,8 +12,8 @@ from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
-from ..evaluators.several_workloads import SeveralWorkloads
 from ..evaluators.settings import Limits, SearchSettings, Settings
+from ..evaluators.several_workloads import SeveralWorkloads
 from .devices import CPU
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
 
@@ -42,7 +42,9 @@ def at_workloads(make: Callable[[], EvaluatorT], stack: contextlib.ExitStack) ->
     """An evaluator for problems at one workload or at several; what it makes is closed with the stack."""
 
     def another() -> EvaluatorT:
-        return stack.enter_context(make())
+        made = make()
+        stack.enter_context(made)
+        return made
 
     return SeveralWorkloads(another(), another)
 

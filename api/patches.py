@@ -39,7 +39,12 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[Conf
     rows = {(Config(one.config), name): row for one in evaluations for name, row in one.workloads.items()}
     for name, config in best_configs(evaluations).items():
         own, there = rows.get((Config(best.config), name), best.workloads.get(name)), rows[config, name]
-        if own is not None and own.latency_ms and there.latency_ms and there.latency_ms < (1 - MOST_LOST) * own.latency_ms:
+        if (
+            own is not None
+            and own.latency_ms
+            and there.latency_ms
+            and there.latency_ms < (1 - MOST_LOST) * own.latency_ms
+        ):
             found.append(config)
     return list(dict.fromkeys(found))
 

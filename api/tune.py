@@ -7,7 +7,9 @@ import contextlib
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
 from ..core.space_inference import named_sizes
@@ -17,6 +19,7 @@ from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune
 from ..tuners.search import Found, Search
+from .bring_back import bring_back
 from .devices import CPU, choose_devices
 from .evaluators import at_workloads, joined, search_evaluator
 from .jobs import Job, find_job, require_timed
@@ -68,7 +71,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
 
         def result(found: Found) -> TuneResult:
-            write = {"save": options.save, "require_replay": options.require_replay}
+            write: dict[str, Any] = {"save": options.save, "require_replay": options.require_replay}
             return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, **write)
 
         observer.search_started(options.kernel, space, pruned, rules, budget)
@@ -85,7 +88,13 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             observer.close()
     tuned = result(found)
     tuned.write(options.plot)
-    return tuned
+    if job.function is None or not (options.patch or options.triton_cache):
+        return tuned
+    if not tuned.faster or tuned.not_replayed or found.best is None:
+        observer.note("nothing became faster, so there is nothing to bring back")
+        return tuned
+    kernel, tried = job.kernel.bind(found.best.config), [*found.evaluations, *found.finals]
+    return replace(tuned, patch=bring_back(options, job, kernel, found.best, tried, observer))
 
 
 def _warmth(

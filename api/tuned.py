@@ -31,6 +31,8 @@ class TuneResult:
     """Whether the tuned kernel is written."""
     require_replay: bool = True
     """Whether it is written only where its launches could be replayed."""
+    patch: Path | None = None
+    """The result as a change of the user's own files; None where none was asked for, or nothing became faster."""
 
     def write(self, plot: bool = False) -> None:
         """The CSV, the summary, the tuned kernel and the curve."""
@@ -131,6 +133,7 @@ class TuneResult:
             "times_as_fast": self.gain,
             "finalists": [{"config": final.config, **final.metrics().to_json()} for final in self.found.finals],
             "kernel": str(self.kernel_path) if self.kernel_path else None,
+            **({"patch": str(self.patch)} if self.patch else {}),
             "journal": str(self.folder / "journal.jsonl"),
         }
 

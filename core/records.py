@@ -115,10 +115,13 @@ class FinishedRecord(Line):
     kernel: str | None = None
     """The file of the best kernel, as the run named it."""
     history: str | None = None
+    patch: str | None = None
+    """The result as a change of the user's own files; not written where there is none."""
 
     def summary(self) -> dict[str, Any]:
         """What --json prints: what the record says, and no defaults in place of what an older one lacks."""
-        return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
+        absent = {"patch"} if self.patch is None else set[str]()
+        return self.model_dump(mode="json", exclude={"kind", *absent}, exclude_unset=True)
 
 
 class ExchangeRecord(Line):

@@ -55,7 +55,7 @@ def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
 
     Where both were timed beside the reference, speedups are compared: the machine's speed may have changed between.
     """
-    if start is None:
+    if start is None or (evaluation.kernel_digest, evaluation.config) == (start.kernel_digest, start.config):
         return None
     for name, row in evaluation.workloads.items():
         before = start.workloads.get(name)

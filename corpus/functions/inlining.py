@@ -212,7 +212,7 @@ class _Rename(cst.CSTTransformer):
             return updated_node if self._same(original_node, new) else new
         found = super().on_leave(original_node, updated_node)
         if original_node is self._top and isinstance(found, cst.FunctionDef | cst.ClassDef):
-            return found.with_changes(name=cst.Name(self._own[original_node.name.value]))
+            return found.with_changes(name=cst.Name(self._own[found.name.value]))
         return found
 
     def _same(self, old: Any, new: Any) -> bool:

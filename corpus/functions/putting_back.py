@@ -27,7 +27,9 @@ def put_back(function: UserFunction, kernel: PythonKernel, configs: Sequence[Con
     """
     for path, text in function.inlined.files.items():
         if not path.is_file() or path.read_text() != text:
-            raise KernelError(f"{path} changed while the kernel was optimized, so the patch would not apply; run it again")
+            raise KernelError(
+                f"{path} changed while the kernel was optimized, so the patch would not apply; run it again"
+            )
     return _Return(function, kernel, configs).files()
 
 
@@ -85,8 +87,10 @@ class _Return:
 
     def _chosen(self, one: Autotuned, names: Mapping[str, str]) -> list[dict[str, Any]]:
         present = self.kernel.config
-        rows = [{name: {**present, **config}[constant] for name, constant in names.items() if constant in present}
-                for config in self.configs or [Config()]]
+        rows = [
+            {name: {**present, **config}[constant] for name, constant in names.items() if constant in present}
+            for config in self.configs or [Config()]
+        ]
         return [dict(row) for row in dict.fromkeys(tuple(row.items()) for row in rows)]
 
     def _new_body(self) -> cst.BaseSuite | None:
@@ -123,13 +127,13 @@ class _Return:
             if local != text:
                 texts[node] = local
         own = {flat: self.own[flat].name for flat in piece.names if flat in self.own}
-        for one, names in zip(self.function.kernels, self.function.constants, strict=True):
+        for kernel, names in zip(self.function.kernels, self.function.constants, strict=True):
             known, original = list_of_configs(self.final, statement), module.tree.body[piece.index]
-            if known is None or (module.name, _name(original)) != (one.module, one.kernel):
+            if known is None or (module.name, _name(original)) != (kernel.module, kernel.kernel):
                 continue
             kept = self._lists(module, original)
             before = list_of_configs(module, original)
-            if before is not None and _plain(self.final.code(known)) == _plain(one.single(names)):
+            if before is not None and _plain(self.final.code(known)) == _plain(kernel.single(names)):
                 texts[known] = kept.get(before) or module.code(before)
         changed = statement.visit(_Rename(texts, set(), statement, own))
         assert isinstance(changed, cst.CSTNode)
@@ -145,14 +149,19 @@ class _Return:
             if meaning is None and flat not in module.definitions:
                 self.imports.setdefault(path, {})[library[1].statement] = None
             elif not isinstance(meaning, Library):
-                raise KernelError(f"{path}: the result needs '{library[1].statement}', and {flat} is something else there")
+                raise KernelError(
+                    f"{path}: the result needs '{library[1].statement}', and {flat} is something else there"
+                )
             return flat
         if flat in self.own:
             own = self.own[flat]
             if own.module == module.name:
                 return own.name
             for name, meaning in module.imports.items():
-                if isinstance(meaning, OwnName) and definition_of(self.package, meaning.module, meaning.name, name) == own:
+                if (
+                    isinstance(meaning, OwnName)
+                    and definition_of(self.package, meaning.module, meaning.name, name) == own
+                ):
                     return name
             if any(flat in text for text in piece.imports):
                 return flat
@@ -177,7 +186,7 @@ class _Return:
         return module.tree.with_changes(body=body).code
 
     def _new_definitions(self, path: Path, module: Module) -> list[cst.CSTNode]:
-        """Return the definitions that the result adds to a file, in the kernel file's order, with all that they need."""
+        """Return the definitions that the result adds to a file, with all that they need, in the kernel file's order."""
         piece = next(one for one in self.function.inlined.pieces if one.path == path)
         bare = Piece(path, piece.module, -1, (), "", "", {})
         found: dict[int, cst.CSTNode] = {}

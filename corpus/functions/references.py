@@ -147,8 +147,8 @@ class _Walk:
 
     def _refuse_module(self, node: cst.CSTNode, meaning: OwnModule) -> None:
         raise KernelError(
-            f"{self._where(node)}: the module {meaning.module} is used as a value, so what is taken of it is not known; "
-            "name it"
+            f"{self._where(node)}: the module {meaning.module} is used as a value, so it is not known what is "
+            "taken of it; name that"
         )
 
     def _meaning(self, node: cst.Name) -> Meaning | None:
