@@ -29,14 +29,14 @@ class JointProblem(TorchProblem):
         named = {name: sizes for name, sizes in problem.workloads.items() if name != DEFAULT_WORKLOAD}
         if len(named) < 2:
             return problem.at(next(iter(named), DEFAULT_WORKLOAD))
-        values = {name: getattr(problem, name) for name in ("id", "name", "source", "path", "tolerances")}
+        values = {name: getattr(problem, name) for name in ("id", "name", "source", "path", "tolerances", "withheld")}
         last = list(named.values())[-1]
         return cls(**values, workload=SEPARATOR.join(named), sizes=last, together=named)
 
     @cached_property
     def members(self) -> dict[str, TorchProblem]:
         """The problem at each workload."""
-        values = {name: getattr(self, name) for name in ("id", "name", "source", "path", "tolerances")}
+        values = {name: getattr(self, name) for name in ("id", "name", "source", "path", "tolerances", "withheld")}
         return {name: TorchProblem(**values, workload=name, sizes=sizes) for name, sizes in self.together.items()}
 
     @property

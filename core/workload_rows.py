@@ -89,7 +89,7 @@ def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
     count = min(len(one.samples_ms) for one in timed)
     ranked = [_quantiles(sorted(one.samples_ms), count) for one in timed]
     samples = tuple(statistics.geometric_mean(samples) for samples in zip(*ranked, strict=True))
-    return timed[0].model_copy(update={"samples_ms": samples})
+    return Measurement(samples_ms=samples, method=timed[0].method, warmup=timed[0].warmup)
 
 
 def _quantiles(ordered: Sequence[float], count: int) -> list[float]:

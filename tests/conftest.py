@@ -116,7 +116,7 @@ FAST = Settings(
 class Unguarded(LocalEvaluator):
     """Runs what it would refuse for its source alone, so that what happens then is seen."""
 
-    def _broken_rule(self, kernel: Kernel) -> Rejection | None:
+    def _broken_rule(self, problem: TorchProblem, kernel: Kernel) -> Rejection | None:
         return None
 
 

@@ -54,6 +54,12 @@ class Package:
         self._roots = list(dict.fromkeys(_root_of(path) for path in paths))
         self._modules: dict[str, Module] = {}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its modules are imported."""
+        loose = [name.partition(".")[0] for name in self._modules]
+        return tuple(dict.fromkeys([*(root for _, root in self._roots if root), *loose]))
+
     def module_of(self, path: Path) -> Module:
         """Return the module in one of the files that the package was made for."""
         parts = list(path.relative_to(_root_of(path)[0]).with_suffix("").parts)

@@ -186,7 +186,7 @@ class _Return:
         return module.tree.with_changes(body=body).code
 
     def _new_definitions(self, path: Path, module: Module) -> list[cst.CSTNode]:
-        """Return the definitions that the result adds to a file, with all that they need, in the kernel file's order."""
+        """Return the definitions that the result adds to a file, in the kernel file's order."""
         piece = next(one for one in self.function.inlined.pieces if one.path == path)
         bare = Piece(path, piece.module, -1, (), "", "", {})
         found: dict[int, cst.CSTNode] = {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ...core import OptionError
 
 INPUTS = "inputs"
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 _NARROW = "float8"
 
@@ -45,6 +47,16 @@ class InputTable(BaseModel):
 
     axes: dict[str, int | list[int]]
     inputs: dict[str, TensorArgument | bool | int | float | str | None] = Field(min_length=1)
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _numbers(cls, said: Any) -> Any:
+        """YAML takes 1e-6 for a text: only 1.0e-6 is a number to it."""
+        if not isinstance(said, Mapping):
+            return said
+        return {
+            name: float(one) if isinstance(one, str) and _NUMBER.fullmatch(one) else one for name, one in said.items()
+        }
 
     @model_validator(mode="after")
     def _named(self) -> InputTable:

@@ -171,7 +171,7 @@ def _problem(
     source = formatted("\n\n".join(part.strip("\n") for part in parts if part.strip()))
     identity = f"{module.name.partition('.')[0]}/{target.name}"
     name = f"{module.name.replace('.', '_')}_{target.name}"
-    problem = TorchProblem(id=identity, name=name, source=source, path=str(reference.path))
+    problem = TorchProblem(id=identity, name=name, source=source, path=str(reference.path), withheld=package.names)
     return JointProblem.of_all(problem)
 
 
