@@ -15,7 +15,7 @@ from .observer import Observer
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, RunEnded, TurnContext
-from .stopping import ROOFLINE, StoppingCriteria, at_floor
+from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Lane, Workbench
 
@@ -276,5 +276,6 @@ class Optimization:
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
         stopped = "no kernel passed the final check"
         if self._refusal is not None:
-            stopped += f"; {self._refusal}"
+            advice = " (`require_replay` accepts such kernels)" if self._refusal.startswith(NOT_REPLAYED) else ""
+            stopped += f"; {self._refusal}{advice}"
         return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)

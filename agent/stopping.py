@@ -15,6 +15,7 @@ MAX_STALE_ROUNDS = 3
 """Rounds in a row without the required improvement before the loop stops."""
 ROOFLINE = 0.95
 """A kernel this close to the roofline's floor has nothing left to gain."""
+NOT_REPLAYED = "not replayed"
 BEATEN = 1.05
 """A floor that a kernel undercuts by more is wrong: data stayed in a cache, or there is a faster way to compute."""
 
@@ -47,7 +48,7 @@ class StoppingCriteria:
             return lost
         if not self.require_replay or evaluation.proven or evaluation.replay is None:
             return None
-        return f"not replayed: {evaluation.replay.reason} (`require_replay` accepts such kernels)"
+        return f"{NOT_REPLAYED}: {evaluation.replay.reason}"
 
     def done(self, turns: Sequence[Turn]) -> str | None:
         """Return why the turns so far are enough, or None."""

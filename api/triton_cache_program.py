@@ -24,7 +24,7 @@ def main() -> None:
     entered: list[str] = []
     times: list[Any] = []
 
-    def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+    def bench(self: Any, *args: Any, config: Any, **_: Any) -> list[float]:
         given = {**config.kwargs, **{name: getattr(config, name) for name in ("num_warps", "num_stages", "num_ctas")}}
         for one in times:
             wanted = one["config"]

@@ -265,6 +265,11 @@ class Evaluation(BaseModel):
     workloads: dict[str, Metrics] = Field(default_factory=dict)
     """Of several workloads judged together, each by its name; the times are their geometric means then."""
 
+    @model_serializer(mode="wrap")
+    def _without_absent_workloads(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if name != "workloads" or value}
+
     @model_validator(mode="after")
     def _consistent(self) -> Evaluation:
         passed = self.correctness is not None and self.correctness.passed

@@ -120,8 +120,12 @@ class FinishedRecord(Line):
 
     def summary(self) -> dict[str, Any]:
         """What --json prints: what the record says, and no defaults in place of what an older one lacks."""
-        absent = {"patch"} if self.patch is None else set[str]()
-        return self.model_dump(mode="json", exclude={"kind", *absent}, exclude_unset=True)
+        return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
+
+    @model_serializer(mode="wrap")
+    def _without_an_absent_patch(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if name != "patch" or value is not None}
 
 
 class ExchangeRecord(Line):

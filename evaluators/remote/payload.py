@@ -77,8 +77,15 @@ class ProblemText(BaseModel):
     def problem(self) -> TorchProblem:
         """Return the parsed problem; raises `ProblemError` as `TorchProblem` does."""
         sizes = {name: ast.literal_eval(size) for name, size in self.sizes.items()}
-        values = {"workload": self.workload, "sizes": sizes, "tolerances": self.tolerances}
-        return TorchProblem(self.id, self.name, self.source, withheld=self.withheld, **values)
+        return TorchProblem(
+            self.id,
+            self.name,
+            self.source,
+            withheld=self.withheld,
+            workload=self.workload,
+            sizes=sizes,
+            tolerances=self.tolerances,
+        )
 
 
 class KernelText(BaseModel):
