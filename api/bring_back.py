@@ -30,6 +30,11 @@ def bring_back(
         if not files:
             observer.note("the result differs from the function's files in nothing; the patch is empty")
     if options.triton_cache:
+        if not same_but_config(job.kernel, kernel):
+            raise KernelError(
+                f"the result changes code of {function.target}, which must not run unread to reach Triton's cache; apply "
+                "its patch, and tune with `triton_cache` then"
+            )
         entered = enter_timings(function, job.problem, [best, *tried], files)
         observer.note(f"entered into Triton's cache: {', '.join(map(str, entered))}")
     return options.patch

@@ -22,6 +22,8 @@ class UserPackage:
     function: str
     reference: str
     inputs: str
+    gpu_inputs: str = ""
+    """At sizes that are worth a GPU."""
 
     def copied(self, to: Path) -> Path:
         return Path(shutil.copytree(PACKAGES / self.name, to / self.name, ignore=shutil.ignore_patterns("__pycache__")))
@@ -34,11 +36,21 @@ class UserPackage:
 
 
 RMS_NORM = UserPackage(
-    "rownorm", "rownorm/ops/rms_norm.py::rms_norm", "rownorm/ops/reference.py::rms_norm_torch", "bench.yaml"
+    "rownorm",
+    "rownorm/ops/rms_norm.py::rms_norm",
+    "rownorm/ops/reference.py::rms_norm_torch",
+    "bench.yaml",
+    "bench_gpu.yaml",
 )
-SWIGLU = UserPackage("gatedmlp", "gatedmlp/ops.py::swiglu", "gatedmlp/ops.py::swiglu_torch", "bench.py::inputs")
+SWIGLU = UserPackage(
+    "gatedmlp", "gatedmlp/ops.py::swiglu", "gatedmlp/ops.py::swiglu_torch", "bench.py::inputs", "bench_gpu.py::inputs"
+)
 SCALED_MM = UserPackage(
-    "scaledmm", "scaledmm/api.py::scaled_mm", "scaledmm/api.py::scaled_mm_torch", "bench.py::inputs"
+    "scaledmm",
+    "scaledmm/api.py::scaled_mm",
+    "scaledmm/api.py::scaled_mm_torch",
+    "bench.py::inputs",
+    "bench_gpu.py::inputs",
 )
 LINEAR = UserPackage("cpulinear", "linear.py::linear_relu", "linear.py::linear_relu_torch", "linear.py::inputs")
 TRITON = (RMS_NORM, SWIGLU, SCALED_MM)

@@ -19,7 +19,7 @@ import libcst as cst
 
 from ...core import KernelError, Value
 from ...core.space_inference import suggest
-from .inlining import _Rename, inline
+from .inlining import Rename, inline
 from .modules import Library, Module, OwnName
 from .references import references_of
 
@@ -220,7 +220,7 @@ def _run(module: Module, configs: cst.CSTNode, key: cst.CSTNode, what: str) -> t
     inlined = inline(module.package, wanted, libraries=libraries)
     for node, one in zip((configs, key), found, strict=True):
         flat = {at: inlined.names[name] if isinstance(name, OwnName) else name[0] for at, name in one.nodes.items()}
-        changed = node.visit(_Rename(flat, set(), node, {}))
+        changed = node.visit(Rename(flat, set(), node, {}))
         assert isinstance(changed, cst.CSTNode)
         texts.append(module.code(changed))
     program = inlined.source + _PROGRAM.format(names=tuple(_DEFAULTS), configs=texts[0], key=texts[1])

@@ -53,7 +53,7 @@ class Inlined:
         future = [line for line in self.imports if line.startswith("from __future__")]
         others = [line for line in self.imports if line not in future]
         body = "\n\n".join(piece.text.strip("\n") for piece in self.pieces)
-        return "\n".join([*future, *sorted(others, key=_import_order)]) + f"\n\n{body}\n"
+        return "\n".join([*future, *sorted(others, key=import_order)]) + f"\n\n{body}\n"
 
 
 def inline(
@@ -176,7 +176,7 @@ class _Inliner:
         found = self._statements[place]
         flat = {node: names[one] if isinstance(one, OwnName) else aliases[one] for node, one in found.nodes.items()}
         own = {name: names[OwnName(module.name, name)] for name in module.bound(statement)}
-        changed = statement.visit(_Rename({**flat, **self._replaced[place]}, set(found.imports), statement, own))
+        changed = statement.visit(Rename({**flat, **self._replaced[place]}, set(found.imports), statement, own))
         assert isinstance(changed, cst.CSTNode) and module.path is not None
         spelled = {text: module.code(node) for node, text in flat.items() if module.code(node) != text}
         spelled |= {text: name for name, text in own.items() if name != text}
@@ -192,7 +192,7 @@ class _Inliner:
         )
 
 
-class _Rename(cst.CSTTransformer):
+class Rename(cst.CSTTransformer):
     """Writes a statement with the names of the flat source."""
 
     def __init__(
@@ -205,6 +205,7 @@ class _Rename(cst.CSTTransformer):
         self._own = own
 
     def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        """Replace what has another text, and drop the package's imports."""
         if original_node in self._imports:
             return cst.RemoveFromParent()
         if original_node in self._texts:
@@ -212,7 +213,7 @@ class _Rename(cst.CSTTransformer):
             return updated_node if self._same(original_node, new) else new
         found = super().on_leave(original_node, updated_node)
         if original_node is self._top and isinstance(found, cst.FunctionDef | cst.ClassDef):
-            return found.with_changes(name=cst.Name(self._own[found.name.value]))
+            return found.with_changes(name=cst.Name(self._own.get(found.name.value, found.name.value)))
         return found
 
     def _same(self, old: Any, new: Any) -> bool:
@@ -258,5 +259,6 @@ def _has_future(module: Module) -> bool:
     return "from __future__ import annotations" in module.text
 
 
-def _import_order(line: str) -> tuple[bool, str]:
+def import_order(line: str) -> tuple[bool, str]:
+    """Return a key by which imports are sorted: whole modules first."""
     return line.startswith("from "), line.split()[1]

@@ -11,7 +11,7 @@ import libcst as cst
 
 from ...core import Config, KernelError, PythonKernel
 from .autotuning import Autotuned, config_text, list_of_configs
-from .inlining import Piece, _Rename
+from .inlining import Piece, Rename, import_order
 from .modules import Library, Module, OwnName, Package
 from .references import definition_of, references_of
 from .translation import UserFunction
@@ -68,7 +68,7 @@ class _Return:
         same = body is None and (after is None or _equal(self.start, before, self.final, after))
         texts = self._lists(module, original)
         if same:
-            return original.visit(_Rename(texts, set(), original, _itself(original))) if texts else None  # type: ignore[return-value]
+            return original.visit(Rename(texts, set(), original, _itself(original))) if texts else None  # type: ignore[return-value]
         assert after is not None
         found = self._in_words_of(piece, module, after if body is None else _with_body(after, body))
         if isinstance(found, cst.FunctionDef) and isinstance(original, cst.FunctionDef):
@@ -135,7 +135,7 @@ class _Return:
             before = list_of_configs(module, original)
             if before is not None and _plain(self.final.code(known)) == _plain(kernel.single(names)):
                 texts[known] = kept.get(before) or module.code(before)
-        changed = statement.visit(_Rename(texts, set(), statement, own))
+        changed = statement.visit(Rename(texts, set(), statement, own))
         assert isinstance(changed, cst.CSTNode)
         return _with_imports(changed, piece.imports) if piece.imports else changed
 
@@ -181,6 +181,7 @@ class _Return:
             body[first:first] = new
         places = [i for i, one in enumerate(module.tree.body) if _is_import(one)]
         lines = [line for text in self.imports.get(path, {}) for line in text.split("\n")]
+        lines.sort(key=import_order)
         at = places[-1] + 1 if places else 0
         body[at:at] = [cst.parse_statement(line) for line in lines]
         return module.tree.with_changes(body=body).code

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import black
 import pytest
+from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.rules import RULES, Machine
 from kernelwright.api.patches import worthwhile, write_patch
 from kernelwright.core import Config, KernelError, PythonKernel
 from kernelwright.corpus.functions.putting_back import put_back
@@ -81,6 +83,22 @@ def test_a_constant_of_the_users_own() -> None:
     (text,) = put_back(function, function.kernel.bind({"BLOCK_N": 8}), []).values()
     assert "BLOCK_N = 8\n" in text
     assert put_back(function, function.kernel, []) == {}
+
+
+def test_what_rules_write_comes_back_with_its_helpers(tmp_path: Path) -> None:
+    folder = LINEAR.copied(tmp_path)
+    function = LINEAR.translated(folder)
+    written = {}
+    for rule in RULES:
+        rewritten = rule.apply(function.kernel, Machine(cores=2))
+        if rewritten is not None:
+            files = write_patch(tmp_path / "out.diff", function, formatted(rewritten.kernel), [])
+            written[rule.name] = files[function.target.path]
+    assert {"split-grid", "register-tile", "unroll-and-jam"} <= set(written)
+    split = ast.parse(written["split-grid"])
+    names = [one.name for one in split.body if isinstance(one, ast.FunctionDef)]
+    assert names == ["over_threads", "build", "linear_relu", "linear_relu_torch", "inputs"]
+    assert "import torch\nfrom concurrent.futures import ThreadPoolExecutor\n" in written["split-grid"]
 
 
 def test_a_new_forward_is_a_new_body_of_the_function() -> None:
