@@ -21,19 +21,22 @@ def bring_back(
     """
     from .patches import worthwhile, write_patch
     from .triton_cache import enter_timings
+    from .workload_keys import workload_keys
 
     function = job.function
     assert function is not None and isinstance(kernel, PythonKernel)
     files: dict[Path, str] = {}
     if options.patch is not None:
-        files = write_patch(options.patch, function, kernel, worthwhile(best, tried))
+        files = write_patch(
+            options.patch, function, kernel, worthwhile(best, tried, workload_keys(function, job.problem))
+        )
         if not files:
             observer.note("the result differs from the function's files in nothing; the patch is empty")
     if options.triton_cache:
         if not same_but_config(job.kernel, kernel):
             raise KernelError(
-                f"the result changes code of {function.target}, which must not run unread to reach Triton's cache; apply "
-                "its patch, and tune with `triton_cache` then"
+                f"the result changes code of {function.target}, which must not run unread to reach Triton's cache; "
+                "apply its patch, and tune with `triton_cache` then"
             )
         entered = enter_timings(function, job.problem, [best, *tried], files)
         observer.note(f"entered into Triton's cache: {', '.join(map(str, entered))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shutil
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from ..core import Config, Evaluation, KernelError, PythonKernel
 from ..core.files import write_whole
-from ..core.workload_rows import MOST_LOST, best_configs
+from ..core.workload_rows import MOST_LOST
 from ..corpus.functions.putting_back import put_back
 from ..corpus.functions.translation import UserFunction
 
@@ -30,23 +31,28 @@ def write_patch(path: Path, function: UserFunction, kernel: PythonKernel, config
     return files
 
 
-def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[Config]:
-    """Return the configs that an autotuner should choose from: the best one, and what is faster at single workloads.
+def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mapping[str, str]) -> list[Config]:
+    """Return the configs that an autotuner should choose from: the best one, and what is faster at some workloads.
 
-    A config counts only where it is faster there by more than noise.
+    An autotuner chooses one config for all workloads with the same of `keys`. A config counts only where it is faster
+    there by more than noise.
     """
     found = [Config(best.config)]
-    rows = {(Config(one.config), name): row for one in evaluations for name, row in one.workloads.items()}
-    for name, config in best_configs(evaluations).items():
-        own, there = rows.get((Config(best.config), name), best.workloads.get(name)), rows[config, name]
-        if (
-            own is not None
-            and own.latency_ms
-            and there.latency_ms
-            and there.latency_ms < (1 - MOST_LOST) * own.latency_ms
-        ):
+    for key in dict.fromkeys(keys.values()):
+        names = [name for name in keys if keys[name] == key]
+        times = {Config(one.config): time for one in evaluations if (time := _time(one, names)) is not None}
+        own = times.get(Config(best.config), _time(best, names))
+        config = min(times, key=lambda one: times[one], default=None)
+        if config is not None and own is not None and times[config] < (1 - MOST_LOST) * own:
             found.append(config)
     return list(dict.fromkeys(found))
+
+
+def _time(evaluation: Evaluation, names: Sequence[str]) -> float | None:
+    """Return the geometric mean of the times at some workloads; None unless all were timed."""
+    rows = [evaluation.workloads[name].latency_ms for name in names if name in evaluation.workloads]
+    times = [one for one in rows if one]
+    return statistics.geometric_mean(times) if evaluation.ok and times and len(times) == len(names) else None
 
 
 def _root(path: Path) -> Path:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from .evaluation import Evaluation
 from .measurement import Measurement
-from .space import Config
 
 MOST_LOST = 0.02
 """The share of its speed that a workload may lose against the start."""
@@ -69,16 +68,6 @@ def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
             slower = f"{name} is {1 / ratio - 1:.1%} slower than at the start"
             return f"{slower}, and no workload may lose more than {MOST_LOST:.0%}"
     return None
-
-
-def best_configs(evaluations: Sequence[Evaluation]) -> dict[str, Config]:
-    """Return the config that was fastest at each workload."""
-    found: dict[str, tuple[float, Config]] = {}
-    for evaluation in evaluations:
-        for name, row in evaluation.workloads.items():
-            if evaluation.ok and row.latency_ms is not None and row.latency_ms < found.get(name, (math.inf,))[0]:
-                found[name] = row.latency_ms, Config(evaluation.config)
-    return {name: config for name, (_, config) in found.items()}
 
 
 def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:

@@ -19,9 +19,10 @@ import libcst as cst
 
 from ...core import KernelError, Value
 from ...core.space_inference import suggest
-from .inlining import Rename, inline
+from .inlining import inline
 from .modules import Library, Module, OwnName
 from .references import references_of
+from .rewriting import Rename
 
 TRITON = ("triton", Library("import triton"))
 _DEFAULTS: Mapping[str, Value | None] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}

@@ -12,6 +12,7 @@ import libcst as cst
 
 from .modules import Library, Module, OwnName, Package
 from .references import References, references_of
+from .rewriting import Rename, import_order
 
 Rewriting = Callable[[Module, cst.CSTNode], Mapping[cst.CSTNode, str]]
 """For a statement, its expressions that are replaced, and by what; what they refer to is not needed then."""
@@ -192,34 +193,6 @@ class _Inliner:
         )
 
 
-class Rename(cst.CSTTransformer):
-    """Writes a statement with the names of the flat source."""
-
-    def __init__(
-        self, texts: Mapping[cst.CSTNode, str], imports: set[cst.CSTNode], top: cst.CSTNode, own: Mapping[str, str]
-    ) -> None:
-        super().__init__()
-        self._texts = texts
-        self._imports = imports
-        self._top = top
-        self._own = own
-
-    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
-        """Replace what has another text, and drop the package's imports."""
-        if original_node in self._imports:
-            return cst.RemoveFromParent()
-        if original_node in self._texts:
-            new = cst.parse_expression(self._texts[original_node])
-            return updated_node if self._same(original_node, new) else new
-        found = super().on_leave(original_node, updated_node)
-        if original_node is self._top and isinstance(found, cst.FunctionDef | cst.ClassDef):
-            return found.with_changes(name=cst.Name(self._own.get(found.name.value, found.name.value)))
-        return found
-
-    def _same(self, old: Any, new: Any) -> bool:
-        return isinstance(old, cst.Name) and isinstance(new, cst.Name) and old.value == new.value
-
-
 def _changed(statement: cst.CSTNode) -> str | None:
     """Return the name of what a statement changes without defining it."""
     if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
@@ -257,8 +230,3 @@ def _renamed(library: Library, name: str, alias: str) -> list[str]:
 
 def _has_future(module: Module) -> bool:
     return "from __future__ import annotations" in module.text
-
-
-def import_order(line: str) -> tuple[bool, str]:
-    """Return a key by which imports are sorted: whole modules first."""
-    return line.startswith("from "), line.split()[1]

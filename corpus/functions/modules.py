@@ -1,7 +1,6 @@
 """The modules of a user's package as syntax trees: what their top-level statements define, and what names mean there.
 
-A package is the outermost folder with an `__init__.py` above a file; of a file in no package, its folder's files count
-as one. Everything else that is imported is a library, and stays an import.
+What is imported from elsewhere is a library, and stays an import.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import libcst as cst
 from libcst.metadata import GlobalScope, ImportAssignment, MetadataWrapper, PositionProvider, Scope, ScopeProvider
 
 from ...core import KernelError
+from .roots import Roots
 
 ALONE = "kernel"
-COMPILED = (".so", ".pyd")
 
 
 @dataclass(frozen=True)
@@ -46,43 +45,27 @@ class OwnName:
 Meaning = Library | OwnModule | OwnName
 
 
-class Package:
+class Package(Roots):
     """The modules of the packages that some files are in, read when they are first needed."""
 
     def __init__(self, *paths: Path) -> None:
-        """`paths` are the files of what is asked for, the kernel's first."""
-        self._roots = list(dict.fromkeys(_root_of(path) for path in paths))
+        """See `Roots`."""
+        super().__init__(*paths)
         self._modules: dict[str, Module] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its modules are imported."""
-        loose = [name.partition(".")[0] for name in self._modules]
-        return tuple(dict.fromkeys([*(root for _, root in self._roots if root), *loose]))
+        return tuple(dict.fromkeys([*self.packages, *(name.partition(".")[0] for name in self._modules)]))
 
     def module_of(self, path: Path) -> Module:
         """Return the module in one of the files that the package was made for."""
-        parts = list(path.relative_to(_root_of(path)[0]).with_suffix("").parts)
-        return self.module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-
-    def owns(self, name: str) -> bool:
-        """Return whether an absolute import of this name is one of the package."""
-        first = name.partition(".")[0]
-        return any(first == root if root else (folder / f"{first}.py").is_file() for folder, root in self._roots)
-
-    def exists(self, name: str) -> bool:
-        """Return whether there is a module of this name, in Python or compiled."""
-        return self._file(name) is not None or self._compiled(name) is not None or self._is_folder(name)
+        return self.module(self.dotted(path))
 
     def module(self, name: str) -> Module:
         """Return a module by its dotted name; raises `KernelError` where it cannot be read."""
         if name not in self._modules:
-            path = self._file(name)
-            if path is None and (compiled := self._compiled(name)) is not None:
-                raise KernelError(f"module {name} is compiled ({compiled}), so it has no source that could be inlined")
-            if path is None and not self._is_folder(name):
-                raise KernelError(f"the package has no module {name}, in {' or '.join(map(str, self._folders(name)))}")
-            self._modules[name] = Module(self, name, path)
+            self._modules[name] = Module(self, name, self.file(name))
         return self._modules[name]
 
     @classmethod
@@ -91,32 +74,6 @@ class Package:
         package = cls()
         package._modules[ALONE] = Module(package, ALONE, None, text)
         return package._modules[ALONE]
-
-    def _folders(self, name: str) -> list[Path]:
-        """Return where a module may be, without its ending."""
-        first, *rest = name.split(".")
-        return [folder.joinpath(first, *rest) for folder, root in self._roots if not root or first in (root, "")]
-
-    def _is_folder(self, name: str) -> bool:
-        return any(folder.is_dir() for folder in self._folders(name))
-
-    def _file(self, name: str) -> Path | None:
-        places = [(one.with_name(f"{one.name}.py"), one / "__init__.py") for one in self._folders(name)]
-        return next((path for pair in places for path in pair if path.is_file()), None)
-
-    def _compiled(self, name: str) -> Path | None:
-        found = [
-            path for one in self._folders(name) if one.parent.is_dir() for path in one.parent.glob(f"{one.name}.*")
-        ]
-        return next((path for path in found if path.suffix in COMPILED), None)
-
-
-def _root_of(path: Path) -> tuple[Path, str]:
-    """Return the folder that has to be on `sys.path` for a file to be imported, and its package's name there."""
-    folder = path.parent
-    while (folder / "__init__.py").exists():
-        folder = folder.parent
-    return folder, path.relative_to(folder).parts[0] if folder != path.parent else ""
 
 
 class Module:

@@ -11,9 +11,10 @@ import libcst as cst
 
 from ...core import Config, KernelError, PythonKernel
 from .autotuning import Autotuned, config_text, list_of_configs
-from .inlining import Piece, Rename, import_order
+from .inlining import Piece
 from .modules import Library, Module, OwnName, Package
 from .references import definition_of, references_of
+from .rewriting import Rename, import_order
 from .translation import UserFunction
 
 _OURS = ("SEARCH_SPACE", "CONSTRAINTS", "CONFIGS")

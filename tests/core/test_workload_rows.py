@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.core import Config, Evaluation, JointProblem, Measurement, PythonKernel, Status, TorchProblem
-from kernelwright.core.workload_rows import best_configs, loses, merged
+from kernelwright.core.workload_rows import loses, merged
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 from ..fakes import evaluation
@@ -41,12 +41,6 @@ def test_no_workload_may_lose_more_than_two_percent() -> None:
     # The machine became slower meanwhile, as the reference shows.
     assert loses(merged({"few": timed(2.0, 16.0, 8), "many": timed(8.0, 16.0, 8)}), start) is None
     assert loses(start.model_copy(update={"workloads": {}}), start) is None
-
-
-def test_the_fastest_config_of_each_workload() -> None:
-    one, other = (merged({"few": timed(few, block=block), "many": timed(many, block=block)}) for few, many, block in
-                  ((1.0, 5.0, 4), (2.0, 4.0, 8)))  # fmt: skip
-    assert best_configs([one, other]) == {"few": Config({"BLOCK": 4}), "many": Config({"BLOCK": 8})}
 
 
 def test_a_problem_at_all_its_workloads() -> None:

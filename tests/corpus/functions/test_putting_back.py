@@ -11,10 +11,12 @@ import pytest
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine
 from kernelwright.api.patches import worthwhile, write_patch
+from kernelwright.api.workload_keys import workload_keys
 from kernelwright.core import Config, KernelError, PythonKernel
 from kernelwright.corpus.functions.putting_back import put_back
 from kernelwright.corpus.functions.translation import UserFunction
 
+from ...core.test_workload_rows import merged, timed
 from ...user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, TRITON, UserPackage, apply, run_tests
 
 
@@ -135,11 +137,19 @@ def test_files_without_a_newline_at_their_end(tmp_path: Path, package: UserPacka
     assert apply(tmp_path / "out.diff", folder).returncode == 0
 
 
-def test_a_config_for_a_workload_only_where_it_is_faster_there() -> None:
-    from ...core.test_workload_rows import merged, timed
-
+def test_a_config_for_a_workload_only_where_it_is_faster_there_and_the_key_tells_it_apart() -> None:
+    apart, same = {"few": "1", "many": "2"}, {"few": "1", "many": "1"}
     best = merged({"few": timed(1.0, block=4), "many": timed(4.0, block=4)})
     noise = merged({"few": timed(0.99, block=8), "many": timed(9.0, block=8)})
-    assert worthwhile(best, [best, noise]) == [Config({"BLOCK": 4})]
+    assert worthwhile(best, [best, noise], apart) == [Config({"BLOCK": 4})]
     faster = merged({"few": timed(0.9, block=16), "many": timed(9.0, block=16)})
-    assert worthwhile(best, [best, noise, faster]) == [Config({"BLOCK": 4}), Config({"BLOCK": 16})]
+    assert worthwhile(best, [best, noise, faster], apart) == [Config({"BLOCK": 4}), Config({"BLOCK": 16})]
+    assert worthwhile(best, [best, noise, faster], same) == [Config({"BLOCK": 4})]
+
+
+def test_keys_tell_workloads_apart_by_the_arguments_of_launches() -> None:
+    """The key of the norm has the length of a row, that of the product its rows too."""
+    for package, different in ((RMS_NORM, 1), (SWIGLU, 2)):
+        function = package.translated()
+        keys = workload_keys(function, function.problem)
+        assert len(keys) == 2 and len(set(keys.values())) == different
