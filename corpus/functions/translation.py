@@ -26,6 +26,13 @@ class {name}(torch.nn.Module):
     def forward(self{parameters}):
         return {function}({arguments})
 """
+_WRITING_MODEL = """
+class {name}(torch.nn.Module):
+    def forward(self{parameters}):
+        {function}({arguments})
+        return tuple(one for one in ({names},) if isinstance(one, torch.Tensor))
+"""
+"""Of a function that returns nothing: what it writes is among its arguments."""
 _GET_INPUTS = """
 def get_inputs():
     found = {function}(torch.initial_seed(){sizes})
@@ -142,7 +149,22 @@ def _model(name: str, function: str, inlined: Inlined) -> str:
     else:
         arguments += [f"{one.arg}={one.arg}" for one in named]
     parameters = "".join(f", {part}" for part in parts)
-    return _MODEL.format(name=name, parameters=parameters, function=function, arguments=", ".join(arguments))
+    names = ", ".join(part.partition("=")[0] for part in parts)
+    template = _MODEL if _returns(given) else _WRITING_MODEL
+    arguments_text = ", ".join(arguments)
+    return template.format(name=name, parameters=parameters, function=function, arguments=arguments_text, names=names)
+
+
+def _returns(function: ast.FunctionDef) -> bool:
+    """Return whether a function returns a value, itself and not one within it."""
+    open_: list[ast.AST] = list(function.body)
+    while open_:
+        node = open_.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            open_ += ast.iter_child_nodes(node)
+    return False
 
 
 def _problem(
