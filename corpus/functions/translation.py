@@ -30,7 +30,7 @@ _WRITING_MODEL = """
 class {name}(torch.nn.Module):
     def forward(self{parameters}):
         {function}({arguments})
-        return tuple(one for one in ({names},) if isinstance(one, torch.Tensor))
+        return tuple(one for one in [{names}] if isinstance(one, torch.Tensor))
 """
 """Of a function that returns nothing: what it writes is among its arguments."""
 _GET_INPUTS = """

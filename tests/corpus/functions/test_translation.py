@@ -96,12 +96,13 @@ def test_every_combination_of_extents_is_a_workload(tmp_path: Path) -> None:
 
 def test_a_function_that_returns_nothing_is_judged_by_its_arguments(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(
-        "import triton\nimport torch\ndef double(out, x, *, factor=2.0):\n    def half():\n        return 1\n    out.copy_(x)\n"
+        "import triton\nimport torch\ndef double(out, x, *, factor=2.0):\n    def half():\n        return 1\n"
+        "    out.copy_(triton.cdiv(4, 2) * x)\n"
         "def inputs(seed):\n    return [torch.zeros(3), torch.ones(3)]\n"
     )
     place = str(tmp_path / "ops.py")
     function = translate(f"{place}::double", f"{place}::double", f"{place}::inputs")
-    call = "double(out, x, factor=factor)\n        return tuple(one for one in (out, x, factor) if"
+    call = "double(out, x, factor=factor)\n        return tuple(one for one in [out, x, factor] if"
     assert call in function.kernel.source and call in function.problem.source
 
 
