@@ -19,7 +19,7 @@ def bring_back(
     `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. Raises
     `KernelError` where the result has no place in the user's files.
     """
-    from .patches import worthwhile, write_patch
+    from .patches import untried, worthwhile, write_patch
     from .triton_cache import enter_timings
     from .workload_keys import workload_keys
 
@@ -27,9 +27,9 @@ def bring_back(
     assert function is not None and isinstance(kernel, PythonKernel)
     files: dict[Path, str] = {}
     if options.patch is not None:
-        files = write_patch(
-            options.patch, function, kernel, worthwhile(best, tried, workload_keys(function, job.problem))
-        )
+        configs = worthwhile(best, tried, workload_keys(function, job.problem))
+        configs += untried(function.kernel.declared_configs, [best, *tried])
+        files = write_patch(options.patch, function, kernel, configs)
         if not files:
             observer.note("the result differs from the function's files in nothing; the patch is empty")
     if options.triton_cache:

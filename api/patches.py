@@ -48,6 +48,17 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mappin
     return list(dict.fromkeys(found))
 
 
+def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> list[Config]:
+    """Return the user's own configs that were not measured: an autotuner may find one of them faster."""
+    return [
+        one
+        for one in declared
+        if not any(
+            all(one.get(name) == value for name, value in other.config.items()) for other in evaluations if other.config
+        )
+    ]
+
+
 def _time(evaluation: Evaluation, names: Sequence[str]) -> float | None:
     """Return the geometric mean of the times at some workloads; None unless all were timed."""
     rows = [evaluation.workloads[name].latency_ms for name in names if name in evaluation.workloads]

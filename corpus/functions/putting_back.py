@@ -70,8 +70,8 @@ class _Return:
         texts = self._lists(module, original)
         if same:
             return original.visit(Rename(texts, set(), original, _itself(original))) if texts else None  # type: ignore[return-value]
-        assert after is not None
-        found = self._in_words_of(piece, module, after if body is None else _with_body(after, body))
+        kept = after if after is not None else before
+        found = self._in_words_of(piece, module, kept if body is None else kept.with_changes(body=body))
         if isinstance(found, cst.FunctionDef) and isinstance(original, cst.FunctionDef):
             found = found.with_changes(leading_lines=original.leading_lines)
         return found
@@ -83,7 +83,8 @@ class _Return:
             if known is None or (module.name, _name(original)) != (one.module, one.kernel):
                 continue
             chosen = self._chosen(one, names)
-            return {} if chosen == [dict(one.configs[0])] else {known: _list_text(chosen)}
+            same = chosen == [dict(one.configs[0])] or _as_set(chosen) == _as_set(one.configs)
+            return {} if same else {known: _list_text(chosen)}
         return {}
 
     def _chosen(self, one: Autotuned, names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -209,6 +210,10 @@ class _Return:
         return None if index is None else module.tree.body[index]
 
 
+def _as_set(configs: Sequence[Mapping[str, Any]]) -> set[Config]:
+    return {Config(one) for one in configs}
+
+
 def _plain(text: str) -> str:
     return ast.dump(ast.parse(text.strip()))
 
@@ -228,11 +233,6 @@ def _equal(one: Module, first: cst.CSTNode, other: Module, second: cst.CSTNode) 
 
 def _itself(statement: Any) -> dict[str, str]:
     return {statement.name.value: statement.name.value} if hasattr(statement, "name") else {}
-
-
-def _with_body(statement: Any, body: cst.BaseSuite) -> cst.CSTNode:
-    found: cst.CSTNode = statement.with_changes(body=body)
-    return found
 
 
 def _with_imports(statement: cst.CSTNode, imports: Sequence[str]) -> cst.CSTNode:

@@ -10,7 +10,7 @@ import black
 import pytest
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine
-from kernelwright.api.patches import worthwhile, write_patch
+from kernelwright.api.patches import untried, worthwhile, write_patch
 from kernelwright.api.workload_keys import workload_keys
 from kernelwright.core import Config, KernelError, PythonKernel
 from kernelwright.corpus.functions.putting_back import put_back
@@ -110,6 +110,10 @@ def test_a_new_forward_is_a_new_body_of_the_function() -> None:
         put_back(
             function, changed(function, ("return linear_relu(x, weight)", "return linear_relu(x + 0, weight)")), []
         )
+    removed = function.kernel.source.replace("def linear_relu(", "def unused(").replace(
+        "return linear_relu(x, weight)", "return build(*x.shape, weight.shape[1])(x, weight)"
+    )
+    assert put_back(function, replace(kernel, source=removed), []) == put_back(function, kernel, [])
     (text,) = put_back(function, kernel, []).values()
     node = next(one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef) and one.name == "linear_relu")
     assert ast.unparse(node.body[0]) == "return build(*x.shape, weight.shape[1])(x, weight)"
@@ -145,6 +149,16 @@ def test_a_config_for_a_workload_only_where_it_is_faster_there_and_the_key_tells
     faster = merged({"few": timed(0.9, block=16), "many": timed(9.0, block=16)})
     assert worthwhile(best, [best, noise, faster], apart) == [Config({"BLOCK": 4}), Config({"BLOCK": 16})]
     assert worthwhile(best, [best, noise, faster], same) == [Config({"BLOCK": 4})]
+
+
+def test_configs_of_the_users_own_that_were_not_measured_stay() -> None:
+    function = SWIGLU.translated()
+    first, second, third = declared = function.kernel.declared_configs
+    measured = [timed(1.0).model_copy(update={"config": dict(one)}) for one in (third, {})]
+    assert untried(declared, measured) == [first, second]
+    (text,) = put_back(function, function.kernel.bind({"BLOCK_M": 32}), [Config({"BLOCK_M": 32}), third]).values()
+    assert text.count("triton.Config(") == 2
+    assert put_back(function, function.kernel, [first, *untried(declared, [])]) == {}  # the list as it was
 
 
 def test_keys_tell_workloads_apart_by_the_arguments_of_launches() -> None:
