@@ -16,7 +16,7 @@ from kernelwright.core.workload_rows import merged
 from ..cli.commands import kernelwright as command
 from ..cli.commands import refused
 from ..core.test_workload_rows import timed
-from ..user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, TRITON, UserPackage, apply, run_tests
+from ..user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, UserPackage, apply, run_tests
 
 HERE = ("--device", "cpu", "--sandbox", "none")
 
@@ -40,7 +40,7 @@ def test_a_function_on_the_cpu_is_tuned_and_comes_back_as_a_patch(tmp_path: Path
     assert tested.returncode == 0, tested.stdout
 
 
-@pytest.mark.parametrize("package", TRITON, ids=lambda one: one.name)
+@pytest.mark.parametrize("package", [RMS_NORM, SCALED_MM], ids=lambda one: one.name)
 def test_triton_functions_are_correct_as_kernel_files(package: UserPackage, tmp_path: Path) -> None:
     function, reference, inputs = package.at(package.copied(tmp_path))
     found = kernelwright.evaluate(function, reference=reference, inputs=inputs, device="cpu", sandbox="none")
