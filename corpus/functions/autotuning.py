@@ -7,10 +7,7 @@ grids stay as they are, and on the way back only the list has to be written.
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +16,8 @@ import libcst as cst
 
 from ...core import KernelError, Value
 from ...core.space_inference import suggest
-from .inlining import inline
-from .modules import Library, Module, OwnName
-from .references import references_of
-from .rewriting import Rename
+from .modules import Library, Module
+from .running import evaluate
 
 TRITON = ("triton", Library("import triton"))
 _DEFAULTS: Mapping[str, Value | None] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
@@ -32,12 +27,10 @@ LEAST_OF_PRODUCTS = 16
 _ALWAYS = ("num_warps", "num_stages")
 _PROGRAM = """
 import json as _json
-_FOUND = [{{**one.kwargs, **{{name: getattr(one, name, None) for name in {names}}}, "pre_hook": bool(one.pre_hook)}}
-    for one in {configs}]
-print("\\n" + _json.dumps([_FOUND, list({key})], default=lambda one: {{"": repr(one)}}))
-"""
-TIMEOUT_S = 120.0
-"""Seconds. The user's own code makes the list; this only ends an endless wait."""
+_FOUND = [{{**one.kwargs, **{{name: getattr(one, name, None) for name in NAMES}}, "pre_hook": bool(one.pre_hook)}}
+    for one in {0}]
+print("\\n" + _json.dumps([_FOUND, list({1})], default=lambda one: {{"": repr(one)}}))
+""".replace("NAMES", repr(tuple(_DEFAULTS)))
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ def _evaluated(
     try:
         raw, names = _literal(module.code(configs)), ast.literal_eval(module.code(key).strip())
     except ValueError:
-        raw, names = _run(module, configs, key, what)
+        raw, names = evaluate(module, (configs, key), _PROGRAM, what, "write them as a list")
     if not raw:
         raise KernelError(f"{what} are none; give the kernel one at least")
     if any(one.pop("pre_hook") for one in raw):
@@ -209,28 +202,3 @@ def _literal(text: str) -> list[dict[str, Any]]:
             raise ValueError
         found.append({**values, **_DEFAULTS, "pre_hook": False, **given})
     return found
-
-
-def _run(module: Module, configs: cst.CSTNode, key: cst.CSTNode, what: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run the code that makes the configs, in a process of its own: it is the user's, and needs no GPU as a rule."""
-    texts, wanted, libraries = [], list[OwnName](), list[tuple[str, Library]]()
-    found = [references_of(module, node) for node in (configs, key)]
-    for one in found:
-        wanted += [name for name in one.nodes.values() if isinstance(name, OwnName)]
-        libraries += [name for name in one.nodes.values() if isinstance(name, tuple)]
-    inlined = inline(module.package, wanted, libraries=libraries)
-    for node, one in zip((configs, key), found, strict=True):
-        flat = {at: inlined.names[name] if isinstance(name, OwnName) else name[0] for at, name in one.nodes.items()}
-        changed = node.visit(Rename(flat, set(), node, {}))
-        assert isinstance(changed, cst.CSTNode)
-        texts.append(module.code(changed))
-    program = inlined.source + _PROGRAM.format(names=tuple(_DEFAULTS), configs=texts[0], key=texts[1])
-    try:
-        run = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise KernelError(f"{what} did not end in {TIMEOUT_S:g} s") from None
-    if run.returncode != 0:
-        last = next(iter(run.stderr.strip().splitlines()[-1:]), f"exit status {run.returncode}")
-        raise KernelError(f"{what} cannot be evaluated here: {last}; write them as a list")
-    read: list[Any] = json.loads(run.stdout.strip().splitlines()[-1])
-    return read[0], read[1]

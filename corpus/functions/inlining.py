@@ -63,12 +63,14 @@ def inline(
     reserved: Collection[str] = (),
     rewriting: Rewriting = lambda module, statement: {},
     libraries: Collection[tuple[str, Library]] = (),
+    dynamic: bool = False,
 ) -> Inlined:
     """Return the wanted definitions with all that they need; `reserved` names are given to none of them.
 
-    Raises `KernelError` for what cannot be inlined: which, where, and why.
+    With `dynamic`, imports by computed names stay as they are. Raises `KernelError` for what cannot be inlined: which,
+    where, and why.
     """
-    inliner = _Inliner(package, rewriting)
+    inliner = _Inliner(package, rewriting, dynamic)
     for one in wanted:
         inliner.need(one)
     inliner.add_mutations()
@@ -76,8 +78,9 @@ def inline(
 
 
 class _Inliner:
-    def __init__(self, package: Package, rewriting: Rewriting) -> None:
+    def __init__(self, package: Package, rewriting: Rewriting, dynamic: bool) -> None:
         self._package = package
+        self._dynamic = dynamic
         self._rewriting = rewriting
         self._statements: dict[tuple[str, int], References] = {}
         self._replaced: dict[tuple[str, int], Mapping[cst.CSTNode, str]] = {}
@@ -93,7 +96,7 @@ class _Inliner:
             return
         statement = module.tree.body[index]
         self._replaced[place] = self._rewriting(module, statement)
-        found = self._statements[place] = references_of(module, statement, self._replaced[place])
+        found = self._statements[place] = references_of(module, statement, self._replaced[place], self._dynamic)
         for name in module.bound(statement):
             for other in module.definitions[name]:
                 self._add(module, other)

@@ -38,12 +38,15 @@ class References:
     """Imports of all names of a library, where a name is known from nowhere else."""
 
 
-def references_of(module: Module, statement: cst.CSTNode, skipped: Collection[cst.CSTNode] = ()) -> References:
+def references_of(
+    module: Module, statement: cst.CSTNode, skipped: Collection[cst.CSTNode] = (), dynamic: bool = False
+) -> References:
     """Return what a top-level statement refers to, without the `skipped` expressions.
 
-    Raises `KernelError` for what cannot be followed: dynamic imports, compiled modules, computed names.
+    Raises `KernelError` for what cannot be followed: compiled modules, computed names, and unless they are `dynamic`,
+    since the source runs here and now, imports by names that are computed.
     """
-    walk = _Walk(module, skipped)
+    walk = _Walk(module, skipped, dynamic)
     walk.node(statement)
     return walk.found
 
@@ -71,8 +74,9 @@ def definition_of(package: Package, module: str, name: str, where: str) -> Meani
 
 
 class _Walk:
-    def __init__(self, module: Module, skipped: Collection[cst.CSTNode]) -> None:
+    def __init__(self, module: Module, skipped: Collection[cst.CSTNode], dynamic: bool) -> None:
         self.module = module
+        self.dynamic = dynamic
         self.skipped = set(skipped)
         self.found = References()
 
@@ -121,7 +125,7 @@ class _Walk:
             return
         meaning = self._meaning(inner)
         if not isinstance(meaning, OwnModule):
-            if isinstance(meaning, Library) and any(one.attr.value in _IMPORTERS for one in chain):
+            if isinstance(meaning, Library) and not self.dynamic and any(one.attr.value in _IMPORTERS for one in chain):
                 raise KernelError(f"{self._where(inner)}: a dynamic import cannot be inlined; import it by its name")
             self._name(inner)
             return

@@ -33,7 +33,9 @@ class Roots:
     def owns(self, name: str) -> bool:
         """Return whether an absolute import of this name is one of the package."""
         first = name.partition(".")[0]
-        return any(first == root if root else (folder / f"{first}.py").is_file() for folder, root in self._roots)
+        beside = [folder / first for folder, root in self._roots if not root]
+        files = [one for path in beside for one in (path.with_suffix(".py"), path / "__init__.py")]
+        return first in self.packages or any(path.is_file() for path in files)
 
     def exists(self, name: str) -> bool:
         """Return whether there is a module of this name, in Python or compiled."""

@@ -14,6 +14,7 @@ from ...core import JointProblem, KernelError, OptionError, ProblemError, Python
 from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations
 from .inlining import Inlined, inline
 from .modules import Library, Module, OwnName, Package
+from .running import Conditions
 from .table import read_table
 from .target import Target, find_target, is_function
 
@@ -76,22 +77,25 @@ def translate(function: str, reference: str | None, inputs: str | None) -> UserF
     drawn = find_target(inputs, "inputs") if is_function(inputs) else None
     package = Package(target.path, wanted.path, *([drawn.path] if drawn else []))
     module = package.module_of(target.path)
-    inlined, kernels, constants = _inlined(package, OwnName(module.name, target.name))
+    conditions = Conditions()
+    inlined, kernels, constants = _inlined(package, OwnName(module.name, target.name), conditions)
     name = inlined.names[OwnName(module.name, target.name)]
     source = _kernel_source(module, target, inlined, name, declarations(kernels, constants))
     kernel = PythonKernel.parse(source, str(target))
-    problem = _problem(package, module, target, wanted, drawn, inputs)
+    problem = _problem(package, module, target, wanted, drawn, inputs, conditions)
     return UserFunction(target, module.name, inlined, name, kernels, constants, kernel, problem)
 
 
-def _inlined(package: Package, wanted: OwnName) -> tuple[Inlined, tuple[Autotuned, ...], tuple[Mapping[str, str], ...]]:
+def _inlined(
+    package: Package, wanted: OwnName, conditions: Conditions
+) -> tuple[Inlined, tuple[Autotuned, ...], tuple[Mapping[str, str], ...]]:
     """Inline twice: the constants' names depend on how many kernels are autotuned."""
     found: dict[tuple[str, str], Autotuned] = {}
 
-    def look(module: Module, statement: cst.CSTNode) -> dict[cst.CSTNode, str]:
+    def look(module: Module, statement: cst.CSTNode) -> Mapping[cst.CSTNode, str]:
         one = autotuned(module, statement)
         if one is None:
-            return {}
+            return conditions.decided(module, statement)
         found[module.name, one.kernel] = one
         return {one.expression: "[]"}
 
@@ -100,9 +104,9 @@ def _inlined(package: Package, wanted: OwnName) -> tuple[Inlined, tuple[Autotune
     constants = tuple(constants_of(kernels))
     single = {place: one.single(names) for (place, one), names in zip(found.items(), constants, strict=True)}
 
-    def write(module: Module, statement: cst.CSTNode) -> dict[cst.CSTNode, str]:
+    def write(module: Module, statement: cst.CSTNode) -> Mapping[cst.CSTNode, str]:
         place = (module.name, statement.name.value) if isinstance(statement, cst.FunctionDef) else ("", "")
-        return {found[place].expression: single[place]} if place in single else {}
+        return {found[place].expression: single[place]} if place in single else conditions.decided(module, statement)
 
     reserved = {*_KERNEL_NAMES, *(name for names in constants for name in names.values())}
     libraries = [_TORCH, *([TRITON] if kernels else [])]
@@ -168,7 +172,13 @@ def _returns(function: ast.FunctionDef) -> bool:
 
 
 def _problem(
-    package: Package, module: Module, target: Target, reference: Target, drawn: Target | None, inputs: str
+    package: Package,
+    module: Module,
+    target: Target,
+    reference: Target,
+    drawn: Target | None,
+    inputs: str,
+    conditions: Conditions,
 ) -> TorchProblem:
     """Return the reference and its inputs as a problem, at all its workloads where it names several."""
     there = package.module_of(reference.path)
@@ -181,7 +191,7 @@ def _problem(
         sizes = _sizes(other, drawn)
         wanted.append(OwnName(other.name, drawn.name))
     try:
-        inlined = inline(package, wanted, {*_PROBLEM_NAMES, *sizes}, libraries=[_TORCH])
+        inlined = inline(package, wanted, {*_PROBLEM_NAMES, *sizes}, conditions.decided, [_TORCH])
     except KernelError as error:
         raise ProblemError(f"reference or inputs cannot be inlined: {error}") from None
     parts = [inlined.source, "".join(f"{name} = {value}\n" for name, value in sizes.items()), table]

@@ -10,6 +10,7 @@ import pytest
 from kernelwright.core import KernelError
 from kernelwright.corpus.functions.inlining import Inlined, inline
 from kernelwright.corpus.functions.modules import OwnName, Package
+from kernelwright.corpus.functions.running import Conditions
 
 
 def inlined(folder: Path, **files: str) -> Inlined:
@@ -18,7 +19,7 @@ def inlined(folder: Path, **files: str) -> Inlined:
         path = folder.joinpath("pkg", *name.split("__")) if name != "__init__" else folder / "pkg" / "__init__"
         path.with_suffix(".py").parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".py").write_text(text)
-    return inline(Package(folder / "pkg" / "a.py"), [OwnName("pkg.a", "f")])
+    return inline(Package(folder / "pkg" / "a.py"), [OwnName("pkg.a", "f")], rewriting=Conditions().decided)
 
 
 def run(found: Inlined) -> Any:
@@ -77,3 +78,37 @@ def test_a_compiled_module_says_that_it_is_one(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "_C.cpython-311.so").touch()
     with pytest.raises(KernelError, match=r"module pkg._C is compiled \(.*_C.cpython-311.so\)"):
         inlined(tmp_path, a="from ._C import silu\ndef f(x):\n    return silu(x)\n")
+
+
+CHOOSES = """import importlib
+import operator
+
+from packaging.version import Version
+
+
+def newer(package, compare, version):
+    return compare(Version(importlib.import_module(package).__version__), Version(version))
+
+
+if newer("numpy", operator.ge, "99"):
+    from math import no_such_name as root
+elif newer("numpy", operator.ge, "1.0"):
+    from math import sqrt as root
+else:
+    from cmath import sqrt as root
+
+
+def f(x):
+    return root(x)
+"""
+
+
+def test_the_condition_of_an_import_is_decided_here_and_now(tmp_path: Path) -> None:
+    """As packages choose between places of a library's functions by its version, which they import by a text."""
+    found = inlined(tmp_path, a=CHOOSES)
+    assert run(found)(4.0) == 2.0
+    assert "importlib" not in found.source and "if False:" in found.source and "elif True:" in found.source
+    with pytest.raises(
+        KernelError, match=r"line 11: the condition of an import cannot be evaluated here: ZeroDivision"
+    ):
+        inlined(tmp_path, a=CHOOSES.replace('newer("numpy", operator.ge, "99")', "1 / 0"))
