@@ -15,7 +15,7 @@ from .observer import Observer
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, RunEnded, TurnContext
-from .stopping import ROOFLINE, StoppingCriteria, at_floor
+from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Lane, Workbench
 
@@ -108,6 +108,7 @@ class Optimization:
             missing = f"not timed against {against_text(self.criteria.against, start.precision)}"
             stopped = f"the start kernel, {start.status}: {start.message or missing}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
+        self.workbench.start, self.criteria = start, replace(self.criteria, start=start)
         self._population.add([Candidate(self.kernel, start)])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
@@ -275,5 +276,6 @@ class Optimization:
                 return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
         stopped = "no kernel passed the final check"
         if self._refusal is not None:
-            stopped += f"; {self._refusal} (`require_replay` accepts such kernels)"
+            advice = " (`require_replay` accepts such kernels)" if self._refusal.startswith(NOT_REPLAYED) else ""
+            stopped += f"; {self._refusal}{advice}"
         return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)

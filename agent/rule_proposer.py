@@ -86,6 +86,7 @@ def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn], sizes: Ma
         category=analysis.category,
         rationale=f"search {', '.join(space.names)} (up to {space.cardinality} configs) from the best so far",
         space=space,
+        first=tuple(kernel.configs_in(space)),
     )
 
 

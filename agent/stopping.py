@@ -8,12 +8,14 @@ from itertools import groupby
 
 from ..core import Budget, Evaluation, Profile
 from ..core.baselines import STRICT
+from ..core.workload_rows import loses
 from .turn import Turn
 
 MAX_STALE_ROUNDS = 3
 """Rounds in a row without the required improvement before the loop stops."""
 ROOFLINE = 0.95
 """A kernel this close to the roofline's floor has nothing left to gain."""
+NOT_REPLAYED = "not replayed"
 BEATEN = 1.05
 """A floor that a kernel undercuts by more is wrong: data stayed in a cache, or there is a faster way to compute."""
 
@@ -37,11 +39,16 @@ class StoppingCriteria:
     require_replay: bool = True
     """Whether only kernels that are timed by replaying their launches count as results."""
 
+    start: Evaluation | None = None
+    """Of the run: no workload may lose against it."""
+
     def refusal(self, evaluation: Evaluation) -> str | None:
         """Return why a correct kernel does not count as a result, or None."""
+        if (lost := loses(evaluation, self.start)) is not None:
+            return lost
         if not self.require_replay or evaluation.proven or evaluation.replay is None:
             return None
-        return f"not replayed: {evaluation.replay.reason}"
+        return f"{NOT_REPLAYED}: {evaluation.replay.reason}"
 
     def done(self, turns: Sequence[Turn]) -> str | None:
         """Return why the turns so far are enough, or None."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, SearchSpace, ToolCall
+from ..core.workload_rows import loses
 from ..tuners import HillClimb, catalogue
 from ..tuners.search import Found, Progress, Search
 from .observer import Observer
@@ -39,6 +40,8 @@ class Workbench:
         self.problem = problem
         self.observer = observer
         self.trials = 0
+        self.start: Evaluation | None = None
+        """Of the run: no workload may lose against it."""
         self._free: queue.Queue[Evaluator] = queue.Queue()
         for evaluator in evaluators:
             self._free.put(evaluator)
@@ -109,7 +112,7 @@ class Workbench:
                     self.problem,
                     kernel,
                     space,
-                    catalogue.create(tuner, space, start=[space.default], profile=profile),
+                    catalogue.create(tuner, space, start=[space.default, *kernel.configs_in(space)], profile=profile),
                     self._search_evaluator,
                     journal,
                     Budget(trials=trials, seconds=seconds),
@@ -245,6 +248,6 @@ class Lane:
         return f"turn {self.number}{lane}: {strategy}"
 
     def _note(self, kernel: Kernel, evaluations: Sequence[Evaluation]) -> None:
-        best = fastest(kernel, tuple(evaluations))
+        best = fastest(kernel, tuple(one for one in evaluations if loses(one, self.workbench.start) is None))
         if best is not None:
             self.tried.append(best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..evaluators.kernelbench.result import THRESHOLDS, KernelBenchResult, fast_
 from ..evaluators.kernelbench.run_folder import RunFolder, Sample
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
+from ..evaluators.several_workloads import SeveralWorkloads
 from .devices import choose_device
 from .evaluators import joined, local_evaluator, remote_evaluator
 from .jobs import Job, find_job
@@ -71,8 +73,8 @@ def _evaluate_there(options: EvaluateOptions, kernel: str, remote: Remote, obser
     """One kernel by the strict protocol, on other machines."""
     job = find_job(options, kernel, choose_device(options, remote), remote)
     with observer.working(f"evaluating {job.problem.id} on {job.where}"):
-        evaluator = remote_evaluator(remote, options)
-        (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
+        there = remote_evaluator(remote, options)
+        (evaluation,) = SeveralWorkloads(there, lambda: there).evaluate(job.problem, job.kernel, [Config()])
     return ProtocolVerdicts(job.problem.id, job.problem.workload, evaluation)
 
 
@@ -147,7 +149,12 @@ class _Evaluation:
         evaluation, refusal = None, subject.refusal if self._options.strict else ""
         if self._options.strict and subject.job is not None:
             job = subject.job
-            evaluation = next(iter(self._evaluator.evaluate(job.problem, job.kernel, [Config()])))
+            with contextlib.ExitStack() as stack:
+                several = SeveralWorkloads(
+                    self._evaluator,
+                    lambda: stack.enter_context(local_evaluator(self._device, self._options)),
+                )
+                evaluation = next(several.evaluate(job.problem, job.kernel, [Config()]))
         result: KernelBenchResult | None = None
         if self._options.kernelbench:
             result = self._kernelbench.evaluate(subject.problem, subject.source, subject.backend)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from ..core.files import memory_folder
 from ..evaluators.local import LocalEvaluator
@@ -13,6 +13,7 @@ from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, SearchSettings, Settings
+from ..evaluators.several_workloads import SeveralWorkloads
 from .devices import CPU
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..agent.rules import Machine
 
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
+EvaluatorT = TypeVar("EvaluatorT", bound=Searcher)
 STRICT = TimingOptions()
 """The default strictness."""
 
@@ -34,6 +36,17 @@ def joined(options: MachineOptions) -> Iterator[Remote | None]:
     with Remote(wanted) as remote:
         remote.check()
         yield remote
+
+
+def at_workloads(make: Callable[[], EvaluatorT], stack: contextlib.ExitStack) -> SeveralWorkloads[EvaluatorT]:
+    """An evaluator for problems at one workload or at several; what it makes is closed with the stack."""
+
+    def another() -> EvaluatorT:
+        made = make()
+        stack.enter_context(made)
+        return made
+
+    return SeveralWorkloads(another(), another)
 
 
 def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Settings | None = None) -> LocalEvaluator:
@@ -82,28 +95,30 @@ class Evaluators:
         self._remote = remote
         self._trust = trust
         self._stack = contextlib.ExitStack()
-        self._searcher: Searcher | None = None
+        self._searcher: SeveralWorkloads[Searcher] | None = None
         settings = Settings(compile_ahead=lanes > 1)
-        self.pool: list[LocalEvaluator | RemoteEvaluator] = []
+        self.pool: list[SeveralWorkloads[LocalEvaluator] | SeveralWorkloads[RemoteEvaluator]] = []
         if remote is not None:
-            self.pool += [remote_evaluator(remote, trust, settings)] * min(lanes, remote.lanes)
+            there = remote_evaluator(remote, trust, settings)
+            self.pool += [SeveralWorkloads(there, lambda: there)] * min(lanes, remote.lanes)
         else:
             for _ in range(1 if device == CPU else lanes):
-                self.pool.append(self._stack.enter_context(local_evaluator(device, trust, settings)))
+                self.pool.append(at_workloads(lambda: local_evaluator(device, trust, settings), self._stack))
 
     def start(self) -> None:
         """Start the processes of this machine's evaluators; returns before they are ready."""
         for evaluator in self.pool:
-            if isinstance(evaluator, LocalEvaluator):
-                evaluator.start()
+            if isinstance(evaluator.first, LocalEvaluator):
+                evaluator.first.start()
 
-    def searcher(self) -> Searcher:
+    def searcher(self) -> SeveralWorkloads[Searcher]:
         """Return the evaluator for searches, created at the first call."""
         if self._searcher is None:
-            limit = Limits().compile_s
-            self._searcher = search_evaluator([self._device], None, True, limit, self._trust, self._remote)
-            self._stack.enter_context(self._searcher)
+            self._searcher = at_workloads(self._new_searcher, self._stack)
         return self._searcher
+
+    def _new_searcher(self) -> Searcher:
+        return search_evaluator([self._device], None, True, Limits().compile_s, self._trust, self._remote)
 
     def __enter__(self) -> Evaluators:
         return self

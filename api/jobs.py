@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..core import (
     DEFAULT_WORKLOAD,
@@ -17,10 +18,14 @@ from ..core import (
 )
 from ..core.baselines import reference_name
 from ..corpus import find_kernel, find_problem, list_problems
+from ..corpus.functions.target import is_function
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Precision
 from .devices import CPU, device_label
-from .options.groups import ProblemOptions, TargetOptions, TimingOptions, TrustOptions
+from .options.groups import FunctionOptions, ProblemOptions, TargetOptions, TimingOptions, TrustOptions
+
+if TYPE_CHECKING:
+    from ..corpus.functions.translation import UserFunction
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Job:
     where: str = ""
     """The machines that evaluate it, such as 'Modal H100'; empty for this one."""
     trust: TrustOptions = field(default_factory=TimingOptions)
+    function: UserFunction | None = None
+    """The user's function that the kernel was made of."""
 
     @property
     def label(self) -> str:
@@ -71,17 +78,37 @@ def choose_backend(options: ProblemOptions, device: str) -> str:
 
 def find_job(options: ProblemOptions, reference: str, device: str, remote: Remote | None = None) -> Job:
     """Find and read the kernel and its problem; every mistake is a `KernelwrightError`."""
+    if is_function(reference) and isinstance(options, FunctionOptions):
+        return _job_of_function(options, reference, device, remote)
     file = find_kernel(reference, choose_backend(options, device), options.dataset)
     kernel = file.read()
     problem = find_problem(options.problem or file.problem, options.dataset).read()
+    _require_runnable(kernel, reference, device)
+    at = at_workload(problem, kernel.target, device, options.workload)
+    trust = options if isinstance(options, TrustOptions) else TimingOptions()
+    return Job(kernel, at, device, reference, remote.label if remote else "", trust)
+
+
+def _job_of_function(options: ProblemOptions, reference: str, device: str, remote: Remote | None) -> Job:
+    """Translate a function of the user's; it is judged at all its workloads, unless one is asked for."""
+    from ..corpus.functions.translation import translate
+
+    assert isinstance(options, FunctionOptions)
+    if options.problem is not None:
+        raise OptionError("`problem` belongs to a kernel file", "a function has `reference` and `inputs`")
+    function = translate(reference, options.reference, options.inputs)
+    _require_runnable(function.kernel, reference, device)
+    problem = function.problem if options.workload is None else function.problem.at(options.workload)
+    trust = options if isinstance(options, TrustOptions) else TimingOptions()
+    return Job(function.kernel, problem, device, reference, remote.label if remote else "", trust, function)
+
+
+def _require_runnable(kernel: Kernel, reference: str, device: str) -> None:
     if not kernel.runs_on(Target.of_device(device)):
         if device != CPU:
             raise DeviceError(f"{reference} is a CPU kernel", "use `device` cpu")
         instead = default_backend(Target.CPU)
         raise DeviceError(f"{reference} is a CUDA kernel, and the device is the CPU", f"use `backend` {instead}")
-    at = at_workload(problem, kernel.target, device, options.workload)
-    trust = options if isinstance(options, TrustOptions) else TimingOptions()
-    return Job(kernel, at, device, reference, remote.label if remote else "", trust)
 
 
 def at_workload(problem: TorchProblem, target: Target, device: str, wanted: str | None) -> TorchProblem:

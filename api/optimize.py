@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,12 @@ from ..core import (
 from ..core.journal import of
 from ..core.space_inference import declared_space
 from ..evaluators.remote.machines import Remote
+from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
 from .jobs import Job, find_job, require_timed
 from .observers import RunObserver
+from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers
 from .solutions import save_solution
@@ -52,6 +54,8 @@ class OptimizeResult:
     """Tokens and dollars of all exchanges with models."""
     solution: Path | None = None
     """The same kernel as a Solution, in the dataset of a recorded workload."""
+    patch: Path | None = None
+    """The result as a change of the user's own files; None where none was asked for, or nothing became faster."""
 
     @property
     def verified(self) -> bool:
@@ -93,6 +97,7 @@ class OptimizeResult:
             kernel=str(self.kernel) if self.kernel else None,
             solution=str(self.solution) if self.solution else None,
             history=str(self.history),
+            patch=str(self.patch) if self.patch else None,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -158,8 +163,27 @@ class Session:
             result = OptimizeResult(
                 job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent(), solution
             )
-            journal.append(result.record())
+            try:
+                result = replace(result, patch=self._brought_back(job, outcome))
+            finally:
+                journal.append(result.record())
             return result
+
+    def _brought_back(self, job: Job, outcome: Outcome) -> Path | None:
+        """Write the result into what the user's own package reads, where that is asked for."""
+        if job.function is None or not isinstance(self._options, ReturnOptions):
+            return None
+        if not outcome.verified or outcome.kernel.digest == job.kernel.digest:
+            self._observer.note("nothing became faster, so there is nothing to bring back")
+            return None
+        tried = [
+            evaluation
+            for turn in outcome.turns
+            if turn.proposal is not None and same_but_config(turn.proposal.kernel, outcome.kernel)
+            for evaluation in turn.evaluations
+        ]
+        best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
+        return bring_back(self._options, job, outcome.kernel, best, tried, self._observer)
 
     def _criteria(self) -> StoppingCriteria:
         options = self._options

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
 from ..core.space_inference import named_sizes
@@ -18,8 +19,9 @@ from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune
 from ..tuners.search import Found, Search
+from .bring_back import bring_back
 from .devices import CPU, choose_devices
-from .evaluators import joined, search_evaluator
+from .evaluators import at_workloads, joined, search_evaluator
 from .jobs import Job, find_job, require_timed
 from .observers import SearchObserver
 from .optimize import same_run
@@ -50,8 +52,12 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     adaptive = catalogue.adaptive(options.tuner)
     with (
         Journal(folder / "journal.jsonl") as journal,
-        search_evaluator(devices, options.compilers, adaptive, options.compile_limit, options, remote) as evaluator,
+        contextlib.ExitStack() as stack,
     ):
+        evaluator = at_workloads(
+            lambda: search_evaluator(devices, options.compilers, adaptive, options.compile_limit, options, remote),
+            stack,
+        )
         same_run(journal, job, options.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
@@ -60,14 +66,14 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         pruned, rules = prune(space.space, job.kernel, profile) if options.prune else (space.space, [])
-        start = [Config({name: job.kernel.config[name] for name in pruned.names})]
+        start = [Config({name: job.kernel.config[name] for name in pruned.names}), *job.kernel.configs_in(pruned)]
         tuner = catalogue.create(options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
         budget = options.budget
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
 
         def result(found: Found) -> TuneResult:
-            written = options.save, options.require_replay
-            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, *written)
+            write: dict[str, Any] = {"save": options.save, "require_replay": options.require_replay}
+            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, **write)
 
         observer.search_started(options.kernel, space, pruned, rules, budget)
         try:
@@ -83,10 +89,16 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             observer.close()
     tuned = result(found)
     tuned.write(options.plot)
-    if tuned.kernel_path is None or found.best is None:
+    if tuned.kernel_path is not None and found.best is not None:
+        kernel = job.kernel.bind(found.best.config)
+        tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
+    if job.function is None or not (options.patch or options.triton_cache):
         return tuned
-    kernel = job.kernel.bind(found.best.config)
-    return replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
+    if not tuned.faster or tuned.not_replayed or found.best is None:
+        observer.note("nothing became faster, so there is nothing to bring back")
+        return tuned
+    kernel, tried = job.kernel.bind(found.best.config), [*found.evaluations, *found.finals]
+    return replace(tuned, patch=bring_back(options, job, kernel, found.best, tried, observer))
 
 
 def _warmth(

@@ -33,6 +33,8 @@ class TuneResult:
     """Whether it is written only where its launches could be replayed."""
     solution: Path | None = None
     """The tuned kernel as a Solution, in the dataset of a recorded workload."""
+    patch: Path | None = None
+    """The result as a change of the user's own files; None where none was asked for, or nothing became faster."""
 
     def write(self, plot: bool = False) -> None:
         """The CSV, the summary, the tuned kernel and the curve."""
@@ -133,6 +135,7 @@ class TuneResult:
             "times_as_fast": self.gain,
             "finalists": [{"config": final.config, **final.metrics().to_json()} for final in self.found.finals],
             "kernel": str(self.kernel_path) if self.kernel_path else None,
+            **({"patch": str(self.patch)} if self.patch else {}),
             "journal": str(self.folder / "journal.jsonl"),
         }
 

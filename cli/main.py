@@ -71,6 +71,9 @@ def optimize(
 
     Examples: optimize --kernel level2/2_10.py --target-speedup 1.8; optimize --list-slow --dataset ~/KernelBench
 
+    A function of your own: optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs
+    --patch out.diff
+
     Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage, 75 waiting for a reply (--no-wait).
     """
 

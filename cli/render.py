@@ -148,13 +148,30 @@ class Screen(Observer):
             f"{outcome.start.latency_ms / latency:.2f} times as fast as the start; "
             f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{beside_reference(outcome.best)}"
         )
+        for line in workload_lines(outcome.best.workloads, outcome.start.workloads):
+            self.console.print(line)
         wanted = "" if against == "the reference" else f" against {against}"
         self.console.print(f"target {result.target:g}x{wanted} {mark}; stopped: {_shown(outcome.stopped)}")
         if outcome.best.contention is not None:
             self.warn(busy(outcome.best.contention))
-        for what, path in (("kernel", result.kernel), ("solution", result.solution), ("history", result.history)):
+        files = ("kernel", result.kernel), ("solution", result.solution), ("patch", result.patch)
+        for what, path in (*files, ("history", result.history)):
             if path is not None:
                 self.console.print(f"{what}: {escape(str(path))}")
+
+
+def workload_lines(rows: Mapping[str, Metrics], start: Mapping[str, Metrics]) -> list[str]:
+    """Return a line for each workload of a kernel that was judged at several, beside the start's where it has them."""
+    lines = []
+    for name, row in rows.items():
+        before = start[name].latency_ms if name in start else None
+        text = f"  {escape(name)}: {row.status}"
+        if row.latency_ms is not None:
+            text = f"  {escape(name)}: {f'{before:.4g} ms -> ' if before else ''}{row.latency_ms:.4g} ms"
+            text += f", {before / row.latency_ms:.2f} times as fast" if before else ""
+            text += f"; {row.speedup:.3f}x against the reference" if row.speedup else ""
+        lines.append(text)
+    return lines
 
 
 def beside_reference(evaluation: Evaluation) -> str:
@@ -237,6 +254,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         text += f"\n[yellow]warning:[/] replayed: no; {escape(evaluation.replay.reason)}"
     if evaluation.contention is not None:
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
+    text += "".join(f"\n{line}" for line in workload_lines(evaluation.workloads, {}))
     reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message
     return text + (f"\n{escape(reason)}" if reason else "")
 

@@ -14,7 +14,7 @@ from ..api.tune import run_tune
 from ..api.tuned import TuneResult
 from ..core import Config, Evaluation
 from .parameters import chosen
-from .render import Display, Screen, beside_reference, busy
+from .render import Display, Screen, beside_reference, busy, workload_lines
 from .tune_progress import display_for
 
 
@@ -66,11 +66,14 @@ def _show_best(result: TuneResult, screen: Screen, best: Evaluation) -> None:
         f"{best.latency_ms:.4f} ms{faster}; {best.speedup} against the reference{beside_reference(best)}; "
         f"stopped: {found.stopped}"
     )
+    for line in workload_lines(best.workloads, found.start.workloads if found.start else {}):
+        screen.console.print(line)
     if result.contention is not None:
         screen.warn(busy(result.contention))
     if result.not_replayed:
         reason = f"its launches could not be replayed: {result.not_replayed}"
         screen.warn(f"the kernel is not written, since {reason}; `require_replay` writes it all the same")
-    for what, path in (("kernel", result.kernel_path), ("solution", result.solution), ("trials", result.folder)):
+    files = ("kernel", result.kernel_path), ("solution", result.solution), ("patch", result.patch)
+    for what, path in (*files, ("trials", result.folder)):
         if path is not None:
             screen.console.print(f"{what}: {escape(str(path))}")

@@ -26,6 +26,7 @@ from .evaluation import (
     SecondWorkload,
     Status,
 )
+from .joint_problem import JointProblem
 from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, PythonKernel
 from .kernel_profile import DeviceKernel, KernelProfile
@@ -70,6 +71,7 @@ __all__ = [
     "FinishedRecord",
     "Gain",
     "Hit",
+    "JointProblem",
     "Journal",
     "JournalError",
     "Kernel",

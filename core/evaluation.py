@@ -116,7 +116,7 @@ class SecondWorkload(BaseModel):
 _LOOKED_AT = (
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
     "trivial_outputs", "special_values", "other_strides", "baselines_ms", "second_workload", "telemetry", "replay",
-    "stages_s", "peak_memory_bytes",
+    "stages_s", "peak_memory_bytes", "workloads",
 )  # fmt: skip
 
 
@@ -164,6 +164,8 @@ class Metrics(BaseModel):
     """Cores that other processes kept busy, where that was too much for reliable metrics."""
     replay: Replay | None = None
     """None where nothing was timed, and in a search."""
+    workloads: dict[str, Metrics] = Field(default_factory=dict)
+    """Of several workloads judged together, each by its name; the other fields are their geometric means then."""
 
     @model_serializer(mode="wrap")
     def _without_what_was_not_looked_at(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -263,6 +265,13 @@ class Evaluation(BaseModel):
     """The most device memory that candidate and reference held: the sum of both processes' peaks, which need not be at
     the same time, without what CUDA itself takes. None on a CPU."""
     environment: dict[str, str] = Field(default_factory=dict)
+    workloads: dict[str, Metrics] = Field(default_factory=dict)
+    """Of several workloads judged together, each by its name; the times are their geometric means then."""
+
+    @model_serializer(mode="wrap")
+    def _without_absent_workloads(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if name != "workloads" or value}
 
     @model_validator(mode="after")
     def _consistent(self) -> Evaluation:
@@ -338,6 +347,7 @@ class Evaluation(BaseModel):
             default_is_reference=self.default_is_reference,
             contention=self.contention,
             replay=self.replay,
+            workloads=self.workloads,
         )
 
     def summary(self) -> EvaluationSummary:

@@ -15,7 +15,7 @@ from .language import Language, Target, backend, known_languages, recognize
 from .lines import BYTE_ORDER_MARK, TOO_DEEP, source_lines
 from .space import Config, SearchSpace, Value
 
-_RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "WORKLOADS"}
+_RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,16 @@ class Kernel(ABC):
         """Return the expressions over its parameters that the kernel declares."""
         return ()
 
+    @property
+    def declared_configs(self) -> Sequence[Config]:
+        """Return the configs that the kernel declares as those to try first."""
+        return ()
+
+    def configs_in(self, space: SearchSpace) -> list[Config]:
+        """Return the members of a space that the kernel declares as those to try first."""
+        declared = [Config({name: one[name] for name in space.names if name in one}) for one in self.declared_configs]
+        return [one for one in dict.fromkeys(declared) if one in space]
+
     def space(
         self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
     ) -> SearchSpace:
@@ -81,7 +91,8 @@ class PythonKernel(Kernel):
     """A Python file that defines `ModelNew`.
 
     Parameters are module-level constants with upper-case names. `SEARCH_SPACE` (a dict of names to
-    lists) and `CONSTRAINTS` (a list of expressions) may declare which values make sense.
+    lists) and `CONSTRAINTS` (a list of expressions) may declare which values make sense, `CONFIGS` (a list of dicts of
+    constants) which to try first.
     """
 
     @classmethod
@@ -147,6 +158,15 @@ class PythonKernel(Kernel):
         if not _is_list_of(constraints, str):
             raise SpaceError(f"{self.name}: CONSTRAINTS must be a list of texts")
         return tuple(constraints)
+
+    @property
+    def declared_configs(self) -> Sequence[Config]:
+        """Return the configs of CONFIGS; empty where there are none. Names that are no constants are left out."""
+        configs = self._declared("CONFIGS", [])
+        if not _is_list_of(configs, dict):
+            raise SpaceError(f"{self.name}: CONFIGS must be a list of dicts of constants")
+        present = self.config
+        return tuple(Config({name: one[name] for name in one if name in present}) for one in configs)
 
     def bind(self, config: Mapping[str, Value]) -> Self:
         """Return the kernel with these constants set; raises `KernelError` for unknown names."""

@@ -26,6 +26,8 @@ class TorchProblem(Problem):
 
     source: str
     path: str = ""
+    withheld: tuple[str, ...] = ()
+    """Packages that have the problem's own code, so that a kernel must not import them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", self.source.removeprefix(BYTE_ORDER_MARK))

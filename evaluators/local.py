@@ -91,7 +91,7 @@ class LocalEvaluator:
     ) -> Generator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
         problem = TorchProblem.of(problem)
-        if (broken := self._broken_rule(kernel)) is not None:
+        if (broken := self._broken_rule(problem, kernel)) is not None:
             yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
         search = self.settings.search
@@ -108,7 +108,7 @@ class LocalEvaluator:
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
         problem = TorchProblem.of(problem)
-        if (broken := self._broken_rule(kernel)) is not None:
+        if (broken := self._broken_rule(problem, kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
         reference_client = self._reference_for(problem, kernel)
         self.forget_candidate()
@@ -149,7 +149,7 @@ class LocalEvaluator:
     def plan(self, problem: Problem, kernel: Kernel, save: Path | None = None) -> tuple[Evaluation, LaunchPlan | None]:
         """Check a kernel without timing it; return its launch plan where it has one, written to `save`."""
         problem = TorchProblem.of(problem)
-        if (broken := self._broken_rule(kernel)) is not None:
+        if (broken := self._broken_rule(problem, kernel)) is not None:
             return rejected_evaluation(kernel, Config(), broken, self.settings.precision), None
         reference_client = self._reference_for(problem, kernel)
         client = self._new_client(problem, kernel)
@@ -177,9 +177,9 @@ class LocalEvaluator:
         reference_client.environment["sandbox"] = self.processes.sandbox_used
         return reference_client
 
-    def _broken_rule(self, kernel: Kernel) -> Rejection | None:
+    def _broken_rule(self, problem: TorchProblem, kernel: Kernel) -> Rejection | None:
         """Return the rule that the source breaks; None where everything is allowed."""
-        return find_violation(kernel.source, kernel, self.settings.allow_torch)
+        return find_violation(kernel.source, kernel, self.settings.allow_torch, problem.withheld)
 
     def _exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         return DeviceLock(reference_client.environment.get("uuid", self.device)).held()

@@ -116,7 +116,7 @@ FAST = Settings(
 class Unguarded(LocalEvaluator):
     """Runs what it would refuse for its source alone, so that what happens then is seen."""
 
-    def _broken_rule(self, kernel: Kernel) -> Rejection | None:
+    def _broken_rule(self, problem: TorchProblem, kernel: Kernel) -> Rejection | None:
         return None
 
 
@@ -128,7 +128,8 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
 LONG = (
     "test_conversation.py", "test_exploits.py", "test_corpus.py", "test_commands.py", "test_ray.py", "test_guides.py",
     "test_rules.py", "test_docs.py", "test_gepa.py", "test_tune_kernel.py", "test_agent_compile.py", "test_sandbox.py",
-    "test_agreement.py", "test_search.py", "test_faults.py", "test_evaluate.py",
+    "test_agreement.py", "test_search.py", "test_faults.py", "test_evaluate.py", "test_bring_back.py",
+    "test_putting_back.py",
 )  # fmt: skip
 """Files that take long come first: left for the end, one would keep a worker busy alone."""
 

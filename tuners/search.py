@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Status, Trial, Tuner
+from ..core.workload_rows import loses
 
 FINALISTS = 5
 """Maximum number of configs that are measured again."""
@@ -75,7 +76,8 @@ class Found:
     @property
     def best(self) -> Evaluation | None:
         """The winner among the finalists; None when nothing was correct."""
-        return next((final for final in self.finals if final.latency_ms is not None and final.config), None)
+        timed = (final for final in self.finals if final.latency_ms is not None and final.config)
+        return next((final for final in timed if loses(final, self.start) is None), None)
 
     @property
     def start(self) -> Evaluation | None:

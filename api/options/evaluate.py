@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...evaluators.kernelbench.precision import Precision
 from ..observers import Observer
-from .groups import KernelOptions, MachineOptions, ProblemOptions, TimingOptions, TrustOptions
+from .groups import FunctionOptions, MachineOptions, ProblemOptions, TimingOptions, TrustOptions
 from .option import described, option
 
 PROTOCOL = "Protocol"
@@ -25,13 +25,15 @@ class EvaluationProtocol(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
+class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions, FunctionOptions):
     """Check a kernel against its reference and time it, once."""
 
-    kernel: str | None = field(
+    kernel: str | None = field(  # type: ignore[assignment]
         default=None,
         kw_only=False,
-        metadata=described("Kernel to evaluate: a path, level2/2_10.py, 2_10, a Solution.", metavar="REF"),
+        metadata=described(
+            "Kernel to evaluate: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.", metavar="REF"
+        ),
     )
     protocol: EvaluationProtocol | None = option(
         None,
@@ -98,7 +100,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileOptions(TrustOptions, ProblemOptions, KernelOptions):
+class ProfileOptions(TrustOptions, ProblemOptions, FunctionOptions):
     """Find a kernel's bottleneck."""
 
     ncu: bool = option(False, "Count with Nsight Compute too, on a GPU and where it is installed.")

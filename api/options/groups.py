@@ -15,6 +15,7 @@ TRUST = "Trust"
 MODEL = "Language model"
 BUDGET = "Budget"
 OUTPUT = "Output"
+FUNCTION = "A function of your own"
 NO_LIMIT = "give more, or leave it out for no limit"
 
 
@@ -46,7 +47,10 @@ class KernelOptions(Options):
     """Which kernel."""
 
     kernel: str = field(
-        kw_only=False, metadata=described("The kernel: a path, level2/2_10.py, 2_10, a Solution.", metavar="REF")
+        kw_only=False,
+        metadata=described(
+            "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.", metavar="REF"
+        ),
     )
 
 
@@ -67,6 +71,63 @@ class ProblemOptions(DeviceOptions):
         None, "Where the problems are: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE
     )
     workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionOptions(KernelOptions):
+    """What a function of the user's own is judged by; `kernel` names it as FILE::NAME, or is the function itself."""
+
+    reference: str | None = option(
+        None,
+        "For a function as `kernel`: the function of torch that computes the same, path/to/ops.py::swiglu_torch.",
+        FUNCTION,
+        metavar="FILE::NAME",
+    )
+    inputs: str | None = option(
+        None,
+        "For a function as `kernel`: what makes its arguments from a seed, path/to/bench.py::inputs, or a YAML file "
+        "with shapes and dtypes.",
+        FUNCTION,
+        metavar="FILE[::NAME]",
+    )
+
+    def check(self) -> None:
+        """Raise `OptionError` for a reference or inputs without a function."""
+        from ...core.errors import OptionError
+
+        super().check()
+        named = next((name for name in ("reference", "inputs") if getattr(self, name) is not None), None)
+        if named is not None and "::" not in (self.kernel or ""):
+            raise OptionError(f"`{named}` belongs to a function", "name it in `kernel` as path/to/ops.py::swiglu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnOptions(FunctionOptions):
+    """How the result comes back into the user's package."""
+
+    patch: Path | None = option(
+        None,
+        "For a function as `kernel`: write the result as a change of its own files, for 'git apply'.",
+        FUNCTION,
+        metavar="FILE",
+    )
+    triton_cache: bool = option(
+        False,
+        "For a function as `kernel`: enter the tuned configs into Triton's cache on disk, on a GPU, so that its "
+        "autotuner takes them without benchmarks.",
+        FUNCTION,
+    )
+
+    def check(self) -> None:
+        """Raise `OptionError` for a way back of what is no function."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if (self.patch is not None or self.triton_cache) and "::" not in self.kernel:
+            named = "patch" if self.patch is not None else "triton_cache"
+            raise OptionError(f"`{named}` belongs to a function", "name it in `kernel` as path/to/ops.py::swiglu")
+        if self.patch is not None and self.patch.is_dir():
+            raise OptionError(f"`patch` {self.patch} is a folder", "name a file in it, such as out.diff")
 
 
 @dataclass(frozen=True, kw_only=True)

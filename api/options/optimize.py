@@ -9,10 +9,10 @@ from ..observers import Observer, RunObserver
 from .groups import (
     MODEL,
     BudgetOptions,
-    KernelOptions,
     MachineOptions,
     ModelOptions,
     ProblemOptions,
+    ReturnOptions,
     SaveOptions,
     TargetOptions,
     TimingOptions,
@@ -57,7 +57,7 @@ class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TargetOptions, Machin
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizeOptions(RunOptions, KernelOptions):
+class OptimizeOptions(RunOptions, ReturnOptions):
     """Make one kernel faster over several turns."""
 
 

@@ -94,6 +94,10 @@ def convert(value: Any, wanted: Any, name: str) -> Any:
     if origin is tuple:
         items: Iterable[Any] = () if value is None else (value,) if isinstance(value, str | Path) else value
         return tuple(dict.fromkeys(convert(item, arguments[0], name) for item in items))
+    if wanted is str and callable(value):
+        from ...corpus.functions.target import reference_to
+
+        return reference_to(value, name)
     if wanted is Path and isinstance(value, str):
         return Path(value)
     if isinstance(wanted, type) and issubclass(wanted, Enum) and not isinstance(value, wanted):

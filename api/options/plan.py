@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..observers import Observer
-from .groups import KernelOptions, ProblemOptions, TrustOptions
+from .groups import FunctionOptions, ProblemOptions, TrustOptions
 from .option import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(TrustOptions, ProblemOptions, KernelOptions):
+class PlanOptions(TrustOptions, ProblemOptions, FunctionOptions):
     """Show what one call of a kernel launches."""
 
     save_plan: Path | None = option(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..observers import ReplayObserver, SearchObserver
-from .groups import OUTPUT, WHERE, KernelOptions, MachineOptions, ProblemOptions, SaveOptions, TimingOptions
+from .groups import OUTPUT, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions, TimingOptions
 from .option import Options, described, option
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ TRIALS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, KernelOptions):
+class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, ReturnOptions):
     """Search the parameters of a kernel."""
 
-    kernel: str = field(kw_only=False, metadata=described("Kernel to tune: a path, level1/1_1.py, 1_1.", metavar="REF"))
+    kernel: str = field(
+        kw_only=False,
+        metadata=described("Kernel to tune: a path, level1/1_1.py, 1_1, or a function FILE::NAME.", metavar="REF"),
+    )
     params: Mapping[str, Sequence[Any]] | Sequence[str] | None = option(
         None, "A parameter and its values; replaces a declared one.", SPACE, metavar="NAME=A,B,C", python_only=True
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ...core import Kernel, Rejection, Target, known_languages, source_lines
 from ..settings import AllowTorch
@@ -48,15 +48,20 @@ _PTX_CLOCKS = re.compile(r"%(globaltimer|clock)|nanosleep")
 _Found = Iterator[tuple[str, str]]
 
 
-def find_violation(source: str, kernel: Kernel, allow_torch: AllowTorch) -> Rejection | None:
+def find_violation(
+    source: str, kernel: Kernel, allow_torch: AllowTorch, withheld: Collection[str] = ()
+) -> Rejection | None:
     """Return the first violation by line, or None."""
-    return next(iter(find_violations(source, kernel, allow_torch)), None)
+    return next(iter(find_violations(source, kernel, allow_torch, withheld)), None)
 
 
-def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> list[Rejection]:
+def find_violations(
+    source: str, kernel: Kernel, allow_torch: AllowTorch, withheld: Collection[str] = ()
+) -> list[Rejection]:
     """Return everything in `source` that breaks a rule, by line; empty for invalid Python.
 
-    `kernel` gives the language and the target. Takes a few milliseconds and never raises.
+    `kernel` gives the language and the target; of the `withheld` packages, which have the problem's own code, it must
+    use nothing. Takes a few milliseconds and never raises.
     """
     try:
         tree = ast.parse(source)
@@ -67,7 +72,7 @@ def find_violations(source: str, kernel: Kernel, allow_torch: AllowTorch) -> lis
     if (encoding := _other_encoding(source)) is not None:
         return [RULES["dynamic-code"].broken(f"the encoding {encoding}", tree, source_lines(source))]
     try:
-        return _Check(tree, source, kernel, allow_torch).violations()
+        return _Check(tree, source, kernel, allow_torch, withheld).violations()
     except RecursionError:
         return [_too_deep(source)]
 
@@ -87,13 +92,16 @@ def _too_deep(source: str) -> Rejection:
 
 
 class _Check:
-    def __init__(self, tree: ast.Module, source: str, kernel: Kernel, allow_torch: AllowTorch) -> None:
+    def __init__(
+        self, tree: ast.Module, source: str, kernel: Kernel, allow_torch: AllowTorch, withheld: Collection[str]
+    ) -> None:
         self.tree = tree
         self.lines = source_lines(source)
         self.values = Values(tree)
         self.threads = kernel.target is Target.CPU
         self.language = kernel.language.name
         self.allow_torch = allow_torch
+        self.withheld = frozenset(withheld)
         self._kernels: dict[ast.AST, bool] = {}
         self._setup: dict[ast.AST, bool] = {}
 
@@ -125,7 +133,7 @@ class _Check:
         # An import runs code; only these modules must not be imported at all.
         module = getattr(node, "module", None)
         for path in [alias.name for alias in node.names] if isinstance(node, ast.Import) else [module or ""]:
-            if broken_rule(path) == "reference-model":
+            if broken_rule(path) == "reference-model" or path.partition(".")[0] in self.withheld:
                 yield "reference-model", path
 
     def _uses(self, node: ast.Name | ast.Attribute | ast.Subscript | ast.Call) -> _Found:
@@ -137,7 +145,7 @@ class _Check:
             yield from self._names_of_frames(node.attr)
         for path in sorted(self.values.of(node)):
             if "()" not in path and not path.startswith("#"):
-                rule = broken_rule(path)
+                rule = "reference-model" if path.partition(".")[0] in self.withheld else broken_rule(path)
                 if path == "builtins.globals" and self._names_a_global(parent):
                     continue
                 if rule is not None and not self._is_allowed(rule, path, node):

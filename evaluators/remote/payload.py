@@ -59,6 +59,7 @@ class ProblemText(BaseModel):
     sizes: dict[str, str]
     """Python literals, since JSON would turn tuples into lists."""
     tolerances: dict[str, Tolerance]
+    withheld: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -76,13 +77,20 @@ class ProblemText(BaseModel):
             workload=problem.workload,
             sizes={name: repr(size) for name, size in problem.sizes.items()},
             tolerances=dict(problem.tolerances),
+            withheld=problem.withheld,
         )
 
     def problem(self) -> TorchProblem:
         """Return the parsed problem; raises `ProblemError` as `TorchProblem` does."""
         sizes = {name: ast.literal_eval(size) for name, size in self.sizes.items()}
         return TorchProblem(
-            self.id, self.name, self.source, workload=self.workload, sizes=sizes, tolerances=self.tolerances
+            self.id,
+            self.name,
+            self.source,
+            withheld=self.withheld,
+            workload=self.workload,
+            sizes=sizes,
+            tolerances=self.tolerances,
         )
 
 

@@ -1,0 +1,109 @@
+"""A result as a change of the user's own files: a unified diff that applies with `git apply`."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..core import Config, Evaluation, KernelError, PythonKernel
+from ..core.files import write_whole
+from ..core.workload_rows import MOST_LOST
+from ..corpus.functions.putting_back import put_back
+from ..corpus.functions.translation import UserFunction
+
+
+def write_patch(path: Path, function: UserFunction, kernel: PythonKernel, configs: Sequence[Config]) -> dict[Path, str]:
+    """Write the patch for a kernel that was made of the function; return the new texts of the files that it changes.
+
+    It is tried on copies of the files first. Raises `KernelError` where a result has no place in the user's files, and
+    where these have changed since they were read.
+    """
+    files = put_back(function, kernel, configs)
+    root = _root(function.target.path)
+    text = "".join(_diff(file.relative_to(root).as_posix(), file.read_text(), new) for file, new in files.items())
+    _try(text, root, files)
+    write_whole(path, text, "choose another `patch`")
+    return files
+
+
+def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mapping[str, str]) -> list[Config]:
+    """Return the configs that an autotuner should choose from: the best one, and what is faster at some workloads.
+
+    An autotuner chooses one config for all workloads with the same of `keys`. A config counts only where it is faster
+    there by more than noise.
+    """
+    found = [Config(best.config)]
+    for key in dict.fromkeys(keys.values()):
+        names = [name for name in keys if keys[name] == key]
+        times = {Config(one.config): time for one in evaluations if (time := _time(one, names)) is not None}
+        own = times.get(Config(best.config), _time(best, names))
+        config = min(times, key=lambda one: times[one], default=None)
+        if config is not None and own is not None and times[config] < (1 - MOST_LOST) * own:
+            found.append(config)
+    return list(dict.fromkeys(found))
+
+
+def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> list[Config]:
+    """Return the user's own configs that were not measured: an autotuner may find one of them faster."""
+    return [
+        one
+        for one in declared
+        if not any(
+            all(one.get(name) == value for name, value in other.config.items()) for other in evaluations if other.config
+        )
+    ]
+
+
+def _time(evaluation: Evaluation, names: Sequence[str]) -> float | None:
+    """Return the geometric mean of the times at some workloads; None unless all were timed."""
+    rows = [evaluation.workloads[name].latency_ms for name in names if name in evaluation.workloads]
+    times = [one for one in rows if one]
+    return statistics.geometric_mean(times) if evaluation.ok and times and len(times) == len(names) else None
+
+
+def _root(path: Path) -> Path:
+    """Return the top of the work tree that a file is in; outside of one, the folder that its package is in."""
+    for folder in path.parents:
+        if (folder / ".git").exists():
+            return folder
+    folder = path.parent
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
+def _diff(name: str, before: str, after: str) -> str:
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Split at newlines only, as git does."""
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _try(text: str, root: Path, files: Mapping[Path, str]) -> None:
+    """Apply the patch to copies of the files, where there is git."""
+    git = shutil.which("git")
+    if git is None or not text:
+        return
+    with tempfile.TemporaryDirectory(prefix="kernelwright-patch-") as folder:
+        for file in files:
+            copy = Path(folder, file.relative_to(root))
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        # Outside of a work tree, whatever surrounds the temporary folder.
+        environment = {"GIT_CEILING_DIRECTORIES": str(Path(folder).parent), "PATH": str(Path(git).parent)}
+        command = [git, "apply", "-"]
+        run = subprocess.run(command, input=text.encode(), cwd=folder, env=environment, capture_output=True)
+        for file, new in files.items():
+            copy = Path(folder, file.relative_to(root))
+            if run.returncode != 0 or copy.read_text() != new:
+                why = run.stderr.decode().strip().splitlines()
+                raise KernelError(f"the patch of {file} does not apply ({why[0] if why else 'with another result'})")

@@ -1,0 +1,106 @@
+"""Measured times as entries of Triton's cache of autotuners, which then choose without benchmarks of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core import Evaluation, JointProblem, KernelError, TorchProblem
+from ..corpus.functions.translation import UserFunction
+
+PROGRAM = Path(__file__).with_name("triton_cache_program.py")
+TIMEOUT_S = 300.0
+"""Seconds for one program: it compiles and launches nothing."""
+
+
+def enter_timings(
+    function: UserFunction,
+    problem: TorchProblem,
+    evaluations: Sequence[Evaluation],
+    files: Mapping[Path, str],
+    target: Sequence[str | int] = (),
+) -> list[Path]:
+    """Write an entry for each workload and kernel; return the files.
+
+    The entry is for the package as it is, or as `files`, new texts by path, make it: Triton finds it by the kernel's
+    source, the configs in its decorator and the arguments of its key. `target` names a GPU for Triton, such as
+    ('cuda', 90, 32), where there is none. Raises `KernelError` where no entry can be made.
+    """
+    if not function.kernels:
+        raise KernelError(
+            f"{function.target} has no kernel under @triton.autotune, so Triton caches nothing; use `patch`"
+        )
+    members = problem.members if isinstance(problem, JointProblem) and problem.together else {"": problem}
+    workloads = [
+        {"sizes": dict(member.sizes), "timings": _timings(function, evaluations, name)}
+        for name, member in members.items()
+    ]
+    with tempfile.TemporaryDirectory(prefix="kernelwright-cache-") as folder:
+        root, module = _copy(function, Path(folder), files)
+        Path(folder, "problem_of_cache.py").write_text(problem.source)
+        task = {
+            "paths": [str(root), folder],
+            "module": module,
+            "function": function.target.name,
+            "workloads": workloads,
+            "target": list(target),
+        }
+        environment = {**os.environ, "TRITON_CACHE_AUTOTUNING": "1"}
+        environment.pop("TRITON_INTERPRET", None)
+        command = [sys.executable, str(PROGRAM)]
+        run = subprocess.run(
+            command, input=json.dumps(task), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    if run.returncode != 0:
+        last = next(iter(run.stderr.strip().splitlines()[-1:]), f"exit status {run.returncode}")
+        raise KernelError(f"no entry for Triton's cache: {last}")
+    entered: list[str] = json.loads(run.stdout.strip().splitlines()[-1])
+    if not entered:
+        raise KernelError(
+            "no entry for Triton's cache: an autotuner with one config chooses nothing; the patch is enough"
+        )
+    return [Path(one) for one in entered]
+
+
+def _timings(function: UserFunction, evaluations: Sequence[Evaluation], workload: str) -> list[dict[str, Any]]:
+    """Return the measured times of a workload, in milliseconds, the least of each config of each kernel."""
+    found: dict[str, dict[str, Any]] = {}
+    for evaluation in evaluations:
+        latency = (
+            evaluation.workloads[workload].latency_ms if workload in evaluation.workloads else evaluation.latency_ms
+        )
+        if not evaluation.ok or latency is None:
+            continue
+        config = {**function.kernel.config, **evaluation.config}
+        for one, names in zip(function.kernels, function.constants, strict=True):
+            row = {"kernel": one.kernel, "config": {name: config[constant] for name, constant in names.items()}}
+            key = json.dumps(row, sort_keys=True)
+            if key not in found or latency < found[key]["ms"]:
+                found[key] = {**row, "ms": latency}
+    return list(found.values())
+
+
+def _copy(function: UserFunction, folder: Path, files: Mapping[Path, str]) -> tuple[Path, str]:
+    """Return the folder from which the user's module is imported, a copy where files change, and its name there."""
+    parts = function.module.split(".")
+    path = function.target.path
+    root = path.parents[len(parts) - (0 if path.name == "__init__.py" else 1)]
+    if not files:
+        return root, function.module
+    package = root / parts[0]
+    if package.is_dir():
+        shutil.copytree(package, folder / parts[0], ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        for one in root.glob("*.py"):
+            shutil.copyfile(one, folder / one.name)
+    for one, text in files.items():
+        if one.is_relative_to(root):
+            Path(folder, one.relative_to(root)).write_text(text)
+    return folder, function.module

@@ -1,0 +1,87 @@
+"""Functions of packages, written as users write theirs, from the command to a patch that applies: gains by workload.
+
+    python benchmarks/user_functions.py [--device cuda] [--trials 40] [--json FILE] [PACKAGE ...]
+
+Each function is optimized by the rules and then tuned, over all its workloads at once. For each workload: the start
+(the first config in the function's own decorator), the fastest of the function's own configs, which is what Triton's
+autotuner would take, and the result. At the end the patch is applied to a copy, whose own tests are run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import kernelwright
+from kernelwright.core import Config
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.user_packages import LINEAR, TRITON, UserPackage, apply, run_tests
+
+PACKAGES = {one.name: one for one in (*TRITON, LINEAR)}
+
+
+def measured(package: UserPackage, device: str, trials: int, folder: Path) -> dict[str, Any]:
+    """Optimize, then tune, each from the package as it is, and take the patch of the faster one."""
+    copy = package.copied(folder)
+    function, reference, inputs = package.at(copy)
+    given: dict[str, Any] = {"reference": reference, "inputs": inputs, "device": device, "results": folder / "results"}
+    if device != "cpu" and package.gpu_inputs:
+        given["inputs"] = str(copy / package.gpu_inputs)
+    run = kernelwright.optimize(function, **given, model="rules", target_speedup=1000, patch=folder / "optimize.diff")
+    tuned = kernelwright.tune(function, **given, trials=trials, patch=folder / "tune.diff")
+    start, best = run.outcome.start, run.outcome.best
+    patch = run.patch
+    if tuned.found.best is not None and (tuned.found.best.latency_ms or 0.0) < (best.latency_ms or 0.0):
+        best, patch = tuned.found.best, tuned.patch
+    own = {Config(one) for one in tuned.job.kernel.declared_configs}
+    theirs = [one for one in tuned.found.evaluations if Config(one.config) in own and one.ok]
+    rows = {}
+    for name, row in best.workloads.items():
+        times = [one.workloads[name].latency_ms or 0.0 for one in theirs]
+        rows[name] = {
+            "start_ms": start.workloads[name].latency_ms,
+            "own_configs_ms": min(times, default=None),
+            "best_ms": row.latency_ms,
+            "speedup": row.speedup,
+        }
+    found: dict[str, Any] = {
+        "package": package.name,
+        "gain": start.latency_ms / best.latency_ms if start.latency_ms and best.latency_ms else None,
+        "workloads": rows,
+        "statuses": [str(start.status), str(best.status)],
+        "verified": run.verified,
+        "disturbed": best.contention is not None,
+        "patch": patch is not None,
+    }
+    if patch is not None:
+        applied: subprocess.CompletedProcess[str] = apply(patch, copy)
+        tests = run_tests(copy, interpreted=False)
+        found |= {"applies": applied.returncode == 0, "tests": tests.stdout.strip().splitlines()[-1:]}
+    return found | {"environment": best.environment}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--json", type=Path, help="write the metrics to this file too, after each package")
+    options = parser.parse_args()
+    default = [LINEAR.name] if options.device == "cpu" else [one.name for one in TRITON]
+    results = []
+    for name in options.packages or default:
+        with tempfile.TemporaryDirectory(prefix="kernelwright-functions-") as folder:
+            results.append(measured(PACKAGES[name], options.device, options.trials, Path(folder)))
+        print(json.dumps(results[-1]), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

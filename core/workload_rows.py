@@ -1,0 +1,95 @@
+"""Evaluations at several workloads as one, and the rule that no workload may lose."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from .evaluation import Evaluation
+from .measurement import Measurement
+
+MOST_LOST = 0.02
+"""The share of its speed that a workload may lose against the start."""
+
+
+def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
+    """Return one evaluation for those of a kernel at several workloads, by name.
+
+    Its status is the first that is not ok, its times are geometric means, quantile by quantile; `workloads` has a row
+    for each.
+    """
+    first = next(iter(rows.values()))
+    metrics = {name: row.metrics() for name, row in rows.items()}
+    failed = next(((name, row) for name, row in rows.items() if not row.ok), None)
+    if failed is not None:
+        name, row = failed
+        return row.model_copy(update={"message": f"at {name}: {row.message}", "workloads": metrics})
+    evaluations = list(rows.values())
+    noted = next(((name, row) for name, row in rows.items() if row.replay and not row.replay.replayed), None)
+    contended = [row.contention for row in evaluations if row.contention is not None]
+    shared = set[str].intersection(*(set(row.baselines) for row in evaluations))
+    worst = max(evaluations, key=lambda row: row.correctness.max_rel_error if row.correctness else 0.0)
+    return first.model_copy(
+        update={
+            "measurement": _mean([row.measurement for row in evaluations]),
+            "reference": _mean([row.reference for row in evaluations]),
+            "baselines": {
+                name: mean for name in shared if (mean := _mean([row.baselines[name] for row in evaluations]))
+            },
+            "default_is_reference": all(row.default_is_reference for row in evaluations),
+            "correctness": worst.correctness,
+            "contention": max(contended, default=None),
+            "replay": noted[1].replay if noted else first.replay,
+            "compile_s": sum(row.compile_s or 0.0 for row in evaluations),
+            "code_digest": None,
+            "duplicate_of": None,
+            "workloads": metrics,
+        }
+    )
+
+
+def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
+    """Return which workload is slower than at the start by more than `MOST_LOST`, in words, or None.
+
+    Where both were timed beside the reference, speedups are compared: the machine's speed may have changed between.
+    """
+    if start is None or (evaluation.kernel_digest, evaluation.config) == (start.kernel_digest, start.config):
+        return None
+    for name, row in evaluation.workloads.items():
+        before = start.workloads.get(name)
+        if before is None or row.latency_ms is None or before.latency_ms is None:
+            continue
+        if row.speedup is not None and before.speedup is not None:
+            ratio = row.speedup / before.speedup
+        else:
+            ratio = before.latency_ms / row.latency_ms
+        if ratio < 1 - MOST_LOST:
+            slower = f"{name} is {1 / ratio - 1:.1%} slower than at the start"
+            return f"{slower}, and no workload may lose more than {MOST_LOST:.0%}"
+    return None
+
+
+def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
+    """Return the geometric mean: of the fastest samples, of the next ones, and so on. None unless all were timed."""
+    timed = [one for one in measurements if one is not None]
+    if len(timed) < len(measurements):
+        return None
+    count = min(len(one.samples_ms) for one in timed)
+    ranked = [_quantiles(sorted(one.samples_ms), count) for one in timed]
+    samples = tuple(statistics.geometric_mean(samples) for samples in zip(*ranked, strict=True))
+    return Measurement(samples_ms=samples, method=timed[0].method, warmup=timed[0].warmup)
+
+
+def _quantiles(ordered: Sequence[float], count: int) -> list[float]:
+    """Return so many values that are spread evenly over the ordered ones, the median in the middle."""
+    step = (len(ordered) - 1) / (count - 1) if count > 1 else 0.0
+    first = 0.0 if count > 1 else (len(ordered) - 1) / 2
+    places = [first + step * i for i in range(count)]
+    return [_between(ordered, place) for place in places]
+
+
+def _between(ordered: Sequence[float], place: float) -> float:
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -1,0 +1,41 @@
+"""Statements with other names in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import libcst as cst
+
+
+class Rename(cst.CSTTransformer):
+    """Writes a statement with the names of the flat source."""
+
+    def __init__(
+        self, texts: Mapping[cst.CSTNode, str], imports: set[cst.CSTNode], top: cst.CSTNode, own: Mapping[str, str]
+    ) -> None:
+        super().__init__()
+        self._texts = texts
+        self._imports = imports
+        self._top = top
+        self._own = own
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        """Replace what has another text, and drop the package's imports."""
+        if original_node in self._imports:
+            return cst.RemoveFromParent()
+        if original_node in self._texts:
+            new = cst.parse_expression(self._texts[original_node])
+            return updated_node if self._same(original_node, new) else new
+        found = super().on_leave(original_node, updated_node)
+        if original_node is self._top and isinstance(found, cst.FunctionDef | cst.ClassDef):
+            return found.with_changes(name=cst.Name(self._own.get(found.name.value, found.name.value)))
+        return found
+
+    def _same(self, old: Any, new: Any) -> bool:
+        return isinstance(old, cst.Name) and isinstance(new, cst.Name) and old.value == new.value
+
+
+def import_order(line: str) -> tuple[bool, str]:
+    """Return a key by which imports are sorted: whole modules first."""
+    return line.startswith("from "), line.split()[1]

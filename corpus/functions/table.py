@@ -1,0 +1,108 @@
+"""Inputs as a table in YAML: axes with their extents, arguments with shapes over them (docs/functions.md)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from ...core import OptionError
+
+INPUTS = "inputs"
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_WHOLE = ("int8", "int16", "int32", "int64", "uint8")
+_NARROW = "float8"
+
+
+class TensorArgument(BaseModel):
+    """A tensor: its shape by axes and numbers, its dtype, and for whole numbers the range they are drawn from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shape: tuple[int | str, ...]
+    dtype: str = "float32"
+    below: int | str | None = None
+    """Whole numbers from 0 to below this; 2 by default."""
+
+    def expression(self) -> str:
+        """Return the expression that draws it."""
+        shape = "(" + "".join(f"{extent}, " for extent in self.shape) + ")"
+        if self.dtype == "bool":
+            return f"torch.randint(0, 2, {shape}).bool()"
+        if self.dtype in _WHOLE:
+            return f"torch.randint(0, {2 if self.below is None else self.below}, {shape}, dtype=torch.{self.dtype})"
+        if self.dtype.startswith(_NARROW):
+            return f"torch.randn({shape}).to(torch.{self.dtype})"
+        return f"torch.randn({shape}, dtype=torch.{self.dtype})"
+
+
+class InputTable(BaseModel):
+    """The arguments of a function in order, and the extents of the axes; every combination of extents is a workload."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    axes: dict[str, int | list[int]]
+    inputs: dict[str, TensorArgument | bool | int | float | str | None] = Field(min_length=1)
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _numbers(cls, said: Any) -> Any:
+        """YAML takes 1e-6 for a text: only 1.0e-6 is a number to it."""
+        if not isinstance(said, Mapping):
+            return said
+        return {
+            name: float(one) if isinstance(one, str) and _NUMBER.fullmatch(one) else one for name, one in said.items()
+        }
+
+    @model_validator(mode="after")
+    def _named(self) -> InputTable:
+        for name, extents in self.axes.items():
+            if not name.isidentifier():
+                raise ValueError(f"the axis {name!r} is no name")
+            if not extents if isinstance(extents, list) else False:
+                raise ValueError(f"the axis {name} has no extents")
+        for name, one in self.inputs.items():
+            if isinstance(one, TensorArgument):
+                used = [part for part in (*one.shape, one.below) if isinstance(part, str)]
+                if unknown := [part for part in used if part not in self.axes]:
+                    raise ValueError(f"{name} uses the axis {unknown[0]}, which is not given")
+        return self
+
+    def workloads(self) -> dict[str, dict[str, int]]:
+        """Return the sizes of each workload by its name, such as 'M=16,N=4096'."""
+        several = {name: extents for name, extents in self.axes.items() if isinstance(extents, list)}
+        rows = [dict(zip(several, extents, strict=True)) for extents in itertools.product(*several.values())]
+        return {",".join(f"{name}={value}" for name, value in row.items()): row for row in rows if row}
+
+    def source(self) -> str:
+        """Return the constants and `get_inputs` of a problem file."""
+        last = {name: extents[-1] if isinstance(extents, list) else extents for name, extents in self.axes.items()}
+        lines = [f"{name} = {extent}" for name, extent in last.items()]
+        lines += [f"WORKLOADS = {self.workloads()!r}", "", "", "def get_inputs():", "    return ["]
+        for name, one in self.inputs.items():
+            text = one.expression() if isinstance(one, TensorArgument) else repr(one)
+            lines.append(f"        {text},  # {name}")
+        return "\n".join([*lines, "    ]", ""])
+
+
+def read_table(path: Path) -> InputTable:
+    """Read a table; raises `OptionError` that names the entry that is wrong."""
+    import yaml
+
+    try:
+        said: Any = yaml.safe_load(path.read_text())
+        if not isinstance(said, Mapping):
+            raise ValueError("it is no mapping")
+        # Axes stand beside `inputs`, so that a table begins with its sizes.
+        axes = {str(name): value for name, value in said.items() if name != INPUTS}
+        return InputTable.model_validate({"axes": axes, INPUTS: said.get(INPUTS, {})})
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
+        what = " ".join(str(error).split())
+    raise OptionError(f"`inputs` {path} is no table of inputs ({what})", "see docs/functions.md for its form")

@@ -1,0 +1,156 @@
+"""A function of the user's own, from the command or the call to a patch; entries of Triton's cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import kernelwright
+import pytest
+from kernelwright.api.triton_cache import enter_timings
+from kernelwright.core import Evaluation, KernelError, Status
+from kernelwright.core.workload_rows import merged
+
+from ..cli.commands import kernelwright as command
+from ..cli.commands import refused
+from ..core.test_workload_rows import timed
+from ..user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, UserPackage, apply, run_tests
+
+HERE = ("--device", "cpu", "--sandbox", "none")
+
+
+def test_a_function_on_the_cpu_is_tuned_and_comes_back_as_a_patch(tmp_path: Path) -> None:
+    """Real compiles and timings at two workloads, the patch applied, and the package's own tests."""
+    folder = LINEAR.copied(tmp_path)
+    function, reference, inputs = LINEAR.at(folder)
+    patch = folder / "out.diff"
+    given = ("--reference", reference, "--inputs", inputs, "--patch", patch, "--json", "--tuner", "grid")
+    run = command("tune", "kernel", function, *given, *HERE, "--param", "BLOCK_N=1,8", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["workload"] == "few | many"
+    assert found["best"]["config"] == {"BLOCK_N": 8}
+    assert set(found["best"]["workloads"]) == {"few", "many"}
+    assert found["patch"] == str(patch)
+    assert (applied := apply(patch, folder)).returncode == 0, applied.stderr
+    assert "BLOCK_N = 8\n" in (folder / "linear.py").read_text()
+    tested = run_tests(folder, interpreted=False)
+    assert tested.returncode == 0, tested.stdout
+
+
+@pytest.mark.parametrize("package", [RMS_NORM, SCALED_MM], ids=lambda one: one.name)
+def test_triton_functions_are_correct_as_kernel_files(package: UserPackage, tmp_path: Path) -> None:
+    function, reference, inputs = package.at(package.copied(tmp_path))
+    found = kernelwright.evaluate(function, reference=reference, inputs=inputs, device="cpu", sandbox="none")
+    assert found.correct, found.evaluation
+    evaluation = found.evaluation
+    assert evaluation is not None and len(evaluation.workloads) == 2
+    assert {row.status for row in evaluation.workloads.values()} == {Status.OK}
+
+
+def test_usage_is_one_line(tmp_path: Path) -> None:
+    folder = LINEAR.copied(tmp_path)
+    function, reference, inputs = LINEAR.at(folder)
+    given = ("--reference", reference, "--inputs", inputs)
+    assert "--reference belongs to a function" in refused(command("evaluate", "-k", "1_19", *given[:2], cwd=folder))
+    assert "--patch belongs to a function" in refused(command("tune", "kernel", "1_19", "--patch", "x", cwd=folder))
+    assert "a function needs --inputs" in refused(command("evaluate", "-k", function, *given[:2], *HERE, cwd=folder))
+    wrong = command("evaluate", "-k", function, *given, "--problem", "1_19", *HERE, cwd=folder)
+    assert "--problem belongs to a kernel file" in refused(wrong)
+    function, reference, inputs = SWIGLU.at(SWIGLU.copied(tmp_path))
+    wrong = command("optimize", "-k", function, "--reference", reference, "--inputs", inputs, *HERE, cwd=folder)
+    assert "a Triton kernel can be checked on a CPU but not timed" in refused(wrong)
+
+
+BAD = """
+import torch
+from linear import linear_relu
+
+
+def random(x, weight):
+    return torch.relu(x @ weight) + torch.rand(1)
+
+
+def fails(x, weight):
+    raise RuntimeError("no such thing")
+
+
+def one(seed, rows=16):
+    return torch.randn(rows, 16)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "inputs", "said"),
+    [
+        ("bad.py::random", "linear.py::inputs", "the reference of linear/linear_relu fails: "),
+        ("bad.py::fails", "linear.py::inputs", "RuntimeError: no such thing"),
+        ("linear.py::linear_relu_torch", "bad.py::one", "missing 1 required positional argument: 'weight'"),
+    ],
+)
+def test_a_reference_or_inputs_that_do_not_fit_say_so(tmp_path: Path, reference: str, inputs: str, said: str) -> None:
+    folder = LINEAR.copied(tmp_path)
+    (folder / "bad.py").write_text(BAD)
+    given = ("--reference", reference, "--inputs", inputs, *HERE)
+    run = command("evaluate", "-k", "linear.py::linear_relu", *given, cwd=folder)
+    assert run.returncode == 2
+    assert said in run.stderr
+
+
+READ = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from triton.runtime import autotuner, jit
+from triton.runtime.driver import driver
+from kernelwright.api.triton_cache_program import _Driver
+import torch
+driver.set_active(_Driver(["cuda", 90, 32]))
+jit.JITFunction.run = lambda self, *args, **options: None
+def bench(*args, **options):
+    raise SystemExit("it was benchmarked")
+autotuner.Autotuner._bench = bench
+from gatedmlp.ops import swiglu, swiglu_kernel
+for tokens in (16, 64):
+    x, gate, up = (torch.randn(rows, 128).half() for rows in (tokens, 64, 64))
+    swiglu(x, gate, up)
+    print(swiglu_kernel.best_config.kwargs["BLOCK_M"])
+"""
+
+
+def test_a_fresh_process_takes_our_choice_without_benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a machine without a GPU shows it: Triton's own cache, for an H200 that is not there."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    function = SWIGLU.translated()
+
+    def measured(index: int, decode: float, batch: float) -> Evaluation:
+        one = merged({"decode": timed(decode), "batch": timed(batch)})
+        return one.model_copy(update={"config": dict(function.kernel.declared_configs[index])})
+
+    times = [measured(0, 1.0, 9.0), measured(1, 2.0, 3.0), measured(2, 3.0, 4.0)]
+    entered = enter_timings(function, function.problem, times, {}, ("cuda", 90, 32))
+    assert len(entered) == 2 and all(path.name == "swiglu_kernel.autotune.json" for path in entered)
+    folders = json.dumps([str(function.target.path.parents[1])])
+    fresh = subprocess.run([sys.executable, "-c", READ, folders], capture_output=True, text=True)
+    assert fresh.stdout.split() == ["16", "64"], fresh.stderr
+
+
+def test_what_triton_would_not_cache_says_so() -> None:
+    with pytest.raises(KernelError, match=r"has no kernel under @triton\.autotune"):
+        enter_timings(LINEAR.translated(), LINEAR.translated().problem, [], {})
+
+
+def test_a_candidate_must_not_use_the_users_package() -> None:
+    from kernelwright.evaluators.guards.source import find_violation
+    from kernelwright.evaluators.settings import AllowTorch
+
+    for package in (RMS_NORM, SCALED_MM, LINEAR):
+        function = package.translated()
+        kernel, withheld = function.kernel, function.problem.withheld
+        assert find_violation(kernel.source, kernel, AllowTorch.GLUE, withheld) is None
+        for line in (f"import {withheld[0]}.ops", f"import importlib\nX = importlib.import_module('{withheld[0]}').f"):
+            found = find_violation(f"{line}\n{kernel.source}", kernel, AllowTorch.GLUE, withheld)
+            assert found is not None and found.rule == "reference-model"

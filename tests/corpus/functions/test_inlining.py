@@ -1,0 +1,114 @@
+"""What a function needs of its package becomes one source; what cannot says why."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.core import KernelError
+from kernelwright.corpus.functions.inlining import Inlined, inline
+from kernelwright.corpus.functions.modules import OwnName, Package
+from kernelwright.corpus.functions.running import Conditions
+
+
+def inlined(folder: Path, **files: str) -> Inlined:
+    """`f` of the module `a` in a package of these files."""
+    for name, text in {"__init__": "", **files}.items():
+        path = folder.joinpath("pkg", *name.split("__")) if name != "__init__" else folder / "pkg" / "__init__"
+        path.with_suffix(".py").parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".py").write_text(text)
+    return inline(Package(folder / "pkg" / "a.py"), [OwnName("pkg.a", "f")], rewriting=Conditions().decided)
+
+
+def run(found: Inlined) -> Any:
+    namespace: dict[str, Any] = {"__name__": "kernel"}
+    exec(compile(found.source, "kernel", "exec"), namespace)
+    return namespace["f"]
+
+
+def test_names_that_meet_are_kept_apart(tmp_path: Path) -> None:
+    found = inlined(
+        tmp_path,
+        a="from . import b\nfrom .b import step as other\nSIZE = 2\ndef step(x):\n    return x + SIZE\n"
+        "def f(step_by):\n    SIZE = 1\n    return step(step_by) + other(step_by) + b.SIZE + SIZE\n",
+        b="import math as m\nSIZE = 100\ndef step(x, SIZE=SIZE):\n    return m.floor(x) * SIZE\n",
+    )
+    assert run(found)(1) == 3 + 100 + 100 + 1
+    assert found.names[OwnName("pkg.b", "SIZE")] == "SIZE_B"
+    assert found.names[OwnName("pkg.a", "SIZE")] == "SIZE"
+
+
+def test_what_a_module_does_with_its_names_comes_along(tmp_path: Path) -> None:
+    found = inlined(
+        tmp_path,
+        a="from .b import *\nfrom .b import TABLE as T\ndef f():\n    from . import c\n    return T, c.double(g())\n"
+        "print('no')\n",
+        b="import sys\nif sys.version_info > (3,):\n    def g():\n        return 1\nelse:\n    g = None\n"
+        "TABLE = [1]\nTABLE.append(2)\nTABLE += [3]\nTABLE[0] = 0\nUNUSED = 5\n",
+        c="from pkg.b import TABLE\ndef double(x):\n    return 2 * x * len(TABLE)\n",
+    )
+    assert run(found)() == ([0, 2, 3], 6)
+    assert "UNUSED" not in found.source and "print" not in found.source
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"a": "import importlib\ndef f():\n    return importlib.import_module('x')\n"}, r"a\.py, line 3: a dynamic"),
+        ({"a": "from . import b\ndef f():\n    return g(b)\n", "b": ""}, "the module pkg.b is used as a value"),
+        ({"a": "def f():\n    return globals()['x']\n"}, "line 2: globals asks for names that are computed"),
+        ({"a": "from .b import x\ndef f():\n    return x\n", "b": "def __getattr__(n): ...\n"}, "defines no x in its"),
+        ({"a": "from .b import x\ndef f():\n    return x\n"}, "the package has no module pkg.b"),
+        (
+            {"a": "try:\n    from .b import x\nexcept:\n    x = 1\ndef f():\n    return x\n", "b": "x = 2\n"},
+            "whether 'from .b import x' is used shows only when it runs; import it unconditionally",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_inlined_says_which_and_why(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        inlined(tmp_path, **files)
+    assert re.search(said, str(caught.value)), caught.value
+
+
+def test_a_compiled_module_says_that_it_is_one(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "_C.cpython-311.so").touch()
+    with pytest.raises(KernelError, match=r"module pkg._C is compiled \(.*_C.cpython-311.so\)"):
+        inlined(tmp_path, a="from ._C import silu\ndef f(x):\n    return silu(x)\n")
+
+
+CHOOSES = """import importlib
+import operator
+
+from packaging.version import Version
+
+
+def newer(package, compare, version):
+    return compare(Version(importlib.import_module(package).__version__), Version(version))
+
+
+if newer("numpy", operator.ge, "99"):
+    from math import no_such_name as root
+elif newer("numpy", operator.ge, "1.0"):
+    from math import sqrt as root
+else:
+    from cmath import sqrt as root
+
+
+def f(x):
+    return root(x)
+"""
+
+
+def test_the_condition_of_an_import_is_decided_here_and_now(tmp_path: Path) -> None:
+    """As packages choose between places of a library's functions by its version, which they import by a text."""
+    found = inlined(tmp_path, a=CHOOSES)
+    assert run(found)(4.0) == 2.0
+    assert "importlib" not in found.source and "if False:" in found.source and "elif True:" in found.source
+    with pytest.raises(
+        KernelError, match=r"line 11: the condition of an import cannot be evaluated here: ZeroDivision"
+    ):
+        inlined(tmp_path, a=CHOOSES.replace('newer("numpy", operator.ge, "99")', "1 / 0"))

@@ -1,0 +1,3 @@
+"""Settings of the kernels."""
+
+FLAGS = ["-O3", "-march=native"]

@@ -1,0 +1,1 @@
+"""A gated feed-forward layer."""
