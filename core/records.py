@@ -116,23 +116,18 @@ class FinishedRecord(Line):
     """The file of the best kernel, as the run named it."""
     solution: str | None = None
     """The same kernel in the dataset of a recorded workload; not written elsewhere."""
-    history: str | None = None
     patch: str | None = None
     """The result as a change of the user's own files; not written where there is none."""
-
-    @model_serializer(mode="wrap")
-    def _without_a_solution(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = handler(self)
-        return {name: value for name, value in found.items() if name != "solution" or value is not None}
+    history: str | None = None
 
     def summary(self) -> dict[str, Any]:
         """What --json prints: what the record says, and no defaults in place of what an older one lacks."""
         return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
 
     @model_serializer(mode="wrap")
-    def _without_an_absent_patch(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent_files(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        return {name: value for name, value in found.items() if name != "patch" or value is not None}
+        return {name: value for name, value in found.items() if name not in ("solution", "patch") or value is not None}
 
 
 class ExchangeRecord(Line):
