@@ -33,9 +33,7 @@ def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
         for weight, name in zip(code.weights, names_of(code.weights, {}), strict=True)
         if name in wrapper.used
     ]
-    contiguous = [
-        f"{name} = {given[number]}.contiguous()" for number, name in inputs.items() if name in wrapper.used
-    ]
+    contiguous = [f"{name} = {given[number]}.contiguous()" for number, name in inputs.items() if name in wrapper.used]
     forward = [*weights, *contiguous, *wrapper.statements]
     helpers = [helper(text) for text in code.helpers.values()]
     parts = [

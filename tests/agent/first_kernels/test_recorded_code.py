@@ -1,7 +1,7 @@
-"""What torch's compiler wrote on an H200 (torch 2.11) for problems of KernelBench's levels 1 and 2, made kernel files.
+"""What torch's compiler wrote on an H200 (torch 2.11) for problems of KernelBench's levels 1 and 2, as kernel files.
 
-The recording has those whose number is divisible by three, as far as the machine's time went; see `benchmarks/first_kernels.py`.
-All that are rewritten here were correct there (results/samples/h200/first_kernels.jsonl).
+The recording has problems whose number is divisible by three, as far as the time on the machine went
+(`benchmarks/first_kernels.py`). There all that are rewritten here were correct and replayed.
 """
 
 from __future__ import annotations
