@@ -26,10 +26,12 @@ from ..core import (
 )
 from ..core.journal import of
 from ..core.space_inference import declared_space
+from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
+from .first_kernels import first_kernel_of, problem_without_kernel
 from .jobs import Job, find_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
@@ -109,10 +111,13 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
     """Optimize one kernel."""
     with joined(options) as remote:
         device = choose_device(options, remote)
-        job = find_job(options, options.kernel, device, remote)
-        require_timed(job)
+        # A mistake in the reference shows before anything is written.
+        problem = problem_without_kernel(options, options.named, device)
+        job = None if problem else find_job(options, options.named, device, remote)
+        if job is not None:
+            require_timed(job)
         with Session(options, device, remote, observer) as session:
-            result = session.optimize(job)
+            result = session.optimize(job or session.job(options.named))
     observer.run_ended(result)
     return result
 
@@ -130,8 +135,19 @@ class Session:
         self._evaluators = Evaluators(device, options.beam, options, remote)
 
     def job(self, reference: str) -> Job:
-        """The kernel of a reference, on the device of this session."""
-        return find_job(self._options, reference, self.device, self._remote)
+        """The kernel of a reference, on the device of this session; a first one where its problem has none."""
+        options = self._options
+        problem = problem_without_kernel(options, reference, self.device)
+        if problem is None:
+            return find_job(options, reference, self.device, self._remote)
+        evaluator = self._evaluators.pool[0].first
+        if not isinstance(evaluator, LocalEvaluator):
+            raise OptionError(
+                f"{problem.id} has no kernel, and a first one is made on this machine", "use `evaluator` local"
+            )
+        path = self.results.first_kernel_path(problem)
+        kernel = first_kernel_of(problem, evaluator, path, options.resume, self._observer)
+        return Job(kernel, problem, self.device, reference, trust=options)
 
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""

@@ -44,7 +44,7 @@ class Format(StrEnum):
 
 
 @app.command()
-@with_options(OptimizeOptions, optional=("kernel",))
+@with_options(OptimizeOptions)
 @with_options(ListSlowOptions, only=("threshold", "folder", "again"))
 def optimize(
     given: Mapping[str, Any],
@@ -71,6 +71,8 @@ def optimize(
 
     Examples: optimize --kernel level2/2_10.py --target-speedup 1.8; optimize --list-slow --dataset ~/KernelBench
 
+    A PyTorch module without a kernel, on a GPU: optimize --problem model.py
+
     A function of your own: optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs
     --patch out.diff
 
@@ -82,7 +84,8 @@ def optimize(
         from .optimize import show_batch, show_list_slow, show_optimize
         from .render import Display
 
-        if sum(map(bool, (given["kernel"], list_slow, batch))) != 1:
+        alone = given["problem"] and not (list_slow or batch)
+        if sum(map(bool, (given["kernel"] or alone, list_slow, batch))) != 1:
             raise OptionError("give one of `kernel` REF, `list_slow` or `batch` FILE", "see --help")
         if quiet and verbose:
             raise OptionError("--quiet and --verbose exclude each other")

@@ -28,6 +28,7 @@ from ..core import (
     Target,
     TorchProblem,
 )
+from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
 from .candidate.client import CandidateClient
 from .candidate.verified import Failure
@@ -155,6 +156,15 @@ class LocalEvaluator:
         client = self._new_client(problem, kernel)
         with contextlib.closing(client), self._exclusive(reference_client):
             return self._examiner.plan(reference_client, client, save)
+
+    def generated_code(self, problem: Problem) -> GeneratedCode | str:
+        """Return the Triton code that torch's compiler makes of the reference, or why it makes none.
+
+        Takes 5 to 60 s on a GPU: its templates' configs are measured.
+        """
+        reference_client = self.processes.reference_client(TorchProblem.of(problem))
+        with self._exclusive(reference_client):
+            return reference_client.generate()
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""

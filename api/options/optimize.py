@@ -60,6 +60,29 @@ class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TargetOptions, Machin
 class OptimizeOptions(RunOptions, ReturnOptions):
     """Make one kernel faster over several turns."""
 
+    kernel: str = field(
+        default="",
+        kw_only=False,
+        metadata=described(
+            "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME. On a GPU also a problem "
+            "without a kernel: its first one is made of torch.compile's code.",
+            metavar="REF",
+        ),
+    )
+
+    @property
+    def named(self) -> str:
+        """The kernel, or the problem alone."""
+        return self.kernel or self.problem or ""
+
+    def check(self) -> None:
+        """Raise `OptionError` where nothing is named."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if not self.named:
+            raise OptionError("nothing to optimize is named", "give `kernel`, or `problem` with a PyTorch module")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions(RunOptions):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import ProblemError, Status, TorchProblem
+from ...core.generated_code import GeneratedCode
 from ...core.launch_plan import LaunchPlan
 from ...core.text import first_line
 from ..workers.channel import Message
@@ -96,6 +97,11 @@ class ReferenceClient:
         """Torch's properties of the GPU; None for a CPU."""
         found: Message | None = self.call("properties")["properties"]
         return found
+
+    def generate(self) -> GeneratedCode | str:
+        """Return what torch's compiler makes of the reference, or why it makes nothing."""
+        answer = self.call("generate")
+        return str(answer["obstacle"]) if answer["obstacle"] else GeneratedCode.model_validate(answer["code"])
 
     def timer(self, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
         """Return a timer of the reference, each chunk on the next seed's inputs."""

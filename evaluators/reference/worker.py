@@ -18,6 +18,7 @@ from .checks import CheckRequests
 from .comparison import Comparison
 from .description import DescribeRequests
 from .drawn_reference import DrawnReference
+from .inductor import InductorRequests
 from .replays import ReplayRequests
 from .timing import TimeRequests
 
@@ -75,6 +76,7 @@ class Workload:
             CheckRequests(self.reference, comparison),
             ReplayRequests(self.reference, comparison),
             TimeRequests(self.reference),
+            InductorRequests(self.reference),
         )
         self.handlers: dict[str, Handler] = {name: getattr(one, name) for one in groups for name in one.REQUESTS}
         """By the name of the request."""

@@ -1,0 +1,1 @@
+"""First kernels for problems that have none."""

@@ -1,0 +1,191 @@
+"""The Triton kernels of Inductor's code, as plain `@triton.jit` functions whose tile sizes are arguments."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from ...core.generated_code import GeneratedCode
+from .obstacle import Obstacle
+from .template_grids import template_grid
+
+_MATH = {"rsqrt", "sqrt", "exp", "exp2", "log", "log2", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
+"""Functions that `tl` has too; those run in Triton's interpreter as well."""
+_BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK")
+_CONSTANTS = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
+_SIZE = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
+_TILE = re.compile(r"^    (BLOCK_[MNK]|GROUP_M) : tl\.constexpr = (\d+)\n", re.MULTILINE)
+_UNMASKED = re.compile(r"^    ([xyz])mask = tl\.full\(", re.MULTILINE)
+_EVEN = re.compile(r"^    EVEN_K ?: tl\.constexpr = True$", re.MULTILINE)
+_NUMEL = re.compile(r"^    ([xyz])numel = (\d+)$", re.MULTILINE)
+_WIDEST = 256
+_MORE = {"num_warps": (4, 8), "num_stages": (2, 3, 4)}
+"""Of a template, beside its own."""
+
+
+@dataclass(frozen=True)
+class GeneratedKernel:
+    """One kernel, ready to be written to a file and launched."""
+
+    name: str
+    """Inductor's."""
+    number: int
+    """Its place among the kernels of the file."""
+    source: str
+    """Its function, decorated with `@triton.jit`, after those that only it calls."""
+    grid_type: str
+    values: Mapping[str, int]
+    """By argument: tile sizes, `num_warps`, `num_stages`."""
+    choices: Mapping[str, Sequence[int]]
+    sizes: Mapping[str, int]
+    """Numbers that the text gives names, such as M and BATCH."""
+    grid_arguments: int
+    """How many of a launch's arguments are its grid: three for a template."""
+
+    @property
+    def plain_name(self) -> str:
+        """Its name without Inductor's prefix: 'fused_gelu_0'."""
+        return re.sub(r"^triton_(poi|per|red|tem|for|mm)_", "", self.name)
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """The module's constants by argument; what has one value only is written at the launch."""
+        return {
+            argument: f"{_CONSTANTS.get(argument, argument)}_{self.number}"
+            for argument in self.values
+            if len(self.choices[argument]) > 1
+        }
+
+    @property
+    def constraints(self) -> list[str]:
+        """What tile sizes must satisfy: Inductor leaves masks out where all of its own tile sizes divide the size."""
+        numels = dict(_NUMEL.findall(self.source))
+        blocks = [f"{axis.upper()}BLOCK" for axis in _UNMASKED.findall(self.source)]
+        found = [(numels[block[0].lower()], block) for block in blocks]
+        if _EVEN.search(self.source):
+            found.append((str(self.sizes["K"]), "BLOCK_K"))
+        return [f"{size} % {self.constants[block]} == 0" for size, block in found if block in self.constants]
+
+    def launch(self, given: Sequence[str]) -> str:
+        """Return a launch as Python, from the arguments of Inductor's."""
+        passed = given[: len(given) - self.grid_arguments]
+        settings = [f"{argument}={self._written(argument)}" for argument in self.values]
+        call = f"{self.plain_name}[{self._grid(given)}]("
+        one_line = f"{call}{', '.join([*passed, *settings])})"
+        if len(one_line) <= 100:
+            return one_line
+        return f"{call}\n    {', '.join(passed)},\n    {', '.join(settings)},\n)"
+
+    def _written(self, argument: str) -> str:
+        return self.constants.get(argument, str(self.values[argument]))
+
+    def _grid(self, given: Sequence[str]) -> str:
+        if self.grid_arguments:
+            recorded = [int(one) for one in given[-self.grid_arguments :]]
+            written = {argument: self._written(argument) for argument in self.values}
+            found = template_grid({**self.sizes, **self.values}, {**self.sizes, **written}, recorded)
+            return f"({', '.join(found)})"
+        if self.grid_type not in ("Grid1D", "Grid2D", "Grid3D"):
+            raise Obstacle(f"{self.name} has a grid of the kind {self.grid_type}")
+        blocks = [block for block in _BLOCKS if block in self.values]
+        numels = [one for one in given if one.isdigit()][: len(blocks)][::-1]  # x comes last
+        sizes = [f"triton.cdiv({numel}, {self._written(block)})" for numel, block in zip(numels, blocks, strict=True)]
+        return f"({', '.join(sizes)},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+
+def kernels_of(code: GeneratedCode) -> Iterator[GeneratedKernel]:
+    """Yield the kernels in the order of the code."""
+    number = 0
+    for node in ast.walk(ast.parse(code.source)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind), args=[name, text, *_]):
+                if kind != "triton":
+                    raise Obstacle(f"torch's compiler uses {kind} for it, not Triton")
+                yield _kernel(ast.literal_eval(name), ast.literal_eval(text), number, code)
+                number += 1
+
+
+def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> GeneratedKernel:
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    (main,) = [node for node in functions if node.name == name]
+    meta = _meta(main)
+    source = "\n\n\n".join(_plain(text, node, f"{number}") for node in (*(set(functions) - {main}), main))
+    configs = code.configs[name]
+    values, choices = dict(configs[0]), {key: sorted({one[key] for one in configs}) for key in configs[0]}
+    sizes = {key: int(value) for key, value in _SIZE.findall(source)}
+    grid_arguments = len(meta.get("extra_launcher_args", ()))
+    if grid_arguments:
+        sizes |= {key: value for key, value in meta.get("config_args", {}).items() if isinstance(value, int)}
+        recorded = _recorded_grid(code.source, name, grid_arguments)
+        source, tiles = _with_tiles_as_arguments(source)
+        changeable = template_grid({**sizes, **tiles}, {}, recorded) != list(map(str, recorded))
+        values |= tiles
+        choices |= {key: _near(value) if changeable and key != "GROUP_M" else [value] for key, value in tiles.items()}
+        choices |= {one: sorted({*more, values[one]}) for one, more in _MORE.items()}
+    return GeneratedKernel(name, number, source, meta.get("grid_type", ""), values, choices, sizes, grid_arguments)
+
+
+def _recorded_grid(source: str, name: str, count: int) -> list[int]:
+    """Return the grid of a template's launch."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=called), attr="run"), args=args) if called == name:
+                return [ast.literal_eval(one) for one in args[-count:]]
+    return []
+
+
+def _near(value: int) -> list[int]:
+    """Return a tile size and its neighbours; a product's is at least 16."""
+    return sorted({max(16, value // 2), value, min(_WIDEST, value * 2)}) if value >= 16 else [value]
+
+
+def _meta(function: ast.FunctionDef) -> dict[str, Any]:
+    """Return the literal entries of `inductor_meta` in a kernel's decorator."""
+    keywords = [one for node in function.decorator_list if isinstance(node, ast.Call) for one in node.keywords]
+    found = {}
+    for keyword in keywords:
+        if keyword.arg == "inductor_meta" and isinstance(keyword.value, ast.Dict):
+            for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+                try:
+                    found[str(ast.literal_eval(key or ast.Constant("")))] = ast.literal_eval(value)
+                except ValueError:  # an object of Inductor's
+                    continue
+    return found
+
+
+def _plain(text: str, function: ast.FunctionDef, suffix: str) -> str:
+    """Return a function without Inductor's decorators; those that it calls get a name of this kernel's."""
+    body = "\n".join(text.splitlines()[function.lineno - 1 : function.end_lineno])
+    module = cst.parse_module(f"@triton.jit\n{body}\n")
+    return re.sub(r"\b_triton_helper_fn(\w+)", rf"combine\1_{suffix}", module.visit(_OwnNames()).code.strip())
+
+
+class _OwnNames(cst.CSTTransformer):
+    """Calls Triton's own functions where Inductor calls them by other names, and helpers by their own."""
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        owner, name = updated_node.value, updated_node.attr
+        if not isinstance(owner, cst.Name):
+            return updated_node
+        if owner.value == "triton_helpers":
+            return name
+        if owner.value == "tl_math" or (owner.value in ("libdevice", "math") and name.value in _MATH):
+            return cst.Attribute(cst.Name("tl"), name)
+        return updated_node
+
+
+def helper(text: str) -> str:
+    """Return one of Inductor's functions as a file of its own has it."""
+    return cst.parse_module(text).visit(_OwnNames()).code.strip()
+
+
+def _with_tiles_as_arguments(source: str) -> tuple[str, dict[str, int]]:
+    """Make a template's tile sizes arguments; return the text and their values."""
+    tiles = {name: int(value) for name, value in _TILE.findall(source)}
+    arguments = "".join(f", {name}: tl.constexpr" for name in tiles)
+    return re.sub(r"(def \w+\([^)]*)\)", rf"\1{arguments})", _TILE.sub("", source), count=1), tiles

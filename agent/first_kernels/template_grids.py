@@ -1,0 +1,45 @@
+"""Launch grids of Inductor's templates: its code has their numbers, and not how they follow from the tile sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Part = tuple[tuple[str, ...], str]
+"""A product of sizes, and the tile size that divides it; one without a tile size is the product itself."""
+
+_GRIDS: tuple[tuple[tuple[Part, ...], ...], ...] = (
+    (((("M",), "BLOCK_M"), (("N",), "BLOCK_N")), (), ()),
+    (((("BATCH", "OUT_H", "OUT_W"), "BLOCK_M"),), ((("OUT_C",), "BLOCK_N"),), ((("GROUPS",), ""),)),
+    (((("BATCH", "OUT_D", "OUT_H", "OUT_W"), "BLOCK_M"),), ((("OUT_C",), "BLOCK_N"),), ((("GROUPS",), ""),)),
+)
+"""Each dimension is a product of parts; none are 1."""
+
+
+def template_grid(values: Mapping[str, int], written: Mapping[str, object], recorded: Sequence[int]) -> list[str]:
+    """Return the grid as Python: the one of these that gives the recorded numbers, else the numbers.
+
+    `written` holds the names of the tile sizes' constants, beside the sizes.
+    """
+    for grid in _GRIDS:
+        names = {name for dimension in grid for sizes, tile in dimension for name in (*sizes, *filter(None, [tile]))}
+        if names <= values.keys() and [_value(dimension, values) for dimension in grid] == list(recorded):
+            return [_text(dimension, written or values) for dimension in grid]
+    return [str(number) for number in recorded]
+
+
+def _value(dimension: Sequence[Part], values: Mapping[str, int]) -> int:
+    found = 1
+    for sizes, tile in dimension:
+        size = 1
+        for name in sizes:
+            size *= values[name]
+        found *= -(-size // values[tile]) if tile else size
+    return found
+
+
+def _text(dimension: Sequence[Part], written: Mapping[str, object]) -> str:
+    parts = []
+    for sizes, tile in dimension:
+        size = " * ".join(str(written[name]) for name in sizes)
+        parts.append(f"triton.cdiv({size}, {written[tile]})" if tile else size)
+    return " * ".join(parts) or "1"

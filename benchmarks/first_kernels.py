@@ -1,0 +1,153 @@
+"""Makes first kernels of torch.compile's code for problems of KernelBench, and measures what they are worth, on a GPU.
+
+    python benchmarks/first_kernels.py --dataset DIR [--levels 1,2] [--every 3] [--trials 40] [--shard 1/1]
+        [--output FILE.jsonl] [--resume] [--codes FILE.jsonl]
+
+Takes the problems whose number is divisible by `--every`. Each row has the problem's id, the status of its first kernel
+(or why there is none), whether it is replayed and calls torch's library, its time over the reference's and over
+torch.compile's in fp32, seconds, and the same after a search of `--trials` configs. `--codes` keeps Inductor's code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from kernelbench_sweep import done_before
+from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.api.observers import SearchObserver
+from kernelwright.core import Budget, Config, Journal, Kernel, KernelwrightError, TorchProblem
+from kernelwright.core.files import memory_folder
+from kernelwright.core.space_inference import declared_space
+from kernelwright.corpus import ProblemFile, list_problems
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.processes import cores
+from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings, Settings
+from kernelwright.tuners import catalogue
+from kernelwright.tuners.search import Search
+
+COMPILE = "compile"
+SETTINGS = Settings(
+    allow_torch=AllowTorch.ALL, sampling=Sampling(seconds=0.5), second_workload=False, baselines=(COMPILE,)
+)
+
+
+def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluator, options: Any) -> dict[str, Any]:
+    """Return one problem's row, whatever happens."""
+    row: dict[str, Any] = {"id": file.id, "name": file.name}
+    start = time.perf_counter()
+    try:
+        problem = file.read()
+        code = evaluator.generated_code(problem)
+        row["generate_s"] = round(time.perf_counter() - start, 1)
+        if isinstance(code, str):
+            raise Obstacle(code)
+        if options.codes:
+            with options.codes.open("a") as codes:
+                record = {"id": file.id, "name": file.name, "reference": problem.source, "code": code.model_dump()}
+                codes.write(f"{json.dumps(record)}\n")
+        kernel = first_kernel(problem, code)
+        row |= measured(problem, kernel, evaluator)
+        row["library"] = "torch computes" in kernel.source.splitlines()[0]
+        if options.trials and row["status"] == "ok":
+            row["tuned"] = tuned(problem, kernel, evaluator, searcher, options.trials)
+    except Obstacle as obstacle:
+        row |= {"status": "no kernel", "message": str(obstacle)}
+    except KernelwrightError as error:
+        row |= {"status": type(error).__name__, "message": str(error)}
+    return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def measured(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> dict[str, Any]:
+    """Return status, times and speedups of a kernel."""
+    (found,) = evaluator.evaluate(problem, kernel, [Config()])
+    numbers = found.metrics()
+    return {
+        "status": str(found.status),
+        "message": found.message,
+        "replayed": found.replay.replayed if found.replay else None,
+        "latency_ms": numbers.latency_ms,
+        "reference_ms": numbers.reference_ms,
+        "speedup": numbers.speedup,
+        "speedup_compile": numbers.speedup_compile,
+    }
+
+
+def tuned(
+    problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator, searcher: LocalEvaluator, trials: int
+) -> dict[str, Any]:
+    """Search the file's own space, and measure the best in full."""
+    space = declared_space(kernel, problem)
+    if space is None:
+        return {"trials": 0, **measured(problem, kernel, evaluator)}
+    tuner = catalogue.create("portfolio", space, start=[space.default])
+    with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
+        search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials), SearchObserver())
+        found = search.run()
+    best = kernel if found.best is None else kernel.bind(found.best.config)
+    return {"trials": len(found.evaluations), **measured(problem, best, evaluator)}
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Return how many kernels are correct, and how fast they are."""
+    correct = [row for row in rows if row["status"] == "ok"]
+    lines = [
+        f"{len(correct)} of {len(rows)} problems have a correct first kernel, "
+        f"{sum(row['library'] for row in correct)} of them with a call of torch's library"
+    ]
+    for name, some in (("first", correct), ("after the search", [row["tuned"] for row in correct if "tuned" in row])):
+        over = [row["speedup_compile"] for row in some if row.get("speedup_compile")]
+        if over:
+            share = sum(one >= 0.995 for one in over) / len(over)
+            lines.append(f"{name}: {statistics.median(over):.3f}x of torch.compile, at least as fast on {share:.0%}")
+    lines += [f"{row['id']}: {row['status']}: {row['message']}" for row in rows if row["status"] != "ok"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", type=Path, required=True, help="a KernelBench checkout")
+    parser.add_argument("--levels", default="1,2")
+    parser.add_argument("--every", type=int, default=3, help="take problems whose number is divisible by this")
+    parser.add_argument("--trials", type=int, default=40, help="0: no search")
+    parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
+    parser.add_argument("--output", type=Path, default=Path("first_kernels.jsonl"))
+    parser.add_argument("--codes", type=Path, help="append Inductor's code of each problem to this file")
+    parser.add_argument("--resume", action="store_true", help="leave out what the output has")
+    options = parser.parse_args()
+    levels = {f"level{level.strip()}" for level in options.levels.split(",")}
+    problems = [
+        one
+        for one in list_problems(options.dataset)
+        if one.id.partition("/")[0] in levels and int(one.id.rpartition("_")[2]) % options.every == 0
+    ]
+    shard, shards = map(int, options.shard.split("/"))
+    rows = done_before(options.output) if options.resume else []
+    options.output.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    done = {row["id"] for row in rows}
+    searching = Settings(
+        allow_torch=AllowTorch.ALL, search=SearchSettings(compilers=max(1, cores() // 2), window=cores())
+    )
+    with (
+        LocalEvaluator("cuda", SETTINGS, memory_folder()) as evaluator,
+        LocalEvaluator("cuda", searching, memory_folder()) as searcher,
+    ):
+        for file in problems[shard - 1 :: shards]:
+            if file.id in done:
+                continue
+            rows.append(row_of(file, evaluator, searcher, options))
+            with options.output.open("a") as output:
+                output.write(f"{json.dumps(rows[-1])}\n")
+            shown = {key: value for key, value in rows[-1].items() if key not in ("name", "reference_ms")}
+            print(json.dumps(shown)[:300], flush=True)
+    print(summary(rows))
+
+
+if __name__ == "__main__":
+    main()

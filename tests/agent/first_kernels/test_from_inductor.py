@@ -1,0 +1,143 @@
+"""Kernel files from torch's own compiler, which finds a GPU that is not there; they run in Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.core import Config, Kernel, TorchProblem
+from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.evaluators.guards.source import find_violation
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.reference.inductor import generated
+from kernelwright.evaluators.settings import AllowTorch
+from kernelwright.evaluators.workers.modules import ProblemModule
+
+from ...conftest import FAST, Unguarded
+from ...faked_gpu import fake_model, faked_gpu
+
+SOURCE = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+rows = 6
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        {modules}
+
+    def forward(self, x, *others):
+        {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return [16]
+"""
+CASES = {
+    "pointwise": ("pass", "return F.gelu(x) * 2", "torch.randn(rows, 33)"),
+    "norm": ("self.norm = nn.LayerNorm(features)", "return torch.relu(self.norm(x))", "torch.randn(rows, 16)"),
+    "long rows": ("pass", "return x / x.pow(2).mean(1, keepdim=True)", "torch.rand(rows, 1200) + 1"),
+    "two outputs": ("pass", "return x.amax(1), x.sum(0)", "torch.randn(rows, 20)"),
+    "two inputs": (
+        "self.scale = 3",
+        "return [x.t() @ x + self.scale * others[0]]",
+        "torch.randn(rows, 16), torch.randn(16, 16)",
+    ),
+    "product": (
+        "self.layers = nn.Sequential(nn.Linear(features, 32), nn.ReLU())",
+        "return self.layers(x)",
+        "torch.randn(32, 16)",
+    ),
+    "convolution": ("self.conv = nn.Conv2d(16, 16, 3)", "return torch.relu(self.conv(x))", "torch.randn(1, 16, 6, 6)"),
+    "scan": ("pass", "return torch.cumsum(x, 1) + 1", "torch.randn(rows, 20)"),
+    "maximum": ("pass", "return torch.softmax(F.max_pool1d(x, 2), 1)", "torch.randn(rows, 1, 20)[:, 0]"),
+}
+
+
+def problem_of(case: str) -> TorchProblem:
+    modules, forward, inputs = CASES[case]
+    source = SOURCE.format(modules=modules, forward=forward, inputs=inputs)
+    return TorchProblem(id="level1/1_995", name="995_Case", source=source)
+
+
+def code_of(problem: TorchProblem, folder: Path) -> GeneratedCode:
+    path = folder / f"{problem.name}.py"
+    path.write_text(problem.source)
+    module = ProblemModule(path, problem.sizes, "meta")
+    with faked_gpu():
+        model, inputs = fake_model(module.model(0), module.inputs(0))
+        return GeneratedCode.model_validate(generated(model, inputs))
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    with Unguarded(settings=replace(FAST, allow_torch=AllowTorch.ALL)) as shared:
+        yield shared
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_file_is_correct_and_complete(evaluator: LocalEvaluator, tmp_path: Path, case: str) -> None:
+    problem = problem_of(case)
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "_inductor" not in kernel.source and "triton_heuristics" not in kernel.source
+    assert find_violation(kernel.source, kernel, AllowTorch.NONE) is None, kernel.source
+    space = kernel.space(kernel.declared_values, kernel.declared_constraints)
+    assert Config(kernel.config) in space
+    (found,) = evaluator.evaluate(problem, kernel, [Config()])
+    assert found.ok, f"{found.message}\n{kernel.source}"
+    assert torch.__version__  # the interpreter checks, and does not time
+
+
+def test_every_config_of_the_space_is_correct(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    problem = problem_of("product")
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    space = kernel.space(kernel.declared_values, kernel.declared_constraints)
+    assert {config["BLOCK_K_0"] for config in space} == {16}, "the template has no mask along 16 features"
+    far = max(space, key=lambda config: config["BLOCK_M_0"] * config["BLOCK_N_0"])
+    (found,) = evaluator.evaluate(problem, kernel, [far])
+    assert found.ok, found.message
+
+
+def test_weights_keep_their_names_and_unused_sizes_go(tmp_path: Path) -> None:
+    problem = problem_of("product")
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "layers_0_weight = self.layers[0].weight" in kernel.source
+    assert "rows" not in kernel.source and "get_inputs" not in kernel.source
+
+
+def test_what_torch_leaves_to_its_library_is_said(tmp_path: Path) -> None:
+    modules, forward, inputs = (
+        "self.conv = nn.ConvTranspose2d(16, 16, 3)",
+        "return self.conv(x)",
+        "torch.randn(1, 16, 6, 6)",
+    )
+    source = SOURCE.format(modules=modules, forward=forward, inputs=inputs).replace(
+        "ConvTranspose2d(16, 16, 3)", "ConvTranspose2d(16, 16, 3, bias=False)"
+    )
+    problem = TorchProblem(id="level1/1_995", name="995_Case", source=source)
+    with pytest.raises(Obstacle, match=r"leaves all of it to its library \(convolution\)"):
+        first_kernel(problem, code_of(problem, tmp_path))
+    mixed = replace(problem, source=source.replace("self.conv(x)", "torch.relu(self.conv(x))"))
+    kernel: Kernel = first_kernel(mixed, code_of(mixed, tmp_path))
+    assert "torch computes convolution" in kernel.source.splitlines()[0]
+
+
+def test_a_reference_that_looks_at_values_cannot_be_traced() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if float(x.sum()) > 0 else -x
+
+    with pytest.raises(Exception, match=r"data-dependent|item"):
+        generated(Model(), [torch.randn(4)])

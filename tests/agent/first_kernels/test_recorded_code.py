@@ -1,0 +1,44 @@
+"""What torch's compiler wrote on an H200 (torch 2.11) for problems of KernelBench's levels 1 and 2, as kernel files.
+
+The recording has problems whose number is divisible by three, as far as the time on the machine went
+(`benchmarks/first_kernels.py`). There all that are rewritten here were correct and replayed.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.core import Config, TorchProblem
+from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.evaluators.guards.source import find_violation
+from kernelwright.evaluators.settings import AllowTorch
+
+RECORDED = [
+    json.loads(line)
+    for line in lzma.decompress(Path(__file__).with_name("inductor_h200.jsonl.xz").read_bytes()).splitlines()
+]
+IN_THE_LIBRARY = {f"level1/1_{number}" for number in (57, 69, 72, 75, 78, 81)}
+"""Transposed convolutions alone, for which Inductor has no template."""
+OBSTACLES = {"level1/1_6": "extern_kernels.bmm_dtype"} | dict.fromkeys(IN_THE_LIBRARY, r"its library \(convolution\)")
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=[one["id"] for one in RECORDED])
+def test_recorded_code_becomes_a_file_of_plain_kernels(recorded: dict[str, Any]) -> None:
+    problem = TorchProblem(id=recorded["id"], name=recorded["name"], source=recorded["reference"])
+    code = GeneratedCode.model_validate(recorded["code"])
+    if problem.id in OBSTACLES:
+        with pytest.raises(Obstacle, match=OBSTACLES[problem.id]):
+            first_kernel(problem, code)
+        return
+    kernel = first_kernel(problem, code)
+    assert not any(word in kernel.source for word in ("_inductor", "triton_heuristics", "stream=", "triton_helpers"))
+    allowed = AllowTorch.ALL if "torch computes" in kernel.source else AllowTorch.NONE
+    assert find_violation(kernel.source, kernel, allowed) is None
+    space = kernel.space(kernel.declared_values, kernel.declared_constraints)
+    assert Config({name: kernel.config[name] for name in kernel.declared_values}) in space
