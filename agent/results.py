@@ -44,9 +44,9 @@ class Results:
         """Where the run of a problem keeps its exchanges with models."""
         return self.logs / f"transcript_{problem.name}_{backend}.jsonl"
 
-    def first_kernel_path(self, problem: Problem) -> Path:
+    def first_kernel_path(self, problem: Problem, backend: str) -> Path:
         """Where the kernel is kept that was made for a problem without one."""
-        return self.logs / f"first_kernel_{problem.name}.py"
+        return self.logs / f"first_kernel_{problem.name}_{backend}.py"
 
     def set_aside(self, problem: Problem, backend: str) -> None:
         """Rename what an earlier run of the problem left to be resumed."""

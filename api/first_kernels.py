@@ -1,21 +1,32 @@
-"""First kernels: what `optimize` begins with where a problem has none."""
+"""First kernels: what `optimize` begins with where a problem has none.
+
+One is made of torch.compile's Triton code, on a GPU; a language model, where there is one, writes another. The faster
+correct one is the start.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..agent.proposer import NoKernel
 from ..core import (
-    DeviceError,
+    Config,
+    Evaluation,
+    Journal,
     Kernel,
     KernelError,
     OptionError,
     ProblemError,
     PythonKernel,
-    Target,
     TorchProblem,
-    default_backend,
+    Trial,
 )
 from ..core.files import write_whole
+from ..core.language import of_backend
+from ..core.text import first_line
 from ..corpus import find_kernel, find_problem
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
@@ -24,14 +35,29 @@ from .jobs import at_workload, choose_backend
 from .observers import Observer
 from .options.groups import Backend, ProblemOptions
 
-INSTEAD = "write a kernel file for it, see docs/kernels.md, and name that"
+if TYPE_CHECKING:
+    from ..agent.program.first_kernel import FirstKernelWriter
+
+ATTEMPTS = 3
+"""Kernels that a model writes until one is correct."""
+INSTEAD = "write a kernel file for it (docs/kernels.md), and name that"
+Writing = contextlib.AbstractContextManager["FirstKernelWriter"]
 
 
-def problem_without_kernel(options: ProblemOptions, reference: str, device: str) -> TorchProblem | None:
+@dataclass(frozen=True)
+class OpenProblem:
+    """A problem without a kernel, and the backend of its first one."""
+
+    problem: TorchProblem
+    backend: str
+    device: str
+
+
+def open_problem(options: ProblemOptions, reference: str, device: str, model: bool) -> OpenProblem | None:
     """Return the problem that a reference names, at the requested sizes, where there is no kernel for it; else None.
 
-    Raises `KernelError` for a reference that names neither, and `DeviceError` or `OptionError` where no first kernel
-    can be made.
+    `model` says whether a language model can write a kernel. Raises `KernelError` for a reference that names neither
+    kernel nor problem, and `OptionError` where no first kernel can be made.
     """
     if is_function(reference):
         return None
@@ -43,39 +69,107 @@ def problem_without_kernel(options: ProblemOptions, reference: str, device: str)
             problem = find_problem(options.problem or reference, options.dataset).read()
         except ProblemError:
             raise missing from None
-    if device == CPU:
-        raise DeviceError(
-            f"{problem.id} has no {default_backend(Target.CPU)} kernel, and a first one is made only on a GPU, of "
-            "torch.compile's Triton code",
-            INSTEAD,
+    backend = options.backend or (choose_backend(options, device) if device == CPU else Backend.TRITON)
+    _, target = of_backend(backend)
+    if not model and (device == CPU or backend != Backend.TRITON):
+        raise OptionError(
+            f"{problem.id} has no {backend} kernel, and a first one is made of torch.compile's Triton code for a GPU, "
+            "or written by a language model",
+            f"name one with `model`, or {INSTEAD}",
         )
-    if options.backend not in (None, Backend.TRITON):
-        raise OptionError(f"{problem.id} has no {options.backend} kernel; a first one is in Triton", INSTEAD)
-    return at_workload(problem, Target.CUDA, device, options.workload)
+    return OpenProblem(at_workload(problem, target, device, options.workload), str(backend), device)
 
 
 def first_kernel_of(
-    problem: TorchProblem, evaluator: LocalEvaluator, path: Path, resume: bool, observer: Observer
+    task: OpenProblem,
+    evaluator: LocalEvaluator,
+    writing: Writing | None,
+    path: Path,
+    resume: bool,
+    observer: Observer,
 ) -> Kernel:
-    """Make a kernel file of torch.compile's code for a problem and write it to `path`; a resumed run reads it there.
+    """Make the first kernel of a problem and write it to `path`; a resumed run reads it there.
 
-    Raises `KernelError`, with the reason, where there is none.
+    `writing` opens a language model's writer. Raises `KernelError`, with the reasons, where no kernel comes of it.
     """
     if resume and path.exists():
         return PythonKernel.parse(path.read_text(), str(path))
+    found: list[tuple[Kernel, Evaluation | None]] = []
+    reasons: list[str] = []
+    if task.device != CPU and task.backend == Backend.TRITON:
+        kernel = _of_compiler(task.problem, evaluator, observer)
+        if isinstance(kernel, str):
+            reasons.append(f"torch.compile's code gives none: {kernel}")
+        else:
+            found.append((kernel, None))
+    trials = path.with_name(f"{path.stem}_trials.jsonl")
+    if not resume:
+        trials.unlink(missing_ok=True)
+    if writing is not None:
+        with writing as writer, Journal(trials) as journal:
+            written = _of_model(task, evaluator, writer, journal, observer)
+        if isinstance(written, str):
+            reasons.append(f"the model's attempts failed: {written}")
+        else:
+            found.append(written)
+    if not found:
+        raise KernelError(f"{task.problem.id} has no {task.backend} kernel, and {'; '.join(reasons)}; {INSTEAD}")
+    kernel = found[0][0] if len(found) == 1 else _faster(task.problem, found, evaluator)
+    write_whole(path, kernel.source, "choose another folder with `results`")
+    observer.note(f"first kernel: {path}")
+    return kernel
+
+
+def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, observer: Observer) -> Kernel | str:
+    """Return a kernel made of torch.compile's code, or why there is none."""
     from ..agent.first_kernels.from_inductor import first_kernel
     from ..agent.first_kernels.obstacle import Obstacle
 
     with observer.working(f"{problem.id} has no kernel: torch.compile writes one"):
         code = evaluator.generated_code(problem)
+        if isinstance(code, str):
+            return code
         try:
-            if isinstance(code, str):
-                raise Obstacle(code)
-            kernel = first_kernel(problem, code)
+            return first_kernel(problem, code)
         except Obstacle as obstacle:
-            raise KernelError(
-                f"{problem.id} has no kernel, and torch.compile's code gives none: {obstacle}; {INSTEAD}"
-            ) from None
-    write_whole(path, kernel.source, "choose another folder with `results`")
-    observer.note(f"first kernel: {path}")
-    return kernel
+            return str(obstacle)
+
+
+def _of_model(
+    task: OpenProblem, evaluator: LocalEvaluator, writer: FirstKernelWriter, journal: Journal, observer: Observer
+) -> tuple[Kernel, Evaluation] | str:
+    """Return the first correct kernel of a model's, with its evaluation, or how the last one failed.
+
+    The journal keeps the evaluations: after a resumption the model is asked the same again.
+    """
+    known = {trial.evaluation.kernel_digest: trial.evaluation for trial in journal.of(Trial)}
+    profile, why = evaluator.profile(task.problem), ""
+    failed: list[tuple[Kernel | None, Evaluation | str]] = []
+    for number in range(1, ATTEMPTS + 1):
+        try:
+            with observer.working(f"{task.problem.id}: the model writes a first kernel, attempt {number}"):
+                kernel = writer.write(task.problem, profile, *of_backend(task.backend), failed)
+        except NoKernel as reason:
+            failed.append((None, str(reason)))
+            why = str(reason)
+            continue
+        evaluation = known.get(kernel.digest) or _evaluated(task.problem, kernel, evaluator)
+        if kernel.digest not in known:
+            journal.append(Trial(origin="first kernel", evaluation=evaluation, seconds=sum(evaluation.stages.values())))
+        if evaluation.ok:
+            return kernel, evaluation
+        failed.append((kernel, evaluation))
+        why = f"{evaluation.status}: {first_line(evaluation.message)}"
+        observer.note(f"the model's first kernel, attempt {number}: {why}")
+    return why
+
+
+def _faster(problem: TorchProblem, found: list[tuple[Kernel, Evaluation | None]], evaluator: LocalEvaluator) -> Kernel:
+    """Return the fastest of the correct kernels; the last, which is known to be correct, where none is timed."""
+    judged = [(kernel, known or _evaluated(problem, kernel, evaluator)) for kernel, known in found]
+    timed = [(one.latency_ms, number) for number, (_, one) in enumerate(judged) if one.latency_ms is not None]
+    return judged[min(timed)[1] if timed else -1][0]
+
+
+def _evaluated(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> Evaluation:
+    return next(iter(evaluator.evaluate(problem, kernel, [Config()])))

@@ -31,12 +31,12 @@ from ..evaluators.remote.machines import Remote
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
-from .first_kernels import first_kernel_of, problem_without_kernel
+from .first_kernels import first_kernel_of, open_problem
 from .jobs import Job, find_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
-from .proposers import Proposers
+from .proposers import Proposers, model_of
 from .solutions import save_solution
 
 
@@ -112,12 +112,11 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
     with joined(options) as remote:
         device = choose_device(options, remote)
         # A mistake in the reference shows before anything is written.
-        problem = problem_without_kernel(options, options.named, device)
-        job = None if problem else find_job(options, options.named, device, remote)
-        if job is not None:
-            require_timed(job)
+        known = open_problem(options, options.named, device, model_of(options)) is None
+        if known:
+            require_timed(find_job(options, options.named, device, remote))
         with Session(options, device, remote, observer) as session:
-            result = session.optimize(job or session.job(options.named))
+            result = session.optimize(session.job(options.named))
     observer.run_ended(result)
     return result
 
@@ -137,17 +136,19 @@ class Session:
     def job(self, reference: str) -> Job:
         """The kernel of a reference, on the device of this session; a first one where its problem has none."""
         options = self._options
-        problem = problem_without_kernel(options, reference, self.device)
-        if problem is None:
+        model = self._proposers.choice.is_model
+        task = open_problem(options, reference, self.device, model)
+        if task is None:
             return find_job(options, reference, self.device, self._remote)
         evaluator = self._evaluators.pool[0].first
         if not isinstance(evaluator, LocalEvaluator):
             raise OptionError(
-                f"{problem.id} has no kernel, and a first one is made on this machine", "use `evaluator` local"
+                f"{task.problem.id} has no kernel, and a first one is made on this machine", "use `evaluator` local"
             )
-        path = self.results.first_kernel_path(problem)
-        kernel = first_kernel_of(problem, evaluator, path, options.resume, self._observer)
-        return Job(kernel, problem, self.device, reference, trust=options)
+        path = self.results.first_kernel_path(task.problem, task.backend)
+        writing = self._proposers.writer(path.with_suffix(".jsonl"), options.resume) if model else None
+        kernel = first_kernel_of(task, evaluator, writing, path, options.resume, self._observer)
+        return Job(kernel, task.problem, self.device, reference, trust=options)
 
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""

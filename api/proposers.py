@@ -24,6 +24,7 @@ from .options.option import details_of
 
 if TYPE_CHECKING:
     from ..agent.models.models import Models
+    from ..agent.program.first_kernel import FirstKernelWriter
 
 RAG_K = 3
 
@@ -78,14 +79,30 @@ class Proposers:
         with self._models(transcript) as models:
             from ..agent.program.proposer import ModelProposer
 
-            k = RAG_K if self._options.rag_k is None else self._options.rag_k
-            examples = Examples(self._options.results, self._observer.note) if k else None
+            k, examples = self._examples()
             exchanges = models.transcript
             yield OpenProposer(
                 ModelProposer(models, self._observer, examples, k, self._program(job)),
                 cost=lambda lane: exchanges.cost([lane]),
                 spent=lambda: exchanges.spent,
             )
+
+    @contextlib.contextmanager
+    def writer(self, transcript: Path, resume: bool) -> Iterator[FirstKernelWriter]:
+        """A model that writes the first kernel of a problem; its exchanges go into `transcript`."""
+        if not resume:
+            transcript.unlink(missing_ok=True)
+        with self._models(transcript) as models:
+            from ..agent.program.first_kernel import FirstKernelWriter
+
+            models.check()
+            k, examples = self._examples()
+            yield FirstKernelWriter(models, examples, k)
+
+    def _examples(self) -> tuple[int, Examples | None]:
+        """How many worked examples a model sees, and where they come from."""
+        k = RAG_K if self._options.rag_k is None else self._options.rag_k
+        return k, Examples(self._options.results, self._observer.note) if k else None
 
     @contextlib.contextmanager
     def _models(self, transcript: Path) -> Iterator[Models]:
@@ -118,6 +135,11 @@ class Proposers:
 
         path = self._options.program
         return read_program(path, job.kernel.language, job.kernel.target) if path else None
+
+
+def model_of(options: RunOptions) -> bool:
+    """Whether a language model proposes."""
+    return choose(options.model, os.environ).is_model
 
 
 def quiet_libraries() -> None:

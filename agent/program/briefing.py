@@ -62,17 +62,23 @@ def precision_text(evaluation: Evaluation) -> str:
     )
 
 
+def work_text(profile: Profile) -> str:
+    """Describe what the reference computes, and the floor under its time."""
+    return "\n".join(
+        [
+            f"work: {_digits(profile.flops / 1e6)} MFLOP, "
+            f"{_digits(profile.matrix_flops / 1e6)} of them in matrix products; "
+            f"at least {_digits(profile.min_bytes / 1e6)} MB must move; {_digits(profile.intensity)} FLOP per byte",
+            f"floor: {_digits(profile.floor_ms)} ms ({_digits(profile.memory_floor_ms)} for memory, "
+            f"{_digits(profile.compute_floor_ms)} for matrix products)",
+            f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
+        ]
+    )
+
+
 def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
     """Describe a measured kernel's position between the reference and the floor."""
-    lines = [
-        f"work: {_digits(profile.flops / 1e6)} MFLOP, "
-        f"{_digits(profile.matrix_flops / 1e6)} of them in matrix products; "
-        f"at least {_digits(profile.min_bytes / 1e6)} MB must move; {_digits(profile.intensity)} FLOP per byte",
-        f"floor: {_digits(profile.floor_ms)} ms ({_digits(profile.memory_floor_ms)} for memory, "
-        f"{_digits(profile.compute_floor_ms)} for matrix products)",
-        f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
-        measured_text(evaluation),
-    ]
+    lines = [work_text(profile), measured_text(evaluation)]
     if evaluation.latency_ms:
         lines.append(
             f"that is {evaluation.latency_ms / profile.floor_ms:.2f} times the floor, "

@@ -11,16 +11,16 @@ from typing import Any
 import dspy
 from pydantic import ValidationError
 
-from ...core import Proposal, Retriever, Waiting
+from ...core import Proposal, Retriever
 from ...core.text import first_line
 from ...rag.render import within
 from ..analysis import Analysis, Category
-from ..models.engines import NoReply
 from ..models.models import ANALYSE, REWRITE, Models
 from ..observer import Observer
 from ..proposer import NoKernel, RunEnded, TurnContext
 from ..turn import Attempt
 from .adapter import KernelAdapter
+from .asking import asking
 from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inputs
 from .reply import kernel_of, laid_out
 from .retrieval import question
@@ -93,7 +93,8 @@ class ModelProposer:
             raise _no_kernel(error, context) from None
         except ToolBroke as broke:
             raise broke.why from None
-        kernel = kernel_of(str(prediction.kernel or ""), context.problem, context.candidate.kernel)
+        before = context.candidate.kernel
+        kernel = kernel_of(str(prediction.kernel or ""), context.problem, before.language, before.target)
         return Proposal(
             kernel=laid_out(kernel),
             strategy=" ".join(str(prediction.strategy or "rewrite").split())[:60],
@@ -131,15 +132,12 @@ class ModelProposer:
         with dspy.context(lm=lm, adapter=KernelAdapter(native=lm.supports_function_calling)):
             for detail in DETAILS:
                 try:
-                    return ask(program, detail)
+                    with asking(self._models):
+                        return ask(program, detail)
                 except dspy.ContextWindowExceededError as error:
                     if detail is DETAILS[-1]:
                         raise RunEnded(self._models.explain(error)) from None
                     self._observer.failed(context.lane.name, "the prompt was too long: asking again with less in it")
-                except NoReply as error:
-                    raise Waiting(self._models.explain(error)) from None
-                except dspy.LMError as error:
-                    raise RunEnded(self._models.explain(error)) from None
         raise AssertionError("the last detail returns or raises")
 
     def _examples(self, context: TurnContext) -> Callable[[str, int], str]:
@@ -168,8 +166,9 @@ def _idea(suggestion: Suggestion) -> str:
 
 def _no_kernel(error: dspy.AdapterParseError, context: TurnContext) -> NoKernel:
     """Return why no kernel could be taken from a reply that DSPy could not parse."""
+    before = context.candidate.kernel
     try:
-        kernel_of(error.lm_response or "", context.problem, context.candidate.kernel)
+        kernel_of(error.lm_response or "", context.problem, before.language, before.target)
     except NoKernel as why:
         return why
     return NoKernel(f"the reply could not be read ({_why(error)}); answer with a call of submit")

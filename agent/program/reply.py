@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from ...core import Kernel, KernelError, Problem, PythonKernel, TorchProblem, source_lines
+from ...core import Kernel, KernelError, Language, Problem, PythonKernel, Target, TorchProblem, source_lines
 from ..proposer import NoKernel
 from ..rule_proposer import formatted
 
@@ -20,7 +20,7 @@ _MODEL = "class ModelNew"
 _WHOLE_FILE = "send the whole file, with class ModelNew, in one ```python block"
 
 
-def kernel_of(text: str, problem: Problem, before: Kernel) -> PythonKernel:
+def kernel_of(text: str, problem: Problem, language: Language, target: Target) -> PythonKernel:
     """Return the kernel in a reply: in a fenced block, among prose, or as the whole text.
 
     Raises `NoKernel`, with the fix, for a reply without a kernel, with several, cut off in the middle, with a syntax
@@ -33,10 +33,10 @@ def kernel_of(text: str, problem: Problem, before: Kernel) -> PythonKernel:
         kernel = PythonKernel.parse(source, "the reply")
     except KernelError as error:
         raise NoKernel(f"{error}; {_WHOLE_FILE}") from None
-    if (kernel.language, kernel.target) != (before.language, before.target):
+    if (kernel.language, kernel.target) != (language, target):
         raise NoKernel(
             f"the reply is a {kernel.language} kernel for {kernel.target}, and the one to improve is "
-            f"{before.language} for {before.target}; stay with that"
+            f"{language} for {target}; stay with that"
         )
     _require_same_problem(kernel, problem)
     return kernel

@@ -186,7 +186,8 @@ class Toolbox:
     def _candidate(self, kernel: str, constants: Collection[str]) -> Kernel:
         """Return the model's kernel, which has these constants; raises `KernelError` if it has not."""
         # Formatted like a submitted kernel, so that an evaluated kernel is not measured again.
-        candidate = laid_out(kernel_of(kernel, self._context.problem, self._context.candidate.kernel))
+        before = self._context.candidate.kernel
+        candidate = laid_out(kernel_of(kernel, self._context.problem, before.language, before.target))
         if unknown := sorted(set(constants) - set(candidate.config)):
             raise KernelError(
                 f"the kernel has no constant {', '.join(unknown)} at module level; it has {_named(candidate.config)}"

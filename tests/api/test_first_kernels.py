@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from pathlib import Path
 
 import kernelwright
 import pytest
-from kernelwright.api.first_kernels import first_kernel_of, problem_without_kernel
+from kernelwright.agent.models.prompt_file import reply_name
+from kernelwright.api.first_kernels import OpenProblem, first_kernel_of, open_problem
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.groups import Backend
 from kernelwright.api.options.optimize import OptimizeOptions
-from kernelwright.core import DeviceError, KernelError, OptionError, Problem, TorchProblem
+from kernelwright.core import Kernel, KernelError, OptionError, Problem, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
+
+from ..cli.commands import kernelwright as run_command
+from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 
 RECORDED = Path(__file__).parents[1] / "agent" / "first_kernels" / "inductor_h200.jsonl.xz"
 MODULE = """
@@ -57,36 +62,68 @@ def module(tmp_path: Path) -> Path:
 
 
 def test_a_module_is_recognized_as_a_problem_without_a_kernel(module: Path) -> None:
-    found = problem_without_kernel(OptimizeOptions(str(module)), str(module), "cuda")
-    assert found is not None and found.source == MODULE
+    found = open_problem(OptimizeOptions(str(module)), str(module), "cuda", model=False)
+    assert found is not None and found.problem.source == MODULE and found.backend == "triton"
     named = OptimizeOptions(problem=str(module))
-    assert named.named == str(module) and problem_without_kernel(named, named.named, "cuda") == found
-    assert problem_without_kernel(OptimizeOptions("1_19"), "1_19", "cuda") is None
+    assert named.named == str(module) and open_problem(named, named.named, "cuda", model=False) == found
+    assert open_problem(OptimizeOptions("1_19"), "1_19", "cuda", model=False) is None
+    on_cpu = open_problem(named, named.named, "cpu", model=True)
+    assert on_cpu is not None and on_cpu.backend == "tilelang_cpu"
 
 
 def test_bad_input_is_one_line(module: Path) -> None:
-    with pytest.raises(DeviceError, match=r"mine has no tilelang_cpu kernel.*only on a GPU"):
+    with pytest.raises(OptionError, match=r"mine has no tilelang_cpu kernel.*or written by a language model"):
         kernelwright.optimize(problem=str(module), device="cpu", model="rules")
     with pytest.raises(KernelError, match="no tilelang_cpu kernel 'level2/2_27'"):
         kernelwright.optimize("level2/2_27", device="cpu", model="rules")
-    with pytest.raises(OptionError, match="a first one is in Triton"):
-        problem_without_kernel(OptimizeOptions(str(module), backend=Backend.TILELANG), str(module), "cuda")
+    with pytest.raises(OptionError, match="mine has no tilelang kernel"):
+        open_problem(OptimizeOptions(str(module), backend=Backend.TILELANG), str(module), "cuda", model=False)
     with pytest.raises(OptionError, match="nothing to optimize is named"):
         kernelwright.optimize(model="rules")
 
 
+def made_by(compiler: Compiler, path: Path, resume: bool) -> Kernel:
+    task = OpenProblem(compiler.problem, "triton", "cuda")
+    return first_kernel_of(task, compiler, None, path, resume, Observer())  # type: ignore[arg-type]
+
+
 def test_a_resumed_run_reads_the_first_kernel_of_before(tmp_path: Path) -> None:
     compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
-    made = first_kernel_of(compiler.problem, compiler, path, False, Observer())  # type: ignore[arg-type]
-    again = first_kernel_of(compiler.problem, compiler, path, True, Observer())  # type: ignore[arg-type]
+    made, again = made_by(compiler, path, resume=False), made_by(compiler, path, resume=True)
     assert made.backend == "triton" and made.digest == again.digest and compiler.asked == 1
 
 
 def test_what_cannot_be_made_says_which_operator_and_what_to_do(tmp_path: Path) -> None:
-    compiler, path = Compiler("level1/1_57"), tmp_path / "first_kernel.py"
+    path = tmp_path / "first_kernel.py"
     with pytest.raises(KernelError, match=r"its library \(convolution\).*write a kernel file"):
-        first_kernel_of(compiler.problem, compiler, path, False, Observer())  # type: ignore[arg-type]
+        made_by(Compiler("level1/1_57"), path, resume=False)
     assert not path.exists()
+
+
+def replied(folder: Path, number: int, text: str) -> str:
+    """Write the reply to the newest prompt; return the prompt."""
+    prompts = sorted(path for path in folder.iterdir() if "reply" not in path.name)
+    assert len(prompts) == number, prompts
+    reply = folder / reply_name(prompts[-1].name)
+    reply.write_text(text)
+    os.utime(reply, (0, 0))  # a file that was just written may not be whole
+    return prompts[-1].read_text()
+
+
+def test_a_model_writes_the_first_kernel_and_repairs_it(tmp_path: Path) -> None:
+    (tmp_path / "scale.py").write_text(SCALE_PROBLEM)
+    command = ["optimize", "--problem", "scale.py", "--device", "cpu", "--sandbox", "none", "--workload", "cpu"]
+    command += ["--model", "files:chat", "--no-wait", "--target-speedup", "0.000001", "--rag-k", "0"]
+    assert run_command(*command, cwd=tmp_path).returncode == 75
+    first = replied(tmp_path / "chat", 1, f"```python\n{SCALE_KERNEL.replace('* W[j]', '+ W[j]')}```")
+    assert "self.weight = nn.Parameter" in first and "T.Kernel" in first and "operators of the reference: mul" in first
+    assert run_command(*command, "--resume", cwd=tmp_path).returncode == 75
+    second = replied(tmp_path / "chat", 2, f"```python\n{SCALE_KERNEL}```")
+    assert "wrong_value" in second and "+ W[j]" in second
+    ended = run_command(*command, "--resume", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    kernel = tmp_path / "results" / "multiturn_logs" / "first_kernel_scale_tilelang_cpu.py"
+    assert "* W[j]" in kernel.read_text()
 
 
 @pytest.mark.gpu
@@ -95,5 +132,5 @@ def test_a_module_alone_is_optimized(module: Path, tmp_path: Path) -> None:
         problem=str(module), workload=None, model="rules", max_iterations=1, results=tmp_path / "results"
     )
     assert result.job.backend == "triton" and result.verified, result.outcome.stopped
-    assert (tmp_path / "results" / "multiturn_logs" / "first_kernel_mine.py").exists()
+    assert (tmp_path / "results" / "multiturn_logs" / "first_kernel_mine_triton.py").exists()
     assert result.outcome.best.replay is not None and result.outcome.best.replay.replayed

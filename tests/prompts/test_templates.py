@@ -18,6 +18,7 @@ TOOLS = ["evaluate", "explain_error", "profile", "read_guide", "search_examples"
 VALUES: dict[str, dict[str, str]] = {
     "analyse": {"language": "triton"},
     "contract": CONTRACT,
+    "first": TASK,
     "reflect": {"language": "triton"},
     "repair": TASK,
     "rewrite": TASK,

@@ -26,12 +26,12 @@ SHOWN = SCALE_KERNEL.replace(
 
 
 def taken(text: str) -> str:
-    return kernel_of(text, PROBLEM, BEFORE).source
+    return kernel_of(text, PROBLEM, BEFORE.language, BEFORE.target).source
 
 
 def refusal(text: str, problem: TorchProblem = PROBLEM, before: PythonKernel = BEFORE) -> str:
     with pytest.raises(NoKernel) as caught:
-        kernel_of(text, problem, before)
+        kernel_of(text, problem, before.language, before.target)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

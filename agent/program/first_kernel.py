@@ -1,0 +1,114 @@
+"""A model writes the first kernel of a problem that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dspy
+
+from ...core import (
+    Evaluation,
+    Kernel,
+    Language,
+    Problem,
+    Profile,
+    PythonKernel,
+    Query,
+    Retriever,
+    Target,
+    TorchProblem,
+)
+from ...prompts import guide_for, render, sections
+from ...rag.render import within
+from ..models.models import REWRITE, Models
+from ..proposer import RunEnded
+from . import briefing
+from .adapter import KernelAdapter
+from .asking import asking
+from .inputs import EXAMPLE_TOKENS
+from .reply import kernel_of, laid_out
+from .retrieval import operation_of
+
+LANE = "first"
+
+
+class WriteFirstKernel(dspy.Signature):
+    """Replaced by prompts/first.md."""
+
+    reference: str = dspy.InputField(desc="the problem: the PyTorch model whose results are correct")
+    workload: str = dspy.InputField(desc="the sizes at which the kernel is checked and timed")
+    device: str = dspy.InputField(desc="the device, its measured ceilings and its limits")
+    work: str = dspy.InputField(desc="the operators of the reference, the work, and the floor under its time")
+    examples: str = dspy.InputField(desc="worked kernels of similar problems")
+    guide: str = dspy.InputField(desc="what is known to compile here")
+    failed: str = dspy.InputField(desc="earlier attempts and how they failed")
+    kernel: str = dspy.OutputField(desc="the whole file in one ```python block")
+
+
+class FirstKernelWriter:
+    """Asks a model for a kernel in a language; `rag_k` worked examples are shown to it."""
+
+    def __init__(self, models: Models, retriever: Retriever | None, rag_k: int) -> None:
+        self._models = models
+        self._retriever = retriever
+        self._rag_k = rag_k
+
+    def write(
+        self,
+        problem: Problem,
+        profile: Profile,
+        language: Language,
+        target: Target,
+        failed: Sequence[tuple[Kernel | None, Evaluation | str]] = (),
+    ) -> PythonKernel:
+        """Return the model's kernel. `failed` are its earlier ones, each with its evaluation or why there was none.
+
+        Raises `NoKernel` for a reply without a usable kernel, `RunEnded` where the model fails, and `Waiting`.
+        """
+        contract = render("contract", language=language.id, imports=language.dialect(target).imports)
+        signature = WriteFirstKernel.with_instructions(render("first", language=language.id, contract=contract))
+        lm = self._models.lm(REWRITE, LANE)
+        with dspy.context(lm=lm, adapter=KernelAdapter(native=False)), asking(self._models):
+            try:
+                text = dspy.Predict(signature)(**self._inputs(problem, profile, language, target, failed)).kernel
+            except dspy.AdapterParseError as error:
+                text = error.lm_response
+            except dspy.ContextWindowExceededError as error:
+                raise RunEnded(self._models.explain(error)) from None
+        return laid_out(kernel_of(str(text or ""), problem, language, target))
+
+    def _inputs(
+        self,
+        problem: Problem,
+        profile: Profile,
+        language: Language,
+        target: Target,
+        failed: Sequence[tuple[Kernel | None, Evaluation | str]],
+    ) -> dict[str, str]:
+        return {
+            "reference": TorchProblem.of(problem).source,
+            "workload": briefing.workload_text(problem),
+            "device": briefing.device_text(profile),
+            "work": briefing.work_text(profile),
+            "examples": self._examples(problem, profile, language, target) or "none",
+            "guide": "\n\n".join(sections(guide_for(language, target)).values()),
+            "failed": "\n\n".join(_attempt(*one) for one in failed) or "none",
+        }
+
+    def _examples(self, problem: Problem, profile: Profile, language: Language, target: Target) -> str:
+        if self._retriever is None or not self._rag_k:
+            return ""
+        query = Query(
+            text=f"a kernel for {', '.join(profile.operators)}",
+            language=language,
+            target=target,
+            device=profile.device,
+            operation=operation_of(profile.operators),
+            exclude=problem.id,
+        )
+        return within(self._retriever.search(query, self._rag_k), EXAMPLE_TOKENS)
+
+
+def _attempt(kernel: Kernel | None, outcome: Evaluation | str) -> str:
+    why = outcome if isinstance(outcome, str) else briefing.failure_text(outcome, log=True)
+    return why if kernel is None else f"```python\n{kernel.source}```\n{why}"
