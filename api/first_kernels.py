@@ -67,8 +67,8 @@ def open_problem(options: ProblemOptions, reference: str, device: str, model: bo
     except KernelError as missing:
         try:
             problem = find_problem(options.problem or reference, options.dataset).read()
-        except ProblemError:
-            raise missing from None
+        except ProblemError as unknown:
+            raise unknown if reference == options.problem else missing from None
     backend = options.backend or (choose_backend(options, device) if device == CPU else Backend.TRITON)
     _, target = of_backend(backend)
     if not model and (device == CPU or backend != Backend.TRITON):

@@ -86,7 +86,7 @@ def optimize(
 
         alone = given["problem"] and not (list_slow or batch)
         if sum(map(bool, (given["kernel"] or alone, list_slow, batch))) != 1:
-            raise OptionError("give one of `kernel` REF, `list_slow` or `batch` FILE", "see --help")
+            raise OptionError("give one of `kernel` REF, `problem` FILE, `list_slow` or `batch` FILE", "see --help")
         if quiet and verbose:
             raise OptionError("--quiet and --verbose exclude each other")
         if format and not list_slow:

@@ -14,7 +14,7 @@ from kernelwright.api.first_kernels import OpenProblem, first_kernel_of, open_pr
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.groups import Backend
 from kernelwright.api.options.optimize import OptimizeOptions
-from kernelwright.core import Kernel, KernelError, OptionError, Problem, TorchProblem
+from kernelwright.core import Kernel, KernelError, OptionError, Problem, ProblemError, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 
 from ..cli.commands import kernelwright as run_command
@@ -78,6 +78,8 @@ def test_bad_input_is_one_line(module: Path) -> None:
         kernelwright.optimize("level2/2_27", device="cpu", model="rules")
     with pytest.raises(OptionError, match="mine has no tilelang kernel"):
         open_problem(OptimizeOptions(str(module), backend=Backend.TILELANG), str(module), "cuda", model=False)
+    with pytest.raises(ProblemError, match="no problem 'modle.py'"):
+        kernelwright.optimize(problem="modle.py", device="cpu", model="rules")
     with pytest.raises(OptionError, match="nothing to optimize is named"):
         kernelwright.optimize(model="rules")
 
