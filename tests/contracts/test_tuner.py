@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner, encoded_space
-from kernelwright.tuners import catalogue
+from kernelwright.tuners import catalogue, cost_model, portfolio
 
 from ..fakes import evaluation, kernel
 
@@ -23,6 +23,15 @@ LATE = 5
 every = pytest.mark.parametrize("name", catalogue.names())
 seeded = pytest.mark.parametrize("name", [name for name in catalogue.names() if name != "grid"])
 learning = pytest.mark.parametrize("name", [name for name in catalogue.names() if catalogue.adaptive(name)])
+
+
+@pytest.fixture(autouse=True)
+def _small_models(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tuner promises does not depend on how well its models predict, but for what it finds."""
+    if request.function is not test_beats_chance_on_a_bowl:
+        monkeypatch.setattr(cost_model, "ROUNDS", 6)
+        monkeypatch.setattr(cost_model, "MEMBERS", 2)
+        monkeypatch.setattr(portfolio, "CANDIDATES", 200)
 
 
 def bowl(config: Config) -> float:

@@ -18,7 +18,7 @@ hardtanh_max = 1.0
 
 WORKLOADS = {
     "cpu": {"batch_size": 4, "height": 32, "width": 32},
-    "tiny": {"batch_size": 2, "in_channels": 8, "out_channels": 8, "height": 8, "width": 8},
+    "tiny": {"batch_size": 2, "in_channels": 8, "out_channels": 3, "height": 6, "width": 8},
 }
 
 

@@ -13,7 +13,7 @@ bias = False
 
 WORKLOADS = {
     "cpu": {"batch_size": 2, "in_channels": 32, "out_channels": 32, "D": 8, "H": 16, "W": 16},
-    "tiny": {"batch_size": 1, "in_channels": 4, "out_channels": 8, "D": 4, "H": 4, "W": 4, "groups": 2},
+    "tiny": {"batch_size": 1, "in_channels": 4, "out_channels": 8, "D": 2, "H": 2, "W": 3, "groups": 2},
 }
 
 

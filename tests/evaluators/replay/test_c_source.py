@@ -50,6 +50,13 @@ def test_generated_c_is_compiled_once_and_runs(tmp_path: Path) -> None:
     assert list(out)[4:] == pytest.approx([2.0, 5**0.5, 6**0.5, 7**0.5])
 
 
+def test_numbers_of_half_precision_have_their_type(tmp_path: Path) -> None:
+    """Its header takes most of the time to compile, and other vectors come without it."""
+    half = HONEST.replace("float same[4];", "half same[4]; same[0] = ((half)2.0f);")
+    assert "HALF_HALF_HPP" in checked_source(code()) and "HALF_HALF_HPP" not in checked_source(code(half))
+    compile_c(code(half), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
