@@ -10,11 +10,11 @@ from typing import Any
 import libcst as cst
 
 from ...core import Config, KernelError, PythonKernel
+from ..inlining.inliner import Piece
+from ..inlining.modules import Library, Module, OwnName, Package
+from ..inlining.references import definition_of, references_of
+from ..inlining.rewriting import Rename, import_order
 from .autotuning import Autotuned, config_text, list_of_configs
-from .inlining import Piece
-from .modules import Library, Module, OwnName, Package
-from .references import definition_of, references_of
-from .rewriting import Rename, import_order
 from .translation import UserFunction
 
 _OURS = ("SEARCH_SPACE", "CONSTRAINTS", "CONFIGS")

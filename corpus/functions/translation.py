@@ -11,9 +11,9 @@ import black
 import libcst as cst
 
 from ...core import JointProblem, KernelError, OptionError, ProblemError, PythonKernel, TorchProblem
+from ..inlining.inliner import Inlined, inline
+from ..inlining.modules import Library, Module, OwnName, Package
 from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations
-from .inlining import Inlined, inline
-from .modules import Library, Module, OwnName, Package
 from .running import Conditions
 from .table import read_table
 from .target import Target, find_target, is_function

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from kernelwright.core import KernelError
-from kernelwright.corpus.functions.inlining import Inlined, inline
-from kernelwright.corpus.functions.modules import OwnName, Package
 from kernelwright.corpus.functions.running import Conditions
+from kernelwright.corpus.inlining.inliner import Inlined, inline
+from kernelwright.corpus.inlining.modules import OwnName, Package
 
 
 def inlined(folder: Path, **files: str) -> Inlined:
