@@ -13,6 +13,7 @@ import libcst as cst
 from ...core import JointProblem, KernelError, OptionError, ProblemError, PythonKernel, TorchProblem
 from ..inlining.inliner import Inlined, inline
 from ..inlining.modules import Library, Module, OwnName, Package
+from ..inlining.roots import Roots
 from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations
 from .running import Conditions
 from .table import read_table
@@ -75,7 +76,7 @@ def translate(function: str, reference: str | None, inputs: str | None) -> UserF
         )
     target, wanted = find_target(function, "kernel"), find_target(reference, "reference")
     drawn = find_target(inputs, "inputs") if is_function(inputs) else None
-    package = Package(target.path, wanted.path, *([drawn.path] if drawn else []))
+    package = Package(Roots(target.path, wanted.path, *([drawn.path] if drawn else [])))
     module = package.module_of(target.path)
     conditions = Conditions()
     inlined, kernels, constants = _inlined(package, OwnName(module.name, target.name), conditions)
