@@ -30,7 +30,7 @@ from ..evaluators.remote.machines import Remote
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
-from .jobs import Job, find_job, require_timed
+from .jobs import Job, find_joint_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
@@ -109,7 +109,7 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
     """Optimize one kernel."""
     with joined(options) as remote:
         device = choose_device(options, remote)
-        job = find_job(options, options.kernel, device, remote)
+        job = find_joint_job(options, options.kernel, device, remote, observer)
         require_timed(job)
         with Session(options, device, remote, observer) as session:
             result = session.optimize(job)
@@ -131,7 +131,7 @@ class Session:
 
     def job(self, reference: str) -> Job:
         """The kernel of a reference, on the device of this session."""
-        return find_job(self._options, reference, self.device, self._remote)
+        return find_joint_job(self._options, reference, self.device, self._remote, self._observer)
 
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""
