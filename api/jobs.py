@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..core import (
     DEFAULT_WORKLOAD,
     DeviceError,
+    JointProblem,
     Kernel,
     OptionError,
     ProblemError,
@@ -19,13 +20,18 @@ from ..core import (
 from ..core.baselines import reference_name
 from ..corpus import find_kernel, find_problem, list_problems
 from ..corpus.functions.target import is_function
+from ..corpus.recorded import RecordedProblem
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Precision
 from .devices import CPU, device_label
+from .observers import Observer
 from .options.groups import FunctionOptions, ProblemOptions, TargetOptions, TimingOptions, TrustOptions
 
 if TYPE_CHECKING:
     from ..corpus.functions.translation import UserFunction
+
+MOST_TOGETHER = 8
+"""The largest number of recorded workloads that a search judges: each has processes and memory of its own."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,22 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     at = at_workload(problem, kernel.target, device, options.workload)
     trust = options if isinstance(options, TrustOptions) else TimingOptions()
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
+
+
+def find_joint_job(
+    options: ProblemOptions, reference: str, device: str, remote: Remote | None, observer: Observer
+) -> Job:
+    """Do the same for a search: without a workload, recorded ones are judged together, `MOST_TOGETHER` at the most."""
+    job = find_job(options, reference, device, remote)
+    if options.workload is not None or not isinstance(job.problem, RecordedProblem):
+        return job
+    recorded = len(job.problem.recorded)
+    if recorded > MOST_TOGETHER:
+        observer.warn(
+            f"{job.problem.id} has {recorded} Workloads, of which {MOST_TOGETHER} are judged, from the smallest to the "
+            "largest; evaluate the result on all of them"
+        )
+    return replace(job, problem=JointProblem.of_all(job.problem, MOST_TOGETHER))
 
 
 def _job_of_function(options: ProblemOptions, reference: str, device: str, remote: Remote | None) -> Job:

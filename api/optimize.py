@@ -32,7 +32,7 @@ from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
 from .first_kernels import first_kernel_of, open_problem
-from .jobs import Job, find_job, require_timed
+from .jobs import Job, find_job, find_joint_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
@@ -139,7 +139,7 @@ class Session:
         model = self._proposers.choice.is_model
         task = open_problem(options, reference, self.device, model)
         if task is None:
-            return find_job(options, reference, self.device, self._remote)
+            return find_joint_job(options, reference, self.device, self._remote, self._observer)
         evaluator = self._evaluators.pool[0].first
         if not isinstance(evaluator, LocalEvaluator):
             raise OptionError(

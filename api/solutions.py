@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..core import Evaluation, Kernel, KernelError, PythonKernel
+from ..core import Evaluation, JointProblem, Kernel, KernelError, PythonKernel
 from ..corpus.recorded import RecordedProblem, TraceDataset, solution_of
 from .jobs import Job
 from .observers import Observer
@@ -17,14 +17,17 @@ def save_solution(dataset: Path | None, job: Job, kernel: Kernel, best: Evaluati
 
     A language that the dataset has no name for is a warning: the kernel file is there all the same.
     """
-    if dataset is None or not isinstance(job.problem, RecordedProblem) or not isinstance(kernel, PythonKernel):
+    judged = list(job.problem.members.values()) if isinstance(job.problem, JointProblem) else [job.problem]
+    recorded = all(isinstance(one, RecordedProblem) for one in judged)
+    if dataset is None or not recorded or not isinstance(kernel, PythonKernel):
         return None
     assert best.speedup is not None
     traces = TraceDataset.read(dataset)
     device = best.environment.get("device", job.label)
     description = (
         f"{best.speedup.ratio:.3f} times as fast as the reference on {device}, "
-        f"for the Workload {job.problem.workload}; made from {job.kernel.name}"
+        f"for the Workload{'s' if len(judged) > 1 else ''} {', '.join(one.workload for one in judged)}; "
+        f"made from {job.kernel.name}"
     )
     try:
         definition = traces.definitions[job.problem.id]

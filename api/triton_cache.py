@@ -37,7 +37,7 @@ def enter_timings(
         raise KernelError(
             f"{function.target} has no kernel under @triton.autotune, so Triton caches nothing; use `patch`"
         )
-    members = problem.members if isinstance(problem, JointProblem) and problem.together else {"": problem}
+    members = problem.members if isinstance(problem, JointProblem) and problem.members else {"": problem}
     workloads = [
         {"sizes": dict(member.sizes), "timings": _timings(function, evaluations, name)}
         for name, member in members.items()

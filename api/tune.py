@@ -22,7 +22,7 @@ from ..tuners.search import Found, Search
 from .bring_back import bring_back
 from .devices import CPU, choose_devices
 from .evaluators import at_workloads, joined, search_evaluator
-from .jobs import Job, find_job, require_timed
+from .jobs import Job, find_joint_job, require_timed
 from .observers import SearchObserver
 from .optimize import same_run
 from .options.tune import TuneOptions
@@ -41,7 +41,7 @@ def run_tune(options: TuneOptions, observer: SearchObserver) -> TuneResult:
 def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver) -> TuneResult:
     given = parse_params(options.params)
     devices = choose_devices(options, remote)
-    job = find_job(options, options.kernel, devices[0], remote)
+    job = find_joint_job(options, options.kernel, devices[0], remote, observer)
     require_timed(job)
     # Most mistakes are found now; the extents of the matrix product are known with the profile.
     space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem), profiled=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from .problem import DEFAULT_WORKLOAD
@@ -20,32 +20,36 @@ class JointProblem(TorchProblem):
     By itself it has the sizes of the last one. An evaluator for one workload takes `members`.
     """
 
-    together: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The workloads by name, with their sizes."""
+    members: Mapping[str, TorchProblem] = field(default_factory=dict)
+    """The problem at each workload, by name."""
 
     @classmethod
-    def of_all(cls, problem: TorchProblem) -> TorchProblem:
-        """Return the problem at all the workloads that it names; at its only one, or as it is, where it names fewer."""
-        named = {name: sizes for name, sizes in problem.workloads.items() if name != DEFAULT_WORKLOAD}
+    def of_all(cls, problem: TorchProblem, most: int | None = None) -> TorchProblem:
+        """Return the problem at all the workloads that it names; at its only one, or as it is, where it names fewer.
+
+        Of more than `most`, which is at least 2, so many are taken, spread evenly over their order, both ends included.
+        """
+        named = [name for name in problem.workloads if name != DEFAULT_WORKLOAD]
+        if most is not None and len(named) > most:
+            named = [named[round(i * (len(named) - 1) / (most - 1))] for i in range(most)]
         if len(named) < 2:
             return problem.at(next(iter(named), DEFAULT_WORKLOAD))
-        values = {name: getattr(problem, name) for name in ("id", "name", "source", "path", "tolerances", "withheld")}
-        last = list(named.values())[-1]
-        return cls(**values, workload=SEPARATOR.join(named), sizes=last, together=named)
-
-    @cached_property
-    def members(self) -> dict[str, TorchProblem]:
-        """The problem at each workload."""
-        values = {name: getattr(self, name) for name in ("id", "name", "source", "path", "tolerances", "withheld")}
-        return {name: TorchProblem(**values, workload=name, sizes=sizes) for name, sizes in self.together.items()}
+        members: dict[str, TorchProblem] = {name: problem.at(name) for name in named}
+        last = members[named[-1]]
+        values = {name: getattr(last, name) for name in ("id", "name", "source", "path", "tolerances", "withheld")}
+        return cls(**values, workload=SEPARATOR.join(named), sizes=last.sizes, members=members)
 
     @property
     def sizes_key(self) -> str:
         """Those of all workloads."""
-        if not self.together:
+        if not self.members:
             return super().sizes_key
-        return repr([(name, sorted(sizes.items())) for name, sizes in self.together.items()])
+        return repr([(name, sorted(one.sizes.items())) for name, one in self.members.items()])
+
+    def files_at(self, sizes: Mapping[str, Any]) -> Mapping[str, Path]:
+        """The files that the problem reads at these sizes."""
+        return next(iter(self.members.values())).files_at(sizes) if self.members else {}
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
         """Return the problem at one workload only."""
-        return replace(super().resized(workload, sizes), together={})
+        return replace(super().resized(workload, sizes), members={})

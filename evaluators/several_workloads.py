@@ -31,7 +31,7 @@ class SeveralWorkloads(Generic[EvaluatorT]):
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
-        if not isinstance(problem, JointProblem) or not problem.together:
+        if not isinstance(problem, JointProblem) or not problem.members:
             yield from self.first.evaluate(problem, kernel, configs, known)
             return
         at = self._at(problem)
@@ -43,18 +43,18 @@ class SeveralWorkloads(Generic[EvaluatorT]):
                 for (evaluator, member), copy in zip(at, copies, strict=True)
             ]
             for found in zip(*running, strict=True):
-                yield merged(dict(zip(problem.together, found, strict=True)))
+                yield merged(dict(zip(problem.members, found, strict=True)))
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config; at each workload all are timed interleaved. See `core.Evaluator`."""
-        if not isinstance(problem, JointProblem) or not problem.together:
+        if not isinstance(problem, JointProblem) or not problem.members:
             return self.first.compare(problem, kernel, configs)
         found = [evaluator.compare(member, kernel, configs) for evaluator, member in self._at(problem)]
-        return [merged(dict(zip(problem.together, row, strict=True))) for row in zip(*found, strict=True)]
+        return [merged(dict(zip(problem.members, row, strict=True))) for row in zip(*found, strict=True)]
 
     def profile(self, problem: Problem) -> Profile:
         """Return the last workload's operators and device, with the geometric mean of all workloads' work."""
-        if not isinstance(problem, JointProblem) or not problem.together:
+        if not isinstance(problem, JointProblem) or not problem.members:
             return self.first.profile(problem)
         found = [evaluator.profile(member) for evaluator, member in self._at(problem)]
         mean = {name: _mean([getattr(one, name) for one in found]) for name in ("min_bytes", "eager_bytes")}
@@ -62,7 +62,7 @@ class SeveralWorkloads(Generic[EvaluatorT]):
         return found[-1].model_copy(update=mean)
 
     def _at(self, problem: JointProblem) -> list[tuple[EvaluatorT, TorchProblem]]:
-        while len(self._members) < len(problem.together):
+        while len(self._members) < len(problem.members):
             self._members.append(self._another())
         return list(zip(self._members, problem.members.values(), strict=False))
 

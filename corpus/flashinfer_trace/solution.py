@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 from ...core import KernelError, PythonKernel, Target
 from ...core.language import backend, recognize
@@ -12,6 +13,7 @@ from .schema import BuildSpec, Solution, SourceFile
 from .sol_execbench import ExprAxis
 
 FILE = "kernel.py"
+_CLASS = "ModelNew"
 _ENTRY = "\n\n# The entry point of a Solution; what follows is left out when it is read as a kernel.\n"
 _IMPORTED = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)
 _REPLAYABLE = frozenset({"triton", "tilelang"})
@@ -21,8 +23,6 @@ _BESIDE = frozenset({"pytorch"})
 
 def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
     """Return a Solution as a kernel; raises `KernelError` for one that is not written in Triton or TileLang."""
-    from .inlining import inlined  # libcst takes most of a second
-
     where, spec = f"Solution {solution.name}", solution.spec
     languages = set(spec.languages or (spec.language,))
     if not languages & _REPLAYABLE or languages - _REPLAYABLE - _BESIDE:
@@ -30,17 +30,38 @@ def kernel_of(solution: Solution, definition: Definition) -> PythonKernel:
         raise KernelError(
             f"{where} is written in {written}; only Solutions in Triton or TileLang can be evaluated here"
         )
+    if (ours := _kernel_file(solution)) is not None:
+        return PythonKernel.parse(ours, name=solution.name)
     try:
-        source, spelling = inlined(
-            {one.path: _without_entry(one.content) for one in solution.sources}, spec.file, _reserved(solution)
-        )
+        source, function = _as_one_file(solution)
     except KernelError as error:
         raise KernelError(f"{where}: {error}") from None
-    if "class ModelNew" not in source:
-        if spec.function not in spelling:
-            raise KernelError(f"{where}: spec.entry_point: {spec.file} has no function {spec.function}")
-        source += _model(definition, spelling[spec.function], spec.destination_passing_style)
+    source += _model(definition, function, spec.destination_passing_style)
     return PythonKernel.parse(source, name=solution.name)
+
+
+def _as_one_file(solution: Solution) -> tuple[str, str]:
+    """Return the entry point's file with all of the others that it imports, and the entry point's name there.
+
+    A file that imports none of them stays as it is, unless it has a name of ours.
+    """
+    from ..inlining.inliner import inline  # libcst takes most of a second
+    from ..inlining.modules import OwnName, Package
+    from ..inlining.references import definition_of
+    from ..inlining.texts import Texts
+
+    spec = solution.spec
+    package = Package(Texts({one.path: one.content.removeprefix("\ufeff") for one in solution.sources}))
+    module = package.module_of(Path(spec.file))
+    if spec.function not in {*module.definitions, *module.imports}:
+        raise KernelError(f"spec.entry_point: {spec.file} has no function {spec.function}")
+    if module.stands_alone and _CLASS not in {*module.definitions, *module.imports}:
+        return module.text, spec.function
+    entry = definition_of(package, module.name, spec.function, spec.file)
+    if not isinstance(entry, OwnName):
+        raise KernelError(f"spec.entry_point: {spec.file} imports {spec.function}, and none of the sources defines it")
+    found = inline(package, [entry], {_CLASS}, whole=[module.name])
+    return found.source, found.names[entry]
 
 
 def backend_of(solution: Solution) -> str | None:
@@ -94,16 +115,10 @@ def _hardware(kernel: PythonKernel, device: str) -> str:
     return "cpu" if kernel.target is Target.CPU else re.sub(r"\s+", "_", device)
 
 
-def _without_entry(text: str) -> str:
-    """Return a source without the entry point that `solution_of` added."""
-    kernel, separator, _ = text.partition(_ENTRY)
-    return kernel if separator else text
-
-
-def _reserved(solution: Solution) -> frozenset[str]:
-    """Return the name of our class, unless the Solution is one of ours: a foreign class may have it."""
-    ours = any(_ENTRY in one.content for one in solution.sources)
-    return frozenset() if ours else frozenset({"ModelNew"})
+def _kernel_file(solution: Solution) -> str | None:
+    """Return the kernel file that `solution_of` made a Solution of; None for one that others wrote."""
+    parts = solution.sources[0].content.partition(_ENTRY)
+    return parts[0] if parts[1] else None
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -114,7 +129,7 @@ def _model(definition: Definition, function: str, destinations: bool) -> str:
     """Return a `ModelNew` that calls the entry point, with outputs that it allocates where it is given them."""
     taken = {"self", "torch", function}
     inputs = {name: _free(name, taken) for name in definition.inputs}
-    lines = ["", "", "import torch", "", "", "class ModelNew(torch.nn.Module):"]
+    lines = ["", "", "import torch", "", "", f"class {_CLASS}(torch.nn.Module):"]
     lines += [f"    def forward({', '.join(['self', *inputs.values()])}):"]
     if not destinations:
         return "\n".join([*lines, f"        return {function}({', '.join(inputs.values())})", ""])

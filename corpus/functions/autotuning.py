@@ -16,7 +16,7 @@ import libcst as cst
 
 from ...core import KernelError, Value
 from ...core.space_inference import suggest
-from .modules import Library, Module
+from ..inlining.modules import Library, Module
 from .running import evaluate
 
 TRITON = ("triton", Library("import triton"))

@@ -10,11 +10,12 @@ from typing import Any
 import libcst as cst
 
 from ...core import Config, KernelError, PythonKernel
+from ..inlining.inliner import Piece
+from ..inlining.modules import Library, Module, OwnName, Package
+from ..inlining.references import definition_of, references_of
+from ..inlining.rewriting import Rename, import_order
+from ..inlining.roots import Roots
 from .autotuning import Autotuned, config_text, list_of_configs
-from .inlining import Piece
-from .modules import Library, Module, OwnName, Package
-from .references import definition_of, references_of
-from .rewriting import Rename, import_order
 from .translation import UserFunction
 
 _OURS = ("SEARCH_SPACE", "CONSTRAINTS", "CONFIGS")
@@ -41,7 +42,7 @@ class _Return:
         self.final = Package.of_text(kernel.source)
         self.kernel = kernel
         self.configs = configs
-        self.package = Package(*function.inlined.files)
+        self.package = Package(Roots(*function.inlined.files))
         self.own = {flat: name for name, flat in function.inlined.names.items()}
         self.constants = {name for names in function.constants for name in names.values()}
         self.added: dict[Path, dict[str, None]] = {}

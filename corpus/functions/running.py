@@ -11,10 +11,10 @@ from typing import Any
 import libcst as cst
 
 from ...core import KernelError
-from .inlining import inline
-from .modules import Library, Module, OwnName
-from .references import references_of
-from .rewriting import Rename
+from ..inlining.inliner import inline
+from ..inlining.modules import Library, Module, OwnName
+from ..inlining.references import references_of
+from ..inlining.rewriting import Rename
 
 TIMEOUT_S = 120.0
 """Seconds. The user's own code runs; this only ends an endless wait."""

@@ -11,9 +11,10 @@ import black
 import libcst as cst
 
 from ...core import JointProblem, KernelError, OptionError, ProblemError, PythonKernel, TorchProblem
+from ..inlining.inliner import Inlined, inline
+from ..inlining.modules import Library, Module, OwnName, Package
+from ..inlining.roots import Roots
 from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations
-from .inlining import Inlined, inline
-from .modules import Library, Module, OwnName, Package
 from .running import Conditions
 from .table import read_table
 from .target import Target, find_target, is_function
@@ -75,7 +76,7 @@ def translate(function: str, reference: str | None, inputs: str | None) -> UserF
         )
     target, wanted = find_target(function, "kernel"), find_target(reference, "reference")
     drawn = find_target(inputs, "inputs") if is_function(inputs) else None
-    package = Package(target.path, wanted.path, *([drawn.path] if drawn else []))
+    package = Package(Roots(target.path, wanted.path, *([drawn.path] if drawn else [])))
     module = package.module_of(target.path)
     conditions = Conditions()
     inlined, kernels, constants = _inlined(package, OwnName(module.name, target.name), conditions)

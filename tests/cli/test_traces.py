@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_a_reference_that_fails_is_a_row_and_in_sol_execbench_a_trace(tmp_path: 
 
 
 def test_a_definition_is_optimized_into_a_solution(tmp_path: Path) -> None:
-    """From its Solution, for its largest Workload; the result is a Solution of the dataset, and evaluated as one."""
+    """From its Solution, for all its Workloads together; the result is a Solution of the dataset, evaluated as one."""
     root = copied(tmp_path)
     run = kernelwright(
         *(
@@ -89,11 +90,17 @@ def test_a_definition_is_optimized_into_a_solution(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout)
-    assert (told["problem"], told["workload"]) == (GEMM, "gemm-64")
+    assert (told["problem"], told["workload"]) == (GEMM, "gemm-16 | gemm-64")
+    rows = [told["best"]["workloads"][name] for name in ("gemm-16", "gemm-64")]
+    mean = math.prod(row["latency_ms"] for row in rows) ** 0.5
+    assert told["best"]["latency_ms"] == pytest.approx(mean, rel=0.05)
+    assert re.search(r"gemm-16: .* ms -> .* times as fast", run.stderr)
     path = Path(told["solution"])
     dataset = TraceDataset.read(root)
     assert dataset.solutions[path.stem].author == "kernelwright"
-    assert "for the Workload gemm-64; made from gemm_tilelang_cpu" in (dataset.solutions[path.stem].description or "")
+    assert "for the Workloads gemm-16, gemm-64; made from gemm_tilelang_cpu" in (
+        dataset.solutions[path.stem].description or ""
+    )
     run = kernelwright("evaluate", "--kernel", path, "--dataset", root, "--workload", "gemm-16", *HERE, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     (trace,) = TraceDataset.read(root).traces(GEMM)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwright.core import ProblemError
+from kernelwright.core import JointProblem, ProblemError
 from kernelwright.corpus.flashinfer_trace.dataset import TraceDataset
 from kernelwright.corpus.flashinfer_trace.problem import recorded_problem
 from kernelwright.evaluators.correctness.alternate_shapes import alternate_sizes
@@ -50,6 +50,24 @@ def test_the_default_is_the_largest_workload(tmp_path: Path) -> None:
     assert "WORKLOADS" not in problem.source
     with pytest.raises(ProblemError, match="no workload 'd'; it has default, b, a, c"):
         problem.at("d")
+
+
+def test_workloads_judged_together_keep_what_is_their_own(tmp_path: Path) -> None:
+    """Their files and tolerances; of many, those that are spread over all sizes."""
+    bags = JointProblem.of_all(recorded_problem(DATASET, BAG))
+    assert isinstance(bags, JointProblem) and list(bags.members) == ["bag-4", "bag-8"]
+    assert [loaded(one, tmp_path).inputs(0)[1].shape for one in bags.members.values()] == [(4, 3), (8, 5)]
+    assert bags.files_at(bags.sizes) == bags.members["bag-8"].files_at(bags.sizes)
+    (name,) = (sol := TraceDataset.read(copied_sol(tmp_path))).definitions
+    permuted = JointProblem.of_all(recorded_problem(sol, name))
+    assert isinstance(permuted, JointProblem)
+    assert {one.tolerances["float32"].cap for one in permuted.members.values()} != {1e300}
+    many = recorded_problem(dataset_of(tmp_path / "many", {f"w{n}": n for n in range(1, 21)}), "double")
+    spread = JointProblem.of_all(many, 4)
+    assert isinstance(spread, JointProblem) and list(spread.members) == ["w1", "w7", "w14", "w20"]
+    assert spread.sizes["n"] == 20 and spread.at("n=7").sizes_key != spread.sizes_key
+    only = JointProblem.of_all(recorded_problem(dataset_of(tmp_path / "one", {"a": 2}), "double"))
+    assert not isinstance(only, JointProblem) and only.workload == "a"
 
 
 def test_sizes_of_a_single_workload_are_not_changed_one_by_one(tmp_path: Path) -> None:

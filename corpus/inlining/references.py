@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import libcst as cst
-from libcst.metadata import BuiltinScope, GlobalScope, ImportAssignment
+from libcst.metadata import BuiltinScope, GlobalScope, ImportAssignment, Scope
 
 from ...core import KernelError
 from .modules import Library, Meaning, Module, OwnModule, OwnName, Package
@@ -36,6 +36,10 @@ class References:
     """Imports of the package within functions, which go."""
     stars: set[Library] = field(default_factory=set)
     """Imports of all names of a library, where a name is known from nowhere else."""
+    hidden: dict[cst.CSTNode, set[str]] = field(default_factory=dict)
+    """For each of `nodes`, the names that stand for something local there, so that it must not be called so."""
+    free: set[str] = field(default_factory=set)
+    """Python's own names, and others that are known from nowhere: nothing else must be called so."""
 
 
 def references_of(
@@ -60,7 +64,7 @@ def definition_of(package: Package, module: str, name: str, where: str) -> Meani
         if name in there.definitions:
             return OwnName(module, name)
         found = there.imports.get(name)
-        if found is None and package.exists(f"{module}.{name}" if module else name):
+        if found is None and package.places.exists(f"{module}.{name}" if module else name):
             return OwnModule(f"{module}.{name}" if module else name)
         if found is None:
             break
@@ -97,6 +101,11 @@ class _Walk:
             self._all(*node.decorators, *node.bases, *node.keywords, node.body)
         elif isinstance(node, cst.Import | cst.ImportFrom):
             self._import(node)
+        elif isinstance(node, cst.MatchKeywordElement):
+            self.node(node.pattern)
+        elif isinstance(node, cst.Global):
+            for item in node.names:
+                self._note(item.name, item.name.value, self._of_module(item.name), self.module.scope(node))
         else:
             self._all(*node.children)
 
@@ -132,7 +141,7 @@ class _Walk:
         for one in reversed(chain):
             meaning = definition_of(self.module.package, meaning.module, one.attr.value, self._where(inner))
             if not isinstance(meaning, OwnModule):
-                self._note(one, one.attr.value, meaning)
+                self._note(one, one.attr.value, meaning, self.module.scope(inner))
                 return
         self._refuse_module(inner, meaning)
 
@@ -140,14 +149,17 @@ class _Walk:
         meaning = self._meaning(node)
         if isinstance(meaning, OwnModule):
             self._refuse_module(node, meaning)
-        if meaning is not None:
-            self._note(node, node.value, meaning)
+        self._note(node, node.value, meaning, self.module.scope(node))
 
-    def _note(self, node: cst.CSTNode, name: str, meaning: Meaning) -> None:
+    def _note(self, node: cst.CSTNode, name: str, meaning: Meaning | None, scope: Scope | None) -> None:
         if isinstance(meaning, Library):
             self.found.nodes[node] = (name, meaning)
         elif isinstance(meaning, OwnName):
             self.found.nodes[node] = meaning
+        else:
+            return
+        own = {node.value} if isinstance(node, cst.Name) else set()
+        self.found.hidden[node] = _local_names(scope) - own
 
     def _refuse_module(self, node: cst.CSTNode, meaning: OwnModule) -> None:
         raise KernelError(
@@ -158,8 +170,9 @@ class _Walk:
     def _meaning(self, node: cst.Name) -> Meaning | None:
         """Return what a name stands for; None for a local one, and for one of Python's own."""
         scope, name = self.module.scope(node), node.value
-        assignments = set(scope[name]) if scope is not None else set()
-        local = [one for one in assignments if not isinstance(one.scope, GlobalScope | BuiltinScope)]
+        if scope is None:
+            return None
+        local = [one for one in scope[name] if not isinstance(one.scope, GlobalScope | BuiltinScope)]
         if local:
             imports = [one for one in local if isinstance(one, ImportAssignment)]
             if not imports:
@@ -167,17 +180,36 @@ class _Walk:
             bound = self.module.meanings(imports[0].node).get(name)  # type: ignore[arg-type]
             if bound is None or isinstance(bound, Library):
                 return None  # that import stays where it is
-        else:
-            bound = OwnName(self.module.name, name) if name in self.module.definitions else None
-            bound = bound or self.module.imports.get(name)
-        if isinstance(bound, OwnName):
-            return definition_of(self.module.package, bound.module, bound.name, self._where(node))
-        if bound is None and name in _DYNAMIC and not local:
+            return self._followed(node, bound)
+        return self._of_module(node)
+
+    def _of_module(self, node: cst.Name) -> Meaning | None:
+        """Return what a name stands for at the top level of the module."""
+        name = node.value
+        bound = OwnName(self.module.name, name) if name in self.module.definitions else self.module.imports.get(name)
+        if bound is not None:
+            return self._followed(node, bound)
+        self.found.free.add(name)
+        if name in _DYNAMIC:
             raise KernelError(f"{self._where(node)}: {name} asks for {_DYNAMIC[name]}, which cannot be inlined")
-        if bound is None and not hasattr(builtins, name) and (star := self.module.imports.get("*")) is not None:
+        if not hasattr(builtins, name) and (star := self.module.imports.get("*")) is not None:
             assert isinstance(star, Library)
             self.found.stars.add(star)
+        return None
+
+    def _followed(self, node: cst.Name, bound: Meaning) -> Meaning:
+        if isinstance(bound, OwnName):
+            return definition_of(self.module.package, bound.module, bound.name, self._where(node))
         return bound
 
     def _where(self, node: cst.CSTNode) -> str:
         return f"{self.module}, line {self.module.line(node)}"
+
+
+def _local_names(scope: Scope | None) -> set[str]:
+    """Return the names that stand for something local in a scope."""
+    found: set[str] = set()
+    while scope is not None and not isinstance(scope, GlobalScope | BuiltinScope):
+        found |= {one.name for one in scope.assignments}
+        scope = scope.parent
+    return found

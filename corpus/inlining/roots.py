@@ -53,6 +53,10 @@ class Roots:
             raise KernelError(f"the package has no module {name}, in {' or '.join(map(str, self._folders(name)))}")
         return path
 
+    def text(self, path: Path) -> str:
+        """Return the text of a file; raises `OSError` or `UnicodeDecodeError`."""
+        return path.read_text()
+
     def _folders(self, name: str) -> list[Path]:
         """Return where a module may be, without its ending."""
         first, *rest = name.split(".")

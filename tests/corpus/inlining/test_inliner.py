@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from kernelwright.core import KernelError
-from kernelwright.corpus.functions.inlining import Inlined, inline
-from kernelwright.corpus.functions.modules import OwnName, Package
 from kernelwright.corpus.functions.running import Conditions
+from kernelwright.corpus.inlining.inliner import Inlined, inline
+from kernelwright.corpus.inlining.modules import OwnName, Package
+from kernelwright.corpus.inlining.roots import Roots
 
 
 def inlined(folder: Path, **files: str) -> Inlined:
@@ -19,7 +20,7 @@ def inlined(folder: Path, **files: str) -> Inlined:
         path = folder.joinpath("pkg", *name.split("__")) if name != "__init__" else folder / "pkg" / "__init__"
         path.with_suffix(".py").parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".py").write_text(text)
-    return inline(Package(folder / "pkg" / "a.py"), [OwnName("pkg.a", "f")], rewriting=Conditions().decided)
+    return inline(Package(Roots(folder / "pkg" / "a.py")), [OwnName("pkg.a", "f")], rewriting=Conditions().decided)
 
 
 def run(found: Inlined) -> Any:
@@ -38,6 +39,69 @@ def test_names_that_meet_are_kept_apart(tmp_path: Path) -> None:
     assert run(found)(1) == 3 + 100 + 100 + 1
     assert found.names[OwnName("pkg.b", "SIZE")] == "SIZE_B"
     assert found.names[OwnName("pkg.a", "SIZE")] == "SIZE"
+
+
+CAPTURES = """
+from math import floor as max
+
+from . import b
+from .b import length as other
+
+
+def f(step, values):
+    size = 3
+    return b.step(step) + size + other(values) + max(1.5) + sum(b.width for width in [1]) + b.size
+
+
+def length(values):
+    return -1
+"""
+
+
+def test_nothing_local_captures_what_is_inlined(tmp_path: Path) -> None:
+    """Parameters, variables, those of comprehensions and classes, `global`, and names of Python's own."""
+    found = inlined(
+        tmp_path,
+        a=CAPTURES,
+        b="from .c import max as most\nsize = 10\nwidth = 20\ncount = 0\n"
+        "def step(x):\n    global count\n    count += 1\n    return most(x) + count\n"
+        "def length(values):\n    return len(values) + max(values)\n",
+        c="def max(x):\n    match x:\n        case complex(real=real):\n            return real\n    return 100 * x\n"
+        "real = 5\n",
+    )
+    assert run(found)(7, [4, 5]) == (700 + 1) + 3 + (2 + 5) + 1 + 20 + 10
+    assert found.names[OwnName("pkg.b", "size")] == "size_b"
+    assert found.names[OwnName("pkg.b", "step")] == "step_b"
+    assert found.names[OwnName("pkg.c", "max")] == "max_c"
+
+
+def test_libraries_under_names_that_are_taken(tmp_path: Path) -> None:
+    found = inlined(
+        tmp_path,
+        a="import os.path\nfrom math import floor as low\nfrom .b import g\n"
+        "def f(x):\n    return os.path.join('a', 'b'), low(x), *g(x)\n",
+        b="from math import ceil as low\nos = 3\ndef g(x):\n    return os, low(x)\n",
+    )
+    assert run(found)(1.5) == ("a/b", 1, 3, 2)
+
+
+def test_a_variable_of_an_outer_function_is_no_definition(tmp_path: Path) -> None:
+    found = inlined(
+        tmp_path,
+        a="from .b import total as start\ntotal = 1\n"
+        "def f():\n    total = start\n    def add(match):\n        nonlocal total\n        total += match\n"
+        "    add(match=4)\n    return total\n",
+        b="total = 10\nmatch = 3\n",
+    )
+    assert run(found)() == 14
+
+
+def test_annotations_stay_texts_where_all_that_have_some_ask_for_it(tmp_path: Path) -> None:
+    plain = "def double(x):\n    return 2 * x\n"
+    lazy = "from __future__ import annotations\nfrom .b import double\ndef f(x: Unknown):\n    return double(x)\n"
+    assert run(inlined(tmp_path / "lazy", a=lazy, b=plain))(2) == 4
+    eager = inlined(tmp_path / "eager", a=lazy, b=plain.replace("(x)", "(x: int)"))
+    assert "__future__" not in eager.source
 
 
 def test_what_a_module_does_with_its_names_comes_along(tmp_path: Path) -> None:

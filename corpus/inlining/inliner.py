@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import libcst as cst
+from libcst import matchers
 
-from .modules import Library, Module, OwnName, Package
-from .references import References, references_of
+from .modules import Library, Module, OwnModule, OwnName, Package, for_types_only
+from .naming import Names
+from .references import References, definition_of, references_of
 from .rewriting import Rename, import_order
+from .statements import changed_by, is_plain
 
 Rewriting = Callable[[Module, cst.CSTNode], Mapping[cst.CSTNode, str]]
 """For a statement, its expressions that are replaced, and by what; what they refer to is not needed then."""
@@ -47,6 +48,8 @@ class Inlined:
     """What each definition is called in the source."""
     files: Mapping[Path, str]
     """The files that it came from, as they were read."""
+    header: str = ""
+    """The comments at the top of the files that are in it as a whole, such as their licences."""
 
     @property
     def source(self) -> str:
@@ -54,7 +57,7 @@ class Inlined:
         future = [line for line in self.imports if line.startswith("from __future__")]
         others = [line for line in self.imports if line not in future]
         body = "\n\n".join(piece.text.strip("\n") for piece in self.pieces)
-        return "\n".join([*future, *sorted(others, key=import_order)]) + f"\n\n{body}\n"
+        return self.header + "\n".join([*future, *sorted(others, key=import_order)]) + f"\n\n{body}\n"
 
 
 def inline(
@@ -64,13 +67,17 @@ def inline(
     rewriting: Rewriting = lambda module, statement: {},
     libraries: Collection[tuple[str, Library]] = (),
     dynamic: bool = False,
+    whole: Collection[str] = (),
 ) -> Inlined:
     """Return the wanted definitions with all that they need; `reserved` names are given to none of them.
 
-    With `dynamic`, imports by computed names stay as they are. Raises `KernelError` for what cannot be inlined: which,
-    where, and why.
+    With `dynamic`, imports by computed names stay as they are. The modules `whole` come as a whole, and so do those
+    that they import: what they do when they are imported counts. Raises `KernelError` for what cannot be
+    inlined: which, where, and why.
     """
     inliner = _Inliner(package, rewriting, dynamic)
+    for name in whole:
+        inliner.need_whole(name)
     for one in wanted:
         inliner.need(one)
     inliner.add_mutations()
@@ -84,6 +91,30 @@ class _Inliner:
         self._rewriting = rewriting
         self._statements: dict[tuple[str, int], References] = {}
         self._replaced: dict[tuple[str, int], Mapping[cst.CSTNode, str]] = {}
+        self._whole: dict[str, list[str]] = {}
+        """The modules that are needed as a whole, and which of the package's they import."""
+        self._libraries: list[tuple[str, Library]] = []
+        self._stars: list[str] = []
+        """The libraries that those import."""
+
+    def need_whole(self, name: str) -> None:
+        """Add all statements of a module, and of those that it imports."""
+        if name in self._whole:
+            return
+        module, imported = self._package.module(name), self._whole.setdefault(name, [])
+        for bound, meaning in module.imports.items():
+            if isinstance(meaning, OwnName):
+                definition_of(self._package, meaning.module, meaning.name, str(module))  # or it raises
+            if isinstance(meaning, OwnName | OwnModule):
+                imported.append(meaning.module)
+                self.need_whole(meaning.module)
+            elif bound == "*":
+                self._stars.append(meaning.statement)
+            elif not meaning.statement.startswith("from __future__"):
+                self._libraries.append((bound, meaning))
+        for index, statement in enumerate(module.tree.body):
+            if not (is_plain(statement) or for_types_only(statement)):
+                self._add(module, index)
 
     def need(self, wanted: OwnName) -> None:
         module = self._package.module(wanted.module)
@@ -107,7 +138,7 @@ class _Inliner:
     @property
     def _order(self) -> list[str]:
         """The modules, those that others need first."""
-        needs: dict[str, dict[str, None]] = {}
+        needs = {name: dict.fromkeys(imported) for name, imported in self._whole.items()}
         for (module, _), found in self._statements.items():
             own = [one.module for one in found.nodes.values() if isinstance(one, OwnName)]
             needs.setdefault(module, {}).update(dict.fromkeys(own))
@@ -137,49 +168,52 @@ class _Inliner:
                     one for at in self._statements if at[0] == name for one in module.bound(module.tree.body[at[1]])
                 }
                 for index, statement in enumerate(module.tree.body):
-                    if (name, index) not in self._statements and _changed(statement) in defined:
+                    if (name, index) not in self._statements and changed_by(statement) in defined:
                         self._add(module, index)
 
-    def result(self, reserved: set[str], libraries: Collection[tuple[str, Library]]) -> Inlined:
-        taken = set(reserved)
-        used = dict.fromkeys(libraries)
-        for found in self._statements.values():
-            used |= {one: None for one in found.nodes.values() if isinstance(one, tuple)}
-        aliases: dict[tuple[str, Library], str] = {}
-        merged: dict[str, Library] = {}
+    def result(self, reserved: Collection[str], libraries: Collection[tuple[str, Library]]) -> Inlined:
+        found = self._statements.values()
+        names = Names(found, reserved)
+        used = dict.fromkeys([*libraries, *self._libraries])
+        for one in found:
+            used |= {meaning: None for meaning in one.nodes.values() if isinstance(meaning, tuple)}
         for name, library in used:
-            plain = library.statement.startswith("import ") and " as " not in library.statement
-            same = name in merged and (plain or merged[name] == library)
-            aliases[name, library] = name if same or name not in taken else _free(name, "2", taken)
-            merged.setdefault(name, library)
-            taken.add(aliases[name, library])
-        names: dict[OwnName, str] = {}
+            names.add_library(name, library)
         order = self._order
         places = sorted(self._statements, key=lambda at: (order.index(at[0]), at[1]))
         for module_name, index in reversed(places):  # what was asked for comes last, and keeps its names
             module = self._package.module(module_name)
             for name in module.bound(module.tree.body[index]):
-                if OwnName(module_name, name) not in names:
-                    flat = name if name not in taken else _free(name, module_name.rpartition(".")[2], taken)
-                    names[OwnName(module_name, name)] = flat
-                    taken.add(flat)
-        imports = [line for (name, library), alias in aliases.items() for line in _renamed(library, name, alias)]
-        imports += [star.statement for found in self._statements.values() for star in found.stars]
+                if OwnName(module_name, name) not in names.own:
+                    names.add_own(OwnName(module_name, name))
+        imports = [*names.imports(), *(star.statement for one in found for star in one.stars), *self._stars]
         modules = [self._package.module(name) for name in order]
-        if modules and all(_has_future(module) for module in modules):
+        if self._has_future(modules):
             imports.append("from __future__ import annotations")
-        pieces = [self._piece(place, names, aliases) for place in places]
+        pieces = [self._piece(place, names) for place in places]
         files = {module.path: module.text for module in modules if module.path is not None}
-        return Inlined(tuple(dict.fromkeys(imports)), tuple(pieces), names, files)
+        headers = [module.header for module in modules if module.name in self._whole]
+        return Inlined(tuple(dict.fromkeys(imports)), tuple(pieces), names.own, files, "".join(headers))
 
-    def _piece(
-        self, place: tuple[str, int], names: Mapping[OwnName, str], aliases: Mapping[tuple[str, Library], str]
-    ) -> Piece:
+    def _has_future(self, modules: Sequence[Module]) -> bool:
+        """Return whether annotations are not evaluated: in none of the modules that have some."""
+        annotated = {
+            name
+            for name, index in self._statements
+            if matchers.findall(self._package.module(name).tree.body[index], matchers.Annotation())
+        }
+        lazy = {module.name for module in modules if "from __future__ import annotations" in module.text}
+        return bool(lazy) and annotated <= lazy
+
+    def _piece(self, place: tuple[str, int], names: Names) -> Piece:
         module = self._package.module(place[0])
         statement = module.tree.body[place[1]]
         found = self._statements[place]
-        flat = {node: names[one] if isinstance(one, OwnName) else aliases[one] for node, one in found.nodes.items()}
-        own = {name: names[OwnName(module.name, name)] for name in module.bound(statement)}
+        flat = {
+            node: names.own[one] if isinstance(one, OwnName) else names.libraries[one]
+            for node, one in found.nodes.items()
+        }
+        own = {name: names.own[OwnName(module.name, name)] for name in module.bound(statement)}
         changed = statement.visit(Rename({**flat, **self._replaced[place]}, set(found.imports), statement, own))
         assert isinstance(changed, cst.CSTNode) and module.path is not None
         spelled = {text: module.code(node) for node, text in flat.items() if module.code(node) != text}
@@ -194,42 +228,3 @@ class _Inliner:
             spelled,
             tuple(module.code(node).strip() for node in found.imports),
         )
-
-
-def _changed(statement: cst.CSTNode) -> str | None:
-    """Return the name of what a statement changes without defining it."""
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return None
-    node: Any = statement.body[0]
-    if isinstance(node, cst.Assign) and len(node.targets) == 1:
-        target: Any = node.targets[0].target
-    elif isinstance(node, cst.AugAssign):
-        target = node.target
-    elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-        target = node.value.func
-    else:
-        return None
-    if isinstance(target, cst.Name):
-        return target.value if isinstance(node, cst.AugAssign) else None
-    while isinstance(target, cst.Attribute | cst.Subscript):
-        target = target.value
-    return target.value if isinstance(target, cst.Name) else None
-
-
-def _free(name: str, suffix: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken: with the module's name, in capitals where it is a constant."""
-    candidate = f"{name}_{suffix.upper() if name.isupper() else suffix}"
-    number = 2
-    while candidate in taken:
-        candidate, number = f"{name}_{number}", number + 1
-    return candidate
-
-
-def _renamed(library: Library, name: str, alias: str) -> list[str]:
-    if alias == name:
-        return library.statement.split("\n")
-    return [re.sub(r"( as \w+)?$", f" as {alias}", library.statement)]
-
-
-def _has_future(module: Module) -> bool:
-    return "from __future__ import annotations" in module.text

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import libcst as cst
+from libcst import matchers
 from libcst.metadata import GlobalScope, ImportAssignment, MetadataWrapper, PositionProvider, Scope, ScopeProvider
 
 from ...core import KernelError
 from .roots import Roots
+from .texts import Texts
 
 ALONE = "kernel"
 
@@ -45,47 +47,44 @@ class OwnName:
 Meaning = Library | OwnModule | OwnName
 
 
-class Package(Roots):
-    """The modules of the packages that some files are in, read when they are first needed."""
+class Package:
+    """The modules of the packages that some files are in, or of some texts, read when they are first needed."""
 
-    def __init__(self, *paths: Path) -> None:
-        """See `Roots`."""
-        super().__init__(*paths)
+    def __init__(self, places: Roots | Texts) -> None:
+        self.places = places
         self._modules: dict[str, Module] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its modules are imported."""
-        return tuple(dict.fromkeys([*self.packages, *(name.partition(".")[0] for name in self._modules)]))
+        return tuple(dict.fromkeys([*self.places.packages, *(name.partition(".")[0] for name in self._modules)]))
 
     def module_of(self, path: Path) -> Module:
         """Return the module in one of the files that the package was made for."""
-        return self.module(self.dotted(path))
+        return self.module(self.places.dotted(path))
 
     def module(self, name: str) -> Module:
         """Return a module by its dotted name; raises `KernelError` where it cannot be read."""
         if name not in self._modules:
-            self._modules[name] = Module(self, name, self.file(name))
+            self._modules[name] = Module(self, name, self.places.file(name))
         return self._modules[name]
 
     @classmethod
     def of_text(cls, text: str) -> Module:
         """Return a module of its own, such as a kernel file."""
-        package = cls()
-        package._modules[ALONE] = Module(package, ALONE, None, text)
-        return package._modules[ALONE]
+        return cls(Texts({f"{ALONE}.py": text})).module(ALONE)
 
 
 class Module:
     """One module: its statements, and the meaning of its names."""
 
-    def __init__(self, package: Package, name: str, path: Path | None, text: str | None = None) -> None:
+    def __init__(self, package: Package, name: str, path: Path | None) -> None:
         self.package = package
         self.name = name
         self.path = path
         """None for a folder without an `__init__.py`."""
         try:
-            self.text = text if text is not None else path.read_text() if path else ""
+            self.text = package.places.text(path) if path else ""
             self._wrapper = MetadataWrapper(cst.parse_module(self.text))
         except (OSError, UnicodeDecodeError, cst.ParserSyntaxError) as error:
             raise KernelError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
@@ -95,6 +94,11 @@ class Module:
 
     def __str__(self) -> str:
         return str(self.path or self.name)
+
+    @property
+    def header(self) -> str:
+        """The comments at its top."""
+        return "".join(self.code(line) for line in self.tree.header if line.comment is not None)
 
     def line(self, node: cst.CSTNode) -> int:
         """Return the line on which a node begins, counted from 1."""
@@ -109,7 +113,7 @@ class Module:
         """The indices of the statements that define a name."""
         found: dict[str, list[int]] = {}
         for index, statement in enumerate(self.tree.body):
-            if not _for_types_only(statement):
+            if not for_types_only(statement):
                 for name in self.bound(statement):
                     found.setdefault(name, []).append(index)
         return found
@@ -140,6 +144,12 @@ class Module:
                     found |= self.meanings(node, found)
         return found
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it imports nothing of its package, neither at the top level nor in a function."""
+        nodes: list[Any] = list(matchers.findall(self.tree, matchers.Import() | matchers.ImportFrom()))
+        return all(isinstance(one, Library) for node in nodes for one in self.meanings(node).values())
+
     def meanings(
         self, node: cst.Import | cst.ImportFrom, known: Mapping[str, Meaning] | None = None
     ) -> dict[str, Meaning]:
@@ -148,7 +158,7 @@ class Module:
             return self._plain(node, known or {})
         module = self._from(node)
         if isinstance(node.names, cst.ImportStar):
-            if not self.package.owns(module):
+            if not self._owned(node, module):
                 return {"*": Library(self.code(node))}
             other = self.package.module(module)
             names = [name for name in (*other.definitions, *other.imports) if not name.startswith("_")]
@@ -156,9 +166,9 @@ class Module:
         found: dict[str, Meaning] = {}
         for alias in node.names:
             name, bound = str(alias.evaluated_name), str(alias.evaluated_alias or alias.evaluated_name)
-            if self.package.owns(module):
-                inside = f"{module}.{name}" if module else name
-                is_module = self.package.exists(inside) and not self._defines(module, name)
+            inside = f"{module}.{name}" if module else name
+            if self._owned(node, module) or self.package.places.owns(inside):
+                is_module = self.package.places.exists(inside) and not self._defines(module, name)
                 found[bound] = OwnModule(inside) if is_module else OwnName(module, name)
             else:
                 suffix = f" as {bound}" if bound != name else ""
@@ -170,7 +180,7 @@ class Module:
         for alias in node.names:
             name, other = str(alias.evaluated_name), alias.evaluated_alias
             bound = str(other or name.partition(".")[0])
-            if self.package.owns(name):
+            if self.package.places.owns(name):
                 found[bound] = OwnModule(name if other else bound)
             else:
                 statement = f"import {name}{f' as {other}' if other else ''}"
@@ -178,6 +188,9 @@ class Module:
                 lines = before.statement.split("\n") if isinstance(before, Library) else []
                 found[bound] = Library("\n".join(dict.fromkeys([*lines, statement])))
         return found
+
+    def _owned(self, node: cst.ImportFrom, module: str) -> bool:
+        return bool(node.relative) or self.package.places.owns(module)
 
     def _from(self, node: cst.ImportFrom) -> str:
         """Return the absolute name of the module that is imported from."""
@@ -191,7 +204,7 @@ class Module:
         return ".".join([*kept, *([named] if named else [])])
 
     def _defines(self, module: str, name: str) -> bool:
-        if not module or not self.package.exists(module):
+        if not module or not self.package.places.exists(module):
             return False
         other = self.package.module(module)
         return name in other.definitions or (other is not self and name in other.imports)
@@ -201,7 +214,7 @@ class Module:
         return self.tree.code_for_node(node)
 
 
-def _for_types_only(statement: cst.CSTNode) -> bool:
+def for_types_only(statement: cst.CSTNode) -> bool:
     """Return whether this is `if TYPE_CHECKING`, whose names only annotations use."""
     return isinstance(statement, cst.If) and _dotted(statement.test).endswith("TYPE_CHECKING")
 
