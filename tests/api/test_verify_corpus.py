@@ -101,6 +101,8 @@ def test_shipped_kernels_are_checked_too(tmp_path: Path, monkeypatch: pytest.Mon
     wrong = tmp_path / "triton" / "level1" / "1_19.py"
     wrong.write_text(wrong.read_text().replace("tl.where(x < 0.0, 0.0, x)", "tl.where(x < 0.0, 1.0, x)"))
     monkeypatch.setattr(kernels, "SHIPPED", tmp_path)
+    # At the size for a CPU, drawing the inputs alone takes seconds.
+    monkeypatch.setattr(verify_corpus, "at_workload", lambda problem, *_: problem.at("tiny"))
     run = _verify(CHECKED, "--kernels", "--json")
     assert run.exit_code == 1, run.output
     found = json.loads(run.stdout)

@@ -16,8 +16,9 @@ from kernelwright.evaluators.workers.problem_file import problem_options
 NewWorker = Callable[..., Worker]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[ForkServer]:
+    """One for all tests: it starts cold, since Triton is not the interpreter here."""
     server = ForkServer([*kernels_import("cpu"), COMPILERS_IMPORT], server_environment("cuda"))
     yield server
     server.close()
