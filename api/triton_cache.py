@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..core import Evaluation, JointProblem, KernelError, TorchProblem
+from ..corpus.functions.program import answer_of
 from ..corpus.functions.translation import UserFunction
 
 PROGRAM = Path(__file__).with_name("triton_cache_program.py")
@@ -54,14 +53,8 @@ def enter_timings(
         }
         environment = {**os.environ, "TRITON_CACHE_AUTOTUNING": "1"}
         environment.pop("TRITON_INTERPRET", None)
-        command = [sys.executable, str(PROGRAM)]
-        run = subprocess.run(
-            command, input=json.dumps(task), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
-        )
-    if run.returncode != 0:
-        last = next(iter(run.stderr.strip().splitlines()[-1:]), f"exit status {run.returncode}")
-        raise KernelError(f"no entry for Triton's cache: {last}")
-    entered: list[str] = json.loads(run.stdout.strip().splitlines()[-1])
+        failure = "no entry for Triton's cache"
+        entered: list[str] = answer_of([str(PROGRAM)], json.dumps(task), TIMEOUT_S, failure, environment=environment)
     if not entered:
         raise KernelError(
             "no entry for Triton's cache: an autotuner with one config chooses nothing; the patch is enough"

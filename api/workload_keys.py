@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from ..core import JointProblem, TorchProblem
+from ..core import JointProblem, KernelError, TorchProblem
+from ..corpus.functions.program import answer_of
 from ..corpus.functions.translation import UserFunction
 
 TIMEOUT_S = 300.0
@@ -51,12 +50,8 @@ def workload_keys(function: UserFunction, problem: TorchProblem) -> dict[str, st
         Path(folder, "kernel_of_keys.py").write_text(function.kernel.source)
         Path(folder, "problem_of_keys.py").write_text(problem.source)
         task = {"folder": folder, "workloads": {name: dict(member.sizes) for name, member in members.items()}}
-        command = [sys.executable, "-c", _PROGRAM]
         try:
-            run = subprocess.run(command, input=json.dumps(task), capture_output=True, text=True, timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+            found: dict[str, str] = answer_of(["-c", _PROGRAM], json.dumps(task), TIMEOUT_S, "no keys")
+        except KernelError:
             return apart
-    if run.returncode != 0:
-        return apart
-    found: dict[str, str] = json.loads(run.stdout.strip().splitlines()[-1])
     return found

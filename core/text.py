@@ -1,6 +1,8 @@
-"""Shortens untrusted text to one line, and writes sizes."""
+"""Shortens untrusted text and errors to one line, and writes sizes."""
 
 from __future__ import annotations
+
+from pydantic import ValidationError
 
 
 def first_line(text: str | BaseException, limit: int | None = None) -> str:
@@ -13,6 +15,13 @@ def first_line(text: str | BaseException, limit: int | None = None) -> str:
     if isinstance(text, BaseException):
         line = line.rstrip(".") or type(text).__name__
     return line if limit is None or len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def wrong_field(error: ValidationError) -> str:
+    """Return the first field that does not fit its record, and why: 'spec.language: Field required'."""
+    first = error.errors()[0]
+    reason = str(first["msg"]).removeprefix("Value error, ")
+    return ": ".join(filter(None, [".".join(map(str, first["loc"])), reason]))
 
 
 def gigabytes(size: int) -> str:

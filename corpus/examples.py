@@ -28,6 +28,7 @@ from ..core import (
     WorkedExample,
     backends,
 )
+from ..core.text import wrong_field
 
 SHIPPED = Path(__file__).parent / "examples"
 MEASURED = "measured.json"
@@ -174,7 +175,7 @@ def read_gains(path: Path) -> Mapping[str, Gain]:
             raise ValueError("no object")
         return {slug: Gain.model_validate(record) for slug, record in records.items()}
     except ValidationError as error:
-        what = f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}"
+        what = wrong_field(error)
     except (ValueError, RecursionError) as error:
         what = str(error)
     raise ExampleError(f"{path} is corrupt ({what}); measure the examples again, or remove it")
@@ -189,9 +190,7 @@ def _description(path: Path) -> Description:
     try:
         return Description.model_validate(tomllib.loads(_text(path)))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ExampleError(f"example {path}, {where}: {first['msg']}; fix it") from None
+        raise ExampleError(f"example {path}, {wrong_field(error)}; fix it") from None
     except tomllib.TOMLDecodeError as error:
         raise ExampleError(f"example {path} is no valid TOML: {error}; fix it") from None
 

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...core import Budget, ExchangeRecord, Journal, JournalError, ModelError
 from ...core.exchange_record import Reply
 from ...core.json_lines import split_lines
+from ...core.text import wrong_field
 from .exchange import digest
 
 PROBE = "probe"
@@ -150,6 +151,5 @@ def _reply(said: dict[str, Any], path: Path, line: int) -> RecordedReply:
     try:
         return _recorded.validate_python(said, extra="ignore")
     except ValidationError as error:
-        first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
-    raise ModelError(f"{path}, line {line} is no valid exchange: {where}: {first['msg']}; fix or remove that line")
+        what = wrong_field(error)
+    raise ModelError(f"{path}, line {line} is no valid exchange: {what}; fix or remove that line")

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from ...core import ProblemError, ResultsError
 from ...core.files import write_whole
 from ...core.json_lines import lock
+from ...core.text import wrong_field
 from . import sol_execbench
 from .definition import Definition
 from .record import Record
@@ -162,10 +163,7 @@ def parse_record(kind: type[RecordT], text: str, where: str) -> RecordT:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-    raise ProblemError(f"{where}: {field}{': ' if field else ''}{reason}; {FIX}")
+        raise ProblemError(f"{where}: {wrong_field(error)}; {FIX}") from None
 
 
 def append_line(path: Path, line: str) -> None:

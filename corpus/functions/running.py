@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import libcst as cst
 
-from ...core import KernelError
 from ..inlining.inliner import inline
 from ..inlining.modules import Library, Module, OwnName
 from ..inlining.references import references_of
 from ..inlining.rewriting import Rename
+from .program import answer_of
 
 TIMEOUT_S = 120.0
 """Seconds. The user's own code runs; this only ends an endless wait."""
@@ -38,14 +35,7 @@ def evaluate(module: Module, expressions: Sequence[cst.CSTNode], template: str, 
         assert isinstance(changed, cst.CSTNode)
         texts.append(module.code(changed))
     program = inlined.source + template.format(*texts)
-    try:
-        run = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise KernelError(f"{what} did not end in {TIMEOUT_S:g} s") from None
-    if run.returncode != 0:
-        last = next(iter(run.stderr.strip().splitlines()[-1:]), f"exit status {run.returncode}")
-        raise KernelError(f"{what} cannot be evaluated here: {last}; {advice}")
-    return json.loads(run.stdout.strip().splitlines()[-1])
+    return answer_of(["-"], program, TIMEOUT_S, f"{what} cannot be evaluated here", advice)
 
 
 class Conditions:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ...core import OptionError
+from ...core.text import wrong_field
 
 INPUTS = "inputs"
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -101,8 +102,7 @@ def read_table(path: Path) -> InputTable:
         axes = {str(name): value for name, value in said.items() if name != INPUTS}
         return InputTable.model_validate({"axes": axes, INPUTS: said.get(INPUTS, {})})
     except ValidationError as error:
-        first = error.errors()[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        what = wrong_field(error)
     except (OSError, UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
         what = " ".join(str(error).split())
     raise OptionError(f"`inputs` {path} is no table of inputs ({what})", "see docs/functions.md for its form")
