@@ -1,15 +1,12 @@
 """Asks torch's compiler for its own Triton code of the reference: a request of the reference worker.
 
 The graph is traced with `make_fx`, with the weights as arguments, so it is known which argument of the code is which
-weight. Nothing of the code is executed here but the configs that Inductor would try.
+weight.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
@@ -18,6 +15,7 @@ from ...core.text import first_line
 from ..replay.values import form_of, weights_of
 from ..workers.channel import Message
 from .drawn_reference import DrawnReference
+from .inductor_kernels import config_of, configs, helpers, kernel_texts
 
 OPTIONS = {
     "max_autotune": True,
@@ -34,15 +32,6 @@ OPTIONS = {
     "freezing": False,
 }
 """Inductor's settings; those that a version does not know are left out."""
-_FUNCTION = """
-def _function(fn):
-    from types import SimpleNamespace
-
-    names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
-    return SimpleNamespace(fn=fn, arg_names=names, __name__=fn.__name__, src="", params=[])
-"""
-"""As much of a `triton.JITFunction` as Inductor's decorators look at."""
-_HELPER = re.compile(r"\btriton_helpers\.(\w+)")
 
 
 class InductorRequests:
@@ -110,7 +99,9 @@ def code_of(graph: Any, arguments: Sequence[Any]) -> str:
 
     with mock.patch.object(GraphLowering, "save_output_code", staticmethod(take)), contextlib.suppress(_Taken):
         lowered(graph, arguments)
-    return _only(taken)
+    if not taken:
+        raise RuntimeError("torch's compiler made no code")
+    return taken[0]
 
 
 def measured_code(graph: Any, arguments: Sequence[Any]) -> tuple[str, dict[str, dict[str, int]]]:
@@ -132,24 +123,14 @@ def measured_code(graph: Any, arguments: Sequence[Any]) -> tuple[str, dict[str, 
         with mock.patch.object(CachingAutotuner, "run", watched):
             compiled(list(arguments))
     torch.cuda.synchronize()
-    return _only(taken), {name: config_of(kernel.launchers[0].config) for name, kernel in seen.items()}
-
-
-def _only(taken: Sequence[str]) -> str:
-    if len(taken) != 1:
-        raise RuntimeError(f"torch's compiler made {len(taken)} modules")
-    return taken[0]
+    # A choice that is a graph of its own, and was measured, comes before.
+    return taken[-1], {name: config_of(kernel.launchers[0].config) for name, kernel in seen.items()}
 
 
 def _ordered(configs: Iterator[dict[str, int]], fastest: dict[str, int] | None) -> list[dict[str, int]]:
     """Return the configs with the fastest one first."""
     known = list(configs)
     return known if fastest is None else [fastest, *(one for one in known if one != fastest)]
-
-
-def config_of(config: Any) -> dict[str, int]:
-    """Return a `triton.Config` as data."""
-    return {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
 
 
 @contextlib.contextmanager
@@ -203,51 +184,3 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
     with tracing(TracingContext(mode)), torch.no_grad():
         joint_graph_passes(graph)
         return compile_fx_inner(graph, fake)
-
-
-def kernel_texts(code: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each Triton kernel in Inductor's code."""
-    for node in ast.walk(ast.parse(code)):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(attr="triton"),
-                args=[ast.Constant(value=str(name)), ast.Constant(value=str(text)), *_],
-            ):
-                yield name, text
-
-
-def configs(text: str, name: str) -> Iterator[dict[str, int]]:
-    """Yield the configs that Inductor would try for a kernel, the one that it would take unmeasured first."""
-    module: dict[str, Any] = {"__file__": "kernel.py", "__name__": name}
-    with mock.patch("torch._inductor.runtime.triton_helpers.set_driver_to_gpu", return_value=None):
-        exec(compile(_with_lines(text), f"<{name}>", "exec"), module)
-    for config in module[name].configs:
-        yield config_of(config)
-
-
-def _with_lines(text: str) -> str:
-    """Return the text without `@triton.jit`, which needs a file to read the function from."""
-    return f"{_FUNCTION}\n{text.replace('@triton.jit', '@_function')}"
-
-
-def helpers(texts: Any) -> dict[str, str]:
-    """Return the source of Inductor's helper functions that kernels call, by name, each after those that it calls."""
-    from torch._inductor.runtime import triton_helpers
-
-    found: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        function = getattr(triton_helpers, name, None)
-        source = getattr(function, "fn", None)
-        if name in found or source is None:
-            return
-        text = inspect.getsource(source)
-        for other in re.findall(r"\b(\w+)\b", text):
-            if other != name and getattr(getattr(triton_helpers, other, None), "fn", None) is not None:
-                add(other)
-        found[name] = text
-
-    for text in texts:
-        for name in _HELPER.findall(text):
-            add(name)
-    return found

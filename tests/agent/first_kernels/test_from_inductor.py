@@ -97,7 +97,6 @@ def test_the_file_is_correct_and_complete(evaluator: LocalEvaluator, tmp_path: P
     assert Config(kernel.config) in space
     (found,) = evaluator.evaluate(problem, kernel, [Config()])
     assert found.ok, f"{found.message}\n{kernel.source}"
-    assert torch.__version__  # the interpreter checks, and does not time
 
 
 def test_every_config_of_the_space_is_correct(evaluator: LocalEvaluator, tmp_path: Path) -> None:
