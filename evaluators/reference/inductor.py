@@ -7,6 +7,7 @@ weight.
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
@@ -49,9 +50,16 @@ class InductorRequests:
         try:
             return {"code": generated(reference.model, reference.inputs), "obstacle": None}
         except Exception as error:  # of any part of the compiler
-            return {"obstacle": first_line(f"{type(error).__name__}: {error}", 300)}
+            why = first_line(f"{type(error).__name__}: {error}", 300)
+            return {"obstacle": f"{why}{_place(error, reference.problem.module.__file__)}"}
         finally:
             reference.release()
+
+
+def _place(error: BaseException, path: str | None) -> str:
+    """Return the line of the reference that an exception came through, for the end of a message."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f" (line {lines[-1].lineno} of the reference: {lines[-1].line})" if lines else ""
 
 
 class _Taken(BaseException):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.core import Config, Kernel, TorchProblem
@@ -133,10 +132,8 @@ def test_what_torch_leaves_to_its_library_is_said(tmp_path: Path) -> None:
     assert "torch computes convolution" in kernel.source.splitlines()[0]
 
 
-def test_a_reference_that_looks_at_values_cannot_be_traced() -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x if float(x.sum()) > 0 else -x
-
-    with pytest.raises(Exception, match=r"data-dependent|item"):
-        generated(Model(), [torch.randn(4)])
+def test_the_line_that_looks_at_values_is_named(evaluator: LocalEvaluator) -> None:
+    source = SOURCE.format(modules="pass", forward="return x if float(x.sum()) > 0 else -x", inputs="torch.randn(4)")
+    why = evaluator.generated_code(TorchProblem(id="level1/1_995", name="995_Case", source=source))
+    assert isinstance(why, str)
+    assert "line 15 of the reference: return x if float(x.sum()) > 0 else -x" in why
