@@ -5,7 +5,8 @@
 
 Takes the problems whose number is divisible by `--every`. Each row has the problem's id, the status of its first kernel
 (or why there is none), whether it is replayed and calls torch's library, its time over the reference's and over
-torch.compile's in fp32, seconds, and the same after a search of `--trials` configs. `--codes` keeps Inductor's code.
+torch.compile's in fp32, seconds, and the same after a search of `--trials` configs. `--codes` names a file that keeps
+Inductor's code of each problem: what it has is not generated again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.api.observers import SearchObserver
 from kernelwright.core import Budget, Config, Journal, Kernel, KernelwrightError, TorchProblem
 from kernelwright.core.files import memory_folder
+from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import ProblemFile, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
@@ -44,14 +46,17 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
     start = time.perf_counter()
     try:
         problem = file.read()
-        code = evaluator.generated_code(problem)
-        row["generate_s"] = round(time.perf_counter() - start, 1)
-        if isinstance(code, str):
-            raise Obstacle(code)
-        if options.codes:
-            with options.codes.open("a") as codes:
-                record = {"id": file.id, "name": file.name, "reference": problem.source, "code": code.model_dump()}
-                codes.write(f"{json.dumps(record)}\n")
+        code = kept_codes(options.codes).get(file.id)
+        if code is None:
+            generated = evaluator.generated_code(problem)
+            row["generate_s"] = round(time.perf_counter() - start, 1)
+            if isinstance(generated, str):
+                raise Obstacle(generated)
+            code = generated
+            if options.codes:
+                with options.codes.open("a") as codes:
+                    record = {"id": file.id, "name": file.name, "reference": problem.source, "code": code.model_dump()}
+                    codes.write(f"{json.dumps(record)}\n")
         kernel = first_kernel(problem, code)
         row |= measured(problem, kernel, evaluator)
         row["library"] = "torch computes" in kernel.source.splitlines()[0]
@@ -62,6 +67,14 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": str(error)}
     return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def kept_codes(path: Path | None) -> dict[str, GeneratedCode]:
+    """Return the codes in a file, by problem."""
+    if path is None or not path.exists():
+        return {}
+    records = map(json.loads, path.read_text().splitlines())
+    return {record["id"]: GeneratedCode.model_validate(record["code"]) for record in records}
 
 
 def measured(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> dict[str, Any]:
@@ -118,7 +131,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=40, help="0: no search")
     parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--output", type=Path, default=Path("first_kernels.jsonl"))
-    parser.add_argument("--codes", type=Path, help="append Inductor's code of each problem to this file")
+    parser.add_argument("--codes", type=Path, help="a file that keeps Inductor's code of each problem")
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     options = parser.parse_args()
     levels = {f"level{level.strip()}" for level in options.levels.split(",")}
