@@ -159,6 +159,7 @@ def templates_first() -> Iterator[None]:
 def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, str]:
     """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form."""
     import torch
+    import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded
     from torch._inductor.decomposition import select_decomp_table
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -190,5 +191,6 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
     mode = detect_fake_mode(arguments) or FakeTensorMode()
     fake = [mode.from_tensor(one, static_shapes=True) for one in arguments]
     with tracing(TracingContext(mode)), torch.no_grad():
-        joint_graph_passes(graph)
+        with mode:  # a pattern's own constants are fake too
+            joint_graph_passes(graph)
         return compile_fx_inner(graph, fake)

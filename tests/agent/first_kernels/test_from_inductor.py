@@ -61,6 +61,11 @@ CASES = {
     ),
     "convolution": ("self.conv = nn.Conv2d(16, 16, 3)", "return torch.relu(self.conv(x))", "torch.randn(1, 16, 6, 6)"),
     "scan": ("pass", "return torch.cumsum(x, 1) + 1", "torch.randn(rows, 20)"),
+    "scaled softmax": (
+        "self.scale = nn.Parameter(torch.ones(1))",
+        "return torch.softmax(self.scale * x, 1)",
+        "torch.randn(rows, 20)",
+    ),
     "maximum": ("pass", "return torch.softmax(F.max_pool1d(x, 2), 1)", "torch.randn(rows, 1, 20)[:, 0]"),
 }
 
