@@ -15,6 +15,7 @@ from unittest import mock
 from ...core.text import first_line
 from ..replay.values import form_of, weights_of
 from ..workers.channel import Message
+from .depthwise import depthwise
 from .drawn_reference import DrawnReference
 from .inductor_kernels import config_of, configs, helpers, kernel_texts
 
@@ -179,7 +180,8 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tup
     with torch.no_grad():
         # Without writes inside of the graph: those to weights come at its end.
         pure = torch.func.functionalize(call, remove="mutations")
-        return make_fx(pure, decomposition_table=select_decomp_table(), tracing_mode="fake")(*flat), form
+        table = {**select_decomp_table(), torch.ops.aten.convolution.default: depthwise}
+        return make_fx(pure, decomposition_table=table, tracing_mode="fake")(*flat), form
 
 
 def lowered(graph: Any, arguments: Sequence[Any]) -> Any:

@@ -60,6 +60,11 @@ CASES = {
         "torch.randn(32, 16)",
     ),
     "convolution": ("self.conv = nn.Conv2d(16, 16, 3)", "return torch.relu(self.conv(x))", "torch.randn(1, 16, 6, 6)"),
+    "depthwise convolution": (
+        "self.conv = nn.Conv2d(4, 8, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=4)",
+        "return self.conv(x)",
+        "torch.randn(2, 4, 9, 8)",
+    ),
     "scan": ("pass", "return torch.cumsum(x, 1) + 1", "torch.randn(rows, 20)"),
     "scaled softmax": (
         "self.scale = nn.Parameter(torch.ones(1))",
