@@ -36,7 +36,11 @@ from kernelwright.tuners.search import Search
 
 COMPILE = "compile"
 SETTINGS = Settings(
-    allow_torch=AllowTorch.ALL, sampling=Sampling(seconds=0.5), second_workload=False, baselines=(COMPILE,)
+    allow_torch=AllowTorch.ALL,
+    sampling=Sampling(seconds=0.5),
+    second_workload=False,
+    baselines=(COMPILE,),
+    compile_ahead=True,  # so that several of these share a device
 )
 
 

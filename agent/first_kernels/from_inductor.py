@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import symtable
 from collections.abc import Iterator, Sequence
@@ -68,9 +69,13 @@ def _imports(problem: TorchProblem, texts: Sequence[str]) -> str:
 
 def _constants(kernels: Sequence[GeneratedKernel]) -> Iterator[str]:
     """Yield the constants, and what values they may have."""
-    values = [f"{name} = {kernel.values[one]}" for kernel in kernels for one, name in kernel.constants.items()]
+    values = [
+        f"{name} = {json.dumps(kernel.values[one])}" for kernel in kernels for one, name in kernel.constants.items()
+    ]
     choices = [
-        f'    "{name}": {list(kernel.choices[one])},' for kernel in kernels for one, name in kernel.constants.items()
+        f'    "{name}": {json.dumps(list(kernel.choices[one]))},'
+        for kernel in kernels
+        for one, name in kernel.constants.items()
     ]
     constraints = [f'    "{one}",' for kernel in kernels for one in kernel.constraints]
     yield "\n".join(values)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 Part = tuple[tuple[str, ...], str]
 """A product of sizes, and the tile size that divides it; one without a tile size is the product itself."""
 
-_GRIDS: tuple[tuple[tuple[Part, ...], ...], ...] = (
-    (((("M",), "BLOCK_M"), (("N",), "BLOCK_N")), (), ()),
+_GRIDS: tuple[tuple[tuple[Part, ...] | None, ...], ...] = (
+    (((("M",), "BLOCK_M"), (("N",), "BLOCK_N")), None, None),
     (((("BATCH", "OUT_H", "OUT_W"), "BLOCK_M"),), ((("OUT_C",), "BLOCK_N"),), ((("GROUPS",), ""),)),
     (((("BATCH", "OUT_D", "OUT_H", "OUT_W"), "BLOCK_M"),), ((("OUT_C",), "BLOCK_N"),), ((("GROUPS",), ""),)),
 )
-"""Each dimension is a product of parts; none are 1."""
+"""Each dimension is a product of parts, or (None) any number, such as that of a batch's products."""
 
 
 def template_grid(values: Mapping[str, int], written: Mapping[str, object], recorded: Sequence[int]) -> list[str]:
@@ -21,9 +21,11 @@ def template_grid(values: Mapping[str, int], written: Mapping[str, object], reco
     `written` holds the names of the tile sizes' constants, beside the sizes.
     """
     for grid in _GRIDS:
-        names = {name for dimension in grid for sizes, tile in dimension for name in (*sizes, *filter(None, [tile]))}
-        if names <= values.keys() and [_value(dimension, values) for dimension in grid] == list(recorded):
-            return [_text(dimension, written or values) for dimension in grid]
+        parts = [part for dimension in grid for part in dimension or ()]
+        names = {name for sizes, tile in parts for name in (*sizes, *filter(None, [tile]))}
+        pairs = list(zip(grid, recorded, strict=True))
+        if names <= values.keys() and all(one is None or _value(one, values) == number for one, number in pairs):
+            return [str(number) if one is None else _text(one, written or values) for one, number in pairs]
     return [str(number) for number in recorded]
 
 

@@ -1,6 +1,7 @@
 """Depthwise convolutions as sums over their taps, which torch's compiler writes as one kernel.
 
-Its template for convolutions computes one channel by matrix products: a hundred times slower than the library.
+Its template for convolutions computes one channel by matrix products: for KernelBench's 1_84 its configs were still
+being measured after four minutes on an H200, where the library takes 10 ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What torch's compiler wrote on an H200 (torch 2.11) for problems of KernelBench's levels 1 and 2, as kernel files.
 
-The recording has problems whose number is divisible by three, as far as the time on the machine went
-(`benchmarks/first_kernels.py`). There all that are rewritten here were correct and replayed.
+The recording has the problems whose number is divisible by three (`benchmarks/first_kernels.py`), but for 1_84, 2_66
+and 2_84, for which there was no code then.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ RECORDED = [
 ]
 IN_THE_LIBRARY = {f"level1/1_{number}" for number in (57, 69, 72, 75, 78, 81)}
 """Transposed convolutions alone, for which Inductor has no template."""
-OBSTACLES = {"level1/1_6": "extern_kernels.bmm_dtype"} | dict.fromkeys(IN_THE_LIBRARY, r"its library \(convolution\)")
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=[one["id"] for one in RECORDED])
 def test_recorded_code_becomes_a_file_of_plain_kernels(recorded: dict[str, Any]) -> None:
     problem = TorchProblem(id=recorded["id"], name=recorded["name"], source=recorded["reference"])
     code = GeneratedCode.model_validate(recorded["code"])
-    if problem.id in OBSTACLES:
-        with pytest.raises(Obstacle, match=OBSTACLES[problem.id]):
+    if problem.id in IN_THE_LIBRARY:
+        with pytest.raises(Obstacle, match=r"its library \(convolution\)"):
             first_kernel(problem, code)
         return
     kernel = first_kernel(problem, code)
