@@ -15,7 +15,6 @@ ADVICE = "choose another folder for `model` files:DIR"
 HEAD = """\
 <!-- Conversation {lane}. Answer it, or paste it into a chat window; save the answer beside this file as {reply}.
      The page holds all of the conversation: a chat that knows it needs only what follows its last answer. -->"""
-_FIELDS = "Answer with the fields that are asked for, each below its `[[ ## name ## ]]` line."
 _KERNEL_OR_TOOLS = """\
 To hand in a kernel, answer in this form, the whole file in one ```python block. It is compiled, checked and timed, and
 if it fails you are asked for a repair.
@@ -88,7 +87,7 @@ def _page(lane: str, request: Record, name: str) -> bytes:
         parts += [_call_text(call) for call in message.get("tool_calls", ())]
         parts += [_result_text(result["name"], result["text"]) for result in message.get("tool_results", ())]
     takes_kernels = "[[ ## tool_calls ## ]]" in system
-    parts += [_title("How to answer"), _KERNEL_OR_TOOLS if takes_kernels else _FIELDS]
+    parts += [_title("How to answer"), _KERNEL_OR_TOOLS] if takes_kernels else []
     return "\n\n".join(part.strip("\n") for part in parts).encode("utf-8", "replace") + b"\n"
 
 

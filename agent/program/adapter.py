@@ -66,10 +66,8 @@ class KernelAdapter(dspy.ChatAdapter):
 
     def user_message_output_requirements(self, signature: type[dspy.Signature]) -> str:
         """Return the expected form of a reply; DSPy asks for valid Python where it reads JSON."""
-        fields = ", then ".join(f"`[[ ## {name} ## ]]`" for name in signature.output_fields)
-        return (
-            f"Respond with {fields}, each below its line, lists and objects as JSON; end with `[[ ## completed ## ]]`."
-        )
+        first, *_ = signature.output_fields
+        return f"Reply in the form given above, from `[[ ## {first} ## ]]` to `[[ ## completed ## ]]`."
 
     def _call_postprocess(
         self, processed_signature: Any, original_signature: Any, outputs: list[Any], lm: Any, lm_kwargs: Any

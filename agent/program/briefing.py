@@ -56,14 +56,15 @@ def tolerance_text(evaluation: Evaluation) -> str:
     if checked is None:
         return ""
     absolute = checked.tolerance if checked.absolute_tolerance is None else checked.absolute_tolerance
-    own = "" if checked.own_errors is None else f"; this kernel's largest error is {checked.own_errors[0]:.1e}"
-    exact = ""
+    same = absolute == checked.tolerance
+    text = f"tolerance: {absolute:g} absolute{' and' if same else f', {checked.tolerance:g}'} relative"
+    if checked.own_errors is not None:
+        text += f"; this kernel's largest error is {checked.own_errors[0]:.1e}"
     if checked.error_fp64 is not None and checked.torch_error_fp64 is not None:
-        exact = (
-            f"; its root mean square error against fp64 is {checked.error_fp64:.1e} of the result, "
-            f"the reference's {checked.torch_error_fp64:.1e}"
+        text += (
+            f"; root mean square against fp64 {checked.error_fp64:.1e}, the reference's {checked.torch_error_fp64:.1e}"
         )
-    return f"tolerance: {absolute:g} absolute, {checked.tolerance:g} relative{own}{exact}"
+    return text
 
 
 def work_text(profile: Profile) -> str:

@@ -14,7 +14,7 @@ from . import briefing
 from .device import device_text, versions_text
 from .suggestions import suggestion_text
 
-EXAMPLE_TOKENS = 8_000
+EXAMPLE_TOKENS = 6_000
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,13 @@ def question(context: TurnContext, text: str) -> Query:
 
 
 def relevant(hits: Sequence[Hit], query: Query) -> list[Hit]:
-    """Return the hits that have something to do with the idea: the kernel's operation, or a technique that it names.
+    """Return the hits that have something to do with the idea: the kernel's operation, or the technique that it is.
 
-    An example in another language must have both, since its code cannot be taken over.
+    An example in another language must have both, since its code cannot be taken over. What an idea names in its
+    explanation, behind the colon, is not what it is.
     """
-    named = {name for name, words in _WORDS.items() if re.search(words, query.text, re.IGNORECASE)}
+    technique = query.text.partition(":")[0]
+    named = {name for name, words in _WORDS.items() if re.search(words, technique, re.IGNORECASE)}
     kept = []
     for hit in hits:
         example = hit.example

@@ -28,6 +28,9 @@ _GUIDE = "titles of the sections that read_guide shows"
 _KERNEL = "the whole file in one ```python block"
 _STRATEGY = "the change in one to four words"
 
+_TOOLS = "Call tools where you need them; `submit` hands in kernel, strategy and rationale, and ends the turn."
+"""In place of DSPy's text, which lists all fields and tools again."""
+
 
 def _factor(value: object) -> object:
     """Parse a factor; models write '2x', 'about 1.3' and '20%', too."""
@@ -42,12 +45,10 @@ def _factor(value: object) -> object:
 class Suggestion(BaseModel):
     """One idea."""
 
-    technique: str = Field(description="the name of the technique")
-    where: str = Field(description="the function, loop or line that it changes")
-    why: str = Field(description="which of the metrics it improves, and how")
-    expected_gain: Annotated[float | None, BeforeValidator(_factor)] = Field(
-        description="time of the whole kernel as it is, over its time with this change alone; a number"
-    )
+    technique: str = Field(description="its name")
+    where: str = Field(description="what it changes")
+    why: str = Field(description="how it helps")
+    expected_gain: Annotated[float | None, BeforeValidator(_factor)] = Field(description="a factor, as a number")
 
 
 class AnalyseBottleneck(dspy.Signature):
@@ -59,7 +60,7 @@ class AnalyseBottleneck(dspy.Signature):
     device: str = dspy.InputField(desc=_DEVICE)
     measured: str = dspy.InputField(desc=f"{_MEASURED}, with the bottleneck by the metrics alone")
     past_turns: str = dspy.InputField(desc=_PAST)
-    category: str = dspy.OutputField(desc="what bounds the kernel: memory, compute, parallelism or algorithm")
+    category: str = dspy.OutputField(desc="memory, compute, parallelism or algorithm")
     evidence: list[str] = dspy.OutputField(desc="the metrics that show it")
     suggestions: list[Suggestion] = dspy.OutputField(desc="the ideas worth measuring, best first")
 
@@ -120,7 +121,9 @@ def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReA
     # DSPy gives the model only the types of the outputs to submit.
     for name, field in agent.signature.output_fields.items():
         agent.tools["submit"].args[name]["description"] = field.json_schema_extra["desc"]
-    agent.react.signature = agent.react.signature.with_updated_fields("next_thought", desc="what to do next, and why")
+    own = f"{signature.instructions}\n\n{_TOOLS}"
+    react = agent.react.signature.with_instructions(own)
+    agent.react.signature = react.with_updated_fields("next_thought", desc="what to do next, and why")
     if toolbox is not None:
         agent.tools = toolbox.answering_all(agent.tools)
     return agent

@@ -79,8 +79,8 @@ def test_the_tolerance_and_what_a_kernel_uses_of_it() -> None:
     )  # fmt: skip
     timed = right(KERNEL, 1, 1).model_copy(update={"correctness": checked})
     assert briefing.tolerance_text(timed) == (
-        "tolerance: 0.0001 absolute, 0.0001 relative; this kernel's largest error is 2.0e-06; its root mean square "
-        "error against fp64 is 3.0e-07 of the result, the reference's 2.0e-07"
+        "tolerance: 0.0001 absolute and relative; this kernel's largest error is 2.0e-06; "
+        "root mean square against fp64 3.0e-07, the reference's 2.0e-07"
     )
     wider = timed.model_copy(update={"correctness": checked.model_copy(update={"absolute_tolerance": 0.01})})
     assert briefing.tolerance_text(wider).startswith("tolerance: 0.01 absolute, 0.0001 relative")
@@ -125,7 +125,7 @@ def test_the_analysis_is_told_nothing_twice(tmp_path: Path) -> None:
     text = "\n".join(analysis_inputs(where, DETAILS[0]).values())
     assert text.count("times its roofline floor") == 1 and "times the floor" not in text
     assert "WORKLOADS" not in text
-    assert "tolerance: 0.0001 absolute" in text
+    assert "tolerance: 0.0001 absolute and relative" in text
 
 
 def test_the_reference_is_shown_without_its_other_workloads() -> None:
@@ -209,7 +209,12 @@ def test_only_examples_that_have_to_do_with_the_idea_are_shown() -> None:
         hit("softmax", "online-reduction"), hit("matmul", "swizzle"), hit("matmul", "persistent-grid"),
         hit("softmax", "online-reduction", language=TILELANG), hit("softmax", "persistent-grid", language=TILELANG),
     ]  # fmt: skip
-    query = Query(text="a persistent grid over the rows", language=TRITON, target=Target.CUDA, operation="softmax")
+    query = Query(
+        text="a persistent grid: over the rows, as in swizzled tiles",
+        language=TRITON,
+        target=Target.CUDA,
+        operation="softmax",
+    )
     assert relevant(hits, query) == [hits[0], hits[2], hits[4]]
     assert relevant(hits[:4], dataclasses.replace(query, operation=None)) == hits[:3]
 
