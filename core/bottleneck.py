@@ -96,7 +96,7 @@ def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Caus
     yield Cause(
         "memory", "traffic", 1.0,
         f"moves at least {digits(share * ceilings.copy_gb_s)} GB/s, {share:.0%} of the {digits(ceilings.copy_gb_s)} "
-        f"that a copy reaches (each of {digits(profile.min_bytes / 1e6)} MB counts once; what is read twice is not in it)",
+        f"that a copy reaches (each of {digits(profile.min_bytes / 1e6)} MB counts once, however often it is read)",
     )  # fmt: skip
     if profile.matrix_flops:
         rate = profile.matrix_flops / latency_ms / 1e6
