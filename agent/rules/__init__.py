@@ -10,6 +10,7 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.split_precision import SplitPrecision
 from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     RelaxedMath(),
     LaunchParameters(),
     Swizzle(),
+    SplitPrecision(),
 )
 """Rules of the same category are tried in this order."""
 
