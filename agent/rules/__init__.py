@@ -11,6 +11,7 @@ from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .triton.split_precision import SplitPrecision
+from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
@@ -25,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     LaunchParameters(),
     Swizzle(),
     SplitPrecision(),
+    WideTiles(),
 )
 """Rules of the same category are tried in this order."""
 

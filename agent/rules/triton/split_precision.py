@@ -10,15 +10,14 @@ import libcst as cst
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
 from ..source import add_constant, code, fresh, insert_before_definitions
-from .dots import Dot, dots_of
-from .edit import Edit, edited, put_statements, with_arguments, with_parameters
+from .dots import SPLIT_DOT, Dot, dots_of
+from .edit import Edit, declaring, edited, put_statements, with_arguments, with_parameters
 from .file import TritonFile
 from .function import Function
 
 PRECISIONS = ("ieee", "tf32x3", "bf16x3")
 OTHER_FLOATS = re.compile(r"\b(b?float16|half|float64|float8\w*|fp8\w*)\b")
 """What is no fp32: a split of it would gain nothing."""
-SPLIT_DOT = "split_dot"
 _HELPER = """
 @triton.jit
 def {name}(a, b, acc, PRECISION: tl.constexpr):
@@ -39,8 +38,10 @@ def {name}(a, b, acc, PRECISION: tl.constexpr):
 
 @dataclass(frozen=True)
 class SplitPrecision:
-    """`tl.dot` of fp32 with IEEE precision becomes one of a choice of precisions: as it is, three TF32 products, or three
-    bf16 products of operands that are split into high and low parts in the loop.
+    """`tl.dot` of fp32 with IEEE precision becomes one of a choice of precisions.
+
+    As it is, three TF32 products, or three bf16 products of operands that are split into high and low parts in the
+    loop.
 
     Needs a kernel without other float types and a function that is launched at one place, whose products sum into
     an accumulator in a loop with `input_precision="ieee"` or without TF32. Triton's own default, TF32, is left alone.
@@ -60,7 +61,9 @@ class SplitPrecision:
         found = {launch: precise_dots(launch.function) for launch in file.launched_once()}
         if not any(found.values()):
             return None
-        constant, helper = fresh("PRECISION", file.taken), fresh(SPLIT_DOT, file.taken)
+        if SPLIT_DOT in file.taken:
+            return None
+        constant, helper = fresh("PRECISION", file.taken), SPLIT_DOT
         edits: dict[cst.CSTNode, Edit] = {}
         for launch, dots in found.items():
             if not dots:
@@ -68,16 +71,16 @@ class SplitPrecision:
             edits[launch.function.node] = with_parameters([constant])
             edits[launch.node] = with_arguments({constant: constant})
             for dot in dots:
-                edits[dot.statement] = put_statements(
-                    f"{dot.accumulator} = {helper}({code(dot.left)}, {code(dot.right)}, {dot.accumulator}, {constant})\n"
-                )
+                arguments = f"{code(dot.left)}, {code(dot.right)}, {dot.accumulator}, {constant}"
+                edits[dot.statement] = put_statements(f"{dot.accumulator} = {helper}({arguments})\n")
         module = edited(file.module, edits)
         module = add_constant(module, constant, "bf16x3")
         module = insert_before_definitions(module, _HELPER.format(name=helper))
+        parameter = Parameter(constant, PRECISIONS, "bf16x3")
         return Rewritten(
-            with_source(kernel, module),
+            with_source(kernel, declaring(kernel, module, [parameter])),
             "made the precision of the products a parameter, with three bf16 or TF32 products for one of fp32",
-            (Parameter(constant, PRECISIONS, "bf16x3"),),
+            (parameter,),
         )
 
 
