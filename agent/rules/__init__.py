@@ -10,6 +10,7 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
@@ -26,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     LaunchParameters(),
     Swizzle(),
     SplitPrecision(),
+    SplitOperands(),
     WideTiles(),
 )
 """Rules of the same category are tried in this order."""
