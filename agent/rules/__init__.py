@@ -10,6 +10,8 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.even_sizes import EvenSizes
+from .triton.grouped_order import GroupedOrder
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.wide_tiles import WideTiles
@@ -29,6 +31,8 @@ RULES: tuple[Rule, ...] = (
     SplitPrecision(),
     SplitOperands(),
     WideTiles(),
+    GroupedOrder(),
+    EvenSizes(),
 )
 """Rules of the same category are tried in this order."""
 
