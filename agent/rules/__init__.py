@@ -14,6 +14,7 @@ from .triton.even_sizes import EvenSizes
 from .triton.grouped_order import GroupedOrder
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
+from .triton.tensor_descriptors import TensorDescriptors
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     WideTiles(),
     GroupedOrder(),
     EvenSizes(),
+    TensorDescriptors(),
 )
 """Rules of the same category are tried in this order."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ FIRES = [
     ("even-sizes", "1_1", "mask=mask_m & (True if EVEN_K else offs_k[None, :] < K - k)", {"BLOCK_K": 32}),
     ("grouped-order+even-sizes", "2_12", "mask_m = True if EVEN_M else", {"BLOCK_M": 64, "BLOCK_K": 64}),
     ("even-sizes", "1_23", "mask = True if EVEN_N_COLS else start + cols < n_cols", {"BLOCK_SIZE": 512}),
+    ("split-precision+tensor-descriptors", "2_12", "w_desc.load([tl.program_id(1) * BLOCK_N, k]).T", {}),
+    ("split-operands+grouped-order+tensor-descriptors", "1_1", "a_low_desc.load([pid_0_grouped * BLOCK_M, k])", {}),
     ("split-operands", "first kernel", "a_halves, a_distance = split_halves(x)", {}),
 ]
 
@@ -67,12 +70,24 @@ def test_fires_and_stays_correct(
     assert found.status is Status.OK, found.message
 
 
+def test_rows_that_no_descriptor_allows_are_loaded_as_before(evaluator: LocalEvaluator) -> None:
+    case = case_of("2_12")
+    problem = replace(case.problem, sizes={**case.problem.sizes, "in_features": 50})
+    kernel = applied("split-operands+tensor-descriptors", case.kernel).kernel
+    (found,) = evaluator.evaluate(problem, kernel, [Config()])
+    assert found.status is Status.OK, found.message
+
+
 def changed(name: str, *replacements: tuple[str, str]) -> PythonKernel:
     source = case_of(name).kernel.source
     for old, new in replacements:
         assert old in source
         source = source.replace(old, new)
     return PythonKernel.parse(source)
+
+
+def precise(name: str, *replacements: tuple[str, str]) -> PythonKernel:
+    return applied("split-precision", changed(name, *replacements)).kernel
 
 
 DOES_NOT_FIRE = [
@@ -94,6 +109,24 @@ DOES_NOT_FIRE = [
     ("even-sizes", changed("1_19", ("offs < numel", "offs < numel - 1")), "another bound"),
     ("even-sizes", changed("1_19", ("offs = tl", "numel = numel // 2\n    offs = tl")), "the size changes"),
     ("even-sizes", changed("1_19", ("x < 0.0", "x * mask < 0.0")), "the mask is a value too"),
+    ("tensor-descriptors", case_of("2_12").kernel, "products on the vector units would spill"),
+    ("tensor-descriptors", precise("1_1", ("(offs_k[None, :] < K - k)", "(offs_k[None, :] < K)")), "no size's bound"),
+    (
+        "tensor-descriptors",
+        precise("1_1", ("a_ptrs += BLOCK_K * stride_ak", "a_ptrs += 2 * stride_ak")),
+        "another step",
+    ),
+    (
+        "tensor-descriptors",
+        precise("2_12", ("offs_m[:, None] * K + offs_k[None, :]", "offs_m[:, None] * K * 2")),
+        "gaps",
+    ),
+    (
+        "tensor-descriptors",
+        precise("2_12", ("mask=mask_n & (offs_k[:, None] < K - k), other=0.0", "mask=mask_n")),
+        "rest",
+    ),
+    ("tensor-descriptors", precise("2_10"), "a convolution's pixels are no rows of a matrix"),
     ("split-operands", from_inductor("1_3"), "an operand is loaded in two branches"),
 ]
 
@@ -139,11 +172,12 @@ def test_what_a_file_declares_stays_in_a_wider_space() -> None:
     assert before.cardinality < wider.kernel.space(wider.kernel.declared_values, []).cardinality
 
 
-WGMMA = "wgmma.mma_async"
+WGMMA, BULK = "wgmma.mma_async", "cp.async.bulk.tensor"
 COMPILED = {
     "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}, WGMMA),
     "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}, WGMMA),
     "without masks": ("grouped-order+even-sizes", "2_12", {}, "fma.rn.f32"),
+    "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),
     "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }
 LAUNCHED = """

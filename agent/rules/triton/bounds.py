@@ -57,6 +57,8 @@ def _covers(launch: Launch, bound: Bound) -> bool:
 
 def bound_of(function: Function, node: cst.Comparison) -> Bound | None:
     """Return a comparison as a bound of a tile; None for any other."""
+    if not m.matches(node, _LESS):
+        return None
     terms = terms_of(function, node.left, 1)
     terms.update(terms_of(function, node.comparisons[0].comparator, -1))
     left = {atom: count for atom, count in terms.items() if count}
