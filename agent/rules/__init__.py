@@ -12,6 +12,7 @@ from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .triton.even_sizes import EvenSizes
 from .triton.grouped_order import GroupedOrder
+from .triton.persistent_grid import PersistentGrid
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.tensor_descriptors import TensorDescriptors
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     GroupedOrder(),
     EvenSizes(),
     TensorDescriptors(),
+    PersistentGrid(),
 )
 """Rules of the same category are tried in this order."""
 
