@@ -86,9 +86,8 @@ def _rewrite(file: TritonFile, launch: Launch, programs: str, flatten: str, edit
     while len(axes) > 1 and axes[-1] == "1":
         axes.pop()
     counts = [fresh(f"tiles_{axis}", file.taken) for axis in range(len(axes))]
+    # With one axis too: in the interpreter the loop's variable itself would be a plain number.
     numbers = {"tl.program_id(0)": f"{_LOOP} % {counts[0]}", "tl.program_id(1)": f"{_LOOP} // {counts[0]}"}
-    if len(axes) == 1:
-        numbers = {"tl.program_id(0)": _LOOP, "tl.program_id(1)": f"{_LOOP} * 0"}
     numbers |= {f"tl.num_programs({axis})": counts[axis] if axis < len(axes) else "1" for axis in (0, 1)}
     for call in launch.function.calls("program_id", "num_programs"):
         edits[call] = _bracketed(numbers[code(call)])
