@@ -13,6 +13,7 @@ from .swizzle import Swizzle
 from .triton.even_sizes import EvenSizes
 from .triton.grouped_order import GroupedOrder
 from .triton.persistent_grid import PersistentGrid
+from .triton.split_k import SplitK
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.tensor_descriptors import TensorDescriptors
@@ -36,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     GroupedOrder(),
     EvenSizes(),
     TensorDescriptors(),
+    SplitK(),
     PersistentGrid(),
 )
 """Rules of the same category are tried in this order."""
