@@ -10,6 +10,14 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.even_sizes import EvenSizes
+from .triton.grouped_order import GroupedOrder
+from .triton.persistent_grid import PersistentGrid
+from .triton.split_k import SplitK
+from .triton.split_operands import SplitOperands
+from .triton.split_precision import SplitPrecision
+from .triton.tensor_descriptors import TensorDescriptors
+from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
@@ -23,6 +31,14 @@ RULES: tuple[Rule, ...] = (
     RelaxedMath(),
     LaunchParameters(),
     Swizzle(),
+    SplitPrecision(),
+    SplitOperands(),
+    WideTiles(),
+    GroupedOrder(),
+    EvenSizes(),
+    TensorDescriptors(),
+    SplitK(),
+    PersistentGrid(),
 )
 """Rules of the same category are tried in this order."""
 
