@@ -10,6 +10,7 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.row_in_registers import RowInRegisters
 from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     RelaxedMath(),
     LaunchParameters(),
     Swizzle(),
+    RowInRegisters(),
 )
 """Rules of the same category are tried in this order."""
 
