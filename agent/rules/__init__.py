@@ -10,6 +10,7 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.fuse_neighbour import FuseNeighbour
 from .triton.row_in_registers import RowInRegisters
 from .unroll_and_jam import UnrollAndJam
 
@@ -25,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     LaunchParameters(),
     Swizzle(),
     RowInRegisters(),
+    FuseNeighbour(),
 )
 """Rules of the same category are tried in this order."""
 

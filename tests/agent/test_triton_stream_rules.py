@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
+from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
+from kernelwright.agent.rules.triton.fuse_neighbour import FuseNeighbour
 from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
-from kernelwright.core import Config, PythonKernel, Status
+from kernelwright.core import Config, PythonKernel, Status, TorchProblem
+from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 
 MACHINE = Machine(cores=1)
 ROW = RowInRegisters()
+FUSE = FuseNeighbour()
+RECORDED = Path(__file__).parent / "first_kernels/inductor_h200.jsonl.xz"
+SMALL = {
+    "level1/1_15": {"4096": "64", "16777216": "4096"},
+    "level2/2_12": {"8192": "64", "1024": "32", "8388608": "2048"},
+}
+"""Other sizes for recorded first kernels, by the sizes of the recording: the interpreter takes a second with them."""
 
 FIRES: list[tuple[Rule, str, str]] = [
     (ROW, "1_23", "softmax_kernel_one_read[(n_rows,)]"),
     (ROW, "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
     (ROW, "1_38", "row_block = triton.next_power_of_2(n_cols)"),
-    (ROW, "2_61", "x = row\n    deviation"),
 ]
 DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (ROW, "1_40", "two kernels share the passes"),
     (ROW, "1_47", "one pass"),
     (ROW, "1_94", "the passes are of different kernels"),
     (ROW, "2_12", "a product's operands are read once"),
+    (FUSE, "2_61", "the group norm reads more than its own element"),
+    (FUSE, "2_10", "pooling is no elementwise function"),
 ]
+
+COMPILED: list[tuple[list[Rule], str]] = [([ROW], "1_23")]
 
 
 def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
@@ -32,6 +54,20 @@ def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
     if rewritten is not None:
         rewritten = Rewritten(formatted(rewritten.kernel), rewritten.did, rewritten.parameters, rewritten.constraints)
     return rewritten
+
+
+def recorded(name: str, sizes: Mapping[str, str]) -> tuple[PythonKernel, TorchProblem]:
+    """Return a recorded first kernel and its problem, with other sizes."""
+
+    def resized(text: str) -> str:
+        return re.sub(r"(?<![\w.])\d+(?![\w.])", lambda size: sizes.get(size[0], size[0]), text)
+
+    lines = lzma.decompress(RECORDED.read_bytes()).splitlines()
+    one = next(one for one in map(json.loads, lines) if one["id"] == name)
+    problem = TorchProblem(id=name, name=one["name"], source=one["reference"])
+    kernel = first_kernel(problem, GeneratedCode.model_validate(one["code"]))
+    small = TorchProblem(id=name, name=one["name"], source=resized(problem.source))
+    return PythonKernel.parse(resized(kernel.source)), small
 
 
 @pytest.mark.parametrize(("rule", "problem", "expected"), FIRES)
@@ -47,3 +83,59 @@ def test_fires_and_stays_correct(evaluator: LocalEvaluator, rule: Rule, problem:
 @pytest.mark.parametrize(("rule", "problem", "why"), DOES_NOT_FIRE)
 def test_does_not_fire(rule: Rule, problem: str, why: str) -> None:
     assert rule.apply(find_kernel(problem, "triton").read(), MACHINE) is None, why
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("level1/1_15", "tl.store(out_ptr0 + x2, tmp5, mask=mask)"),
+        ("level2/2_12", "tmp0 = tl.load(in_ptr0 + x0, mask=mask, eviction_policy="),
+    ],
+)
+def test_an_elementwise_kernel_joins_the_product_before_it(evaluator: LocalEvaluator, name: str, expected: str) -> None:
+    kernel, problem = recorded(name, SMALL[name])
+    rewritten = apply(FUSE, kernel)
+    assert rewritten is not None
+    assert expected in rewritten.kernel.source
+    assert "fused_1" not in rewritten.kernel.source and "XBLOCK_1" not in rewritten.kernel.source
+    (evaluation,) = evaluator.evaluate(problem, rewritten.kernel, [Config()])
+    assert evaluation.status is Status.OK, evaluation.message
+
+
+def test_a_buffer_that_is_read_again_is_not_fused_away() -> None:
+    kernel, _ = recorded("level2/2_39", {})
+    assert FUSE.apply(kernel, MACHINE) is None, "the batch norm's statistics and its normalization read the product"
+
+
+def test_an_elementwise_kernel_into_another_buffer_takes_the_first_buffer_away() -> None:
+    kernel, _ = recorded("level2/2_54", {})
+    rewritten = apply(FUSE, kernel)
+    assert rewritten is not None
+    assert "buf0" not in rewritten.kernel.source
+    assert "out_ptr0_2=buf1" in rewritten.kernel.source
+
+
+def test_what_the_rules_write_compiles_for_sm_90(tmp_path: Path) -> None:
+    files = []
+    for rules, name in COMPILED:
+        kernel = find_kernel(name, "triton").read()
+        for rule in rules:
+            rewritten = apply(rule, kernel)
+            assert rewritten is not None, (rule.name, name)
+            kernel = rewritten.kernel
+        path = tmp_path / f"{len(files)}.py"
+        path.write_text(kernel.source)
+        files.append(f"{name}={path}")
+    script = Path(__file__).parents[1] / "corpus/cross_compile_triton.py"
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, script, *files], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {name for _, name in COMPILED}
+
+
+def test_three_passes_share_one_read() -> None:
+    rewritten = apply(ROW, find_kernel("2_61", "triton").read())
+    assert rewritten is not None
+    one_read = rewritten.kernel.source.split("def group_norm_kernel_one_read")[1].split("class ModelNew")[0]
+    assert one_read.count("tl.load(x_ptr") == 1
+    assert "0 < row_block <= min(ROW_WARPS * 2048, 32768)" in rewritten.kernel.source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import libcst as cst
 import libcst.matchers as m
@@ -89,6 +89,17 @@ class Values:
             return None if None in parts else "(" + f" {kind} ".join(str(part) for part in parts) + ")"
         return None
 
+    def address(self, pointer: cst.BaseExpression, parameters: Collection[str]) -> tuple[str, int] | None:
+        """Return the parameter that a pointer starts from and the number of what is added to it; None without one."""
+        number = self.of(pointer)
+        key = self._keys[number]
+        terms = [one for one in key[1:] if isinstance(one, Part)] if key[0] == "+" else [number]
+        bases = [one for one in terms if self._keys[one][0] == "name" and self._keys[one][1] in parameters]
+        if len(bases) != 1:
+            return None
+        rest = [Part(one) for one in terms if one is not bases[0]]
+        return str(self._keys[bases[0]][1]), self._combine("+", rest)
+
     def _intern(self, key: Key) -> Part:
         if key not in self._numbers:
             self._numbers[key] = len(self._keys)
@@ -101,6 +112,8 @@ class Values:
             return self._intern(("name", node.id)) if known is None else Part(known)
         if isinstance(node, ast.Constant):
             return self._intern(("constant", node.value, type(node.value).__name__))
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == ":":
+            return self._of(node.value)
         if isinstance(node, ast.BinOp) and type(node.op) in _COMMUTE:
             return self._combine(_COMMUTE[type(node.op)], [self._of(node.left), self._of(node.right)])
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Sub):
