@@ -12,6 +12,8 @@ from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.row_in_registers import RowInRegisters
+from .triton.split_precision import SplitPrecision
+from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
@@ -27,6 +29,8 @@ RULES: tuple[Rule, ...] = (
     Swizzle(),
     RowInRegisters(),
     FuseNeighbour(),
+    SplitPrecision(),
+    WideTiles(),
 )
 """Rules of the same category are tried in this order."""
 

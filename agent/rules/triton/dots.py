@@ -10,6 +10,9 @@ import libcst.matchers as m
 from ..source import code
 from .function import Function, argument
 
+SPLIT_DOT = "split_dot"
+"""The function of a file that computes a product with a precision of a choice; the rule split-precision writes it."""
+
 
 @dataclass(frozen=True)
 class Dot:
@@ -23,6 +26,8 @@ class Dot:
     right: cst.BaseExpression
     precision: str | None
     """'ieee', 'tf32x3', ...; None where it is a parameter or another expression."""
+    choice: str | None = None
+    """The parameter that decides the precision of a `split_dot`."""
 
     @property
     def loop(self) -> cst.For:
@@ -32,7 +37,8 @@ class Dot:
 
 def dots_of(function: Function) -> list[Dot]:
     """Return the products that sum into an accumulator in a loop; other calls of `tl.dot` are left out."""
-    found = [_dot(function, call) for call in function.calls("dot")]
+    calls = m.findall(function.node, m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")) | m.Name(SPLIT_DOT)))
+    found = [_dot(function, cst.ensure_type(call, cst.Call)) for call in calls]
     return [one for one in found if one is not None]
 
 
@@ -53,6 +59,9 @@ def _dot(function: Function, call: cst.Call) -> Dot | None:
         return None
     if not whole or not isinstance(target, cst.Name):
         return None
+    if isinstance(call.func, cst.Name):
+        chosen = argument(call, "PRECISION", 3)
+        return Dot(function, call, statement, target.value, left, right, None, code(chosen) if chosen else None)
     return Dot(function, call, statement, target.value, left, right, _precision(function, call))
 
 

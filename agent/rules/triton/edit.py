@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
 
-from ....core import Value
+from ....core import Parameter, PythonKernel, Value
 from ..source import expression, statements
 
 Edited = cst.CSTNode | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel
@@ -116,6 +116,19 @@ def with_declared(module: cst.Module, values: Mapping[str, Sequence[Value]], con
         (i for i, s in enumerate(module.body) if isinstance(s, cst.ClassDef | cst.FunctionDef)), len(module.body)
     )
     return module.with_changes(body=[*module.body[:position], *statements(missing), *module.body[position:]])
+
+
+def declaring(
+    kernel: PythonKernel, module: cst.Module, parameters: Sequence[Parameter], constraints: Sequence[str] = ()
+) -> cst.Module:
+    """Return the rewritten module of a kernel with a rule's parameters in its SEARCH_SPACE, if it has one.
+
+    A file that declares its parameters is searched over these alone, in later runs too.
+    """
+    if not kernel.declared_values:
+        return module
+    values = dict(kernel.declared_values) | {one.name: one.values for one in parameters}
+    return with_declared(module, values, [*kernel.declared_constraints, *constraints])
 
 
 def _assigned(statement: cst.CSTNode) -> str | None:

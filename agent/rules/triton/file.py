@@ -21,7 +21,7 @@ from .function import Function
 _JIT = m.Attribute(m.Name("triton"), m.Name("jit"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Launch:
     """A call `function[grid](arguments, num_warps=...)` inside of ModelNew."""
 

@@ -11,7 +11,7 @@ import libcst.matchers as m
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
 from ..source import add_constant, code, expression, fresh, statements
-from .edit import Edit, edited, put_statements
+from .edit import Edit, declaring, edited, put_statements
 from .file import Launch, TritonFile
 from .launching import choice, relaunched, stands_alone, texts, uses_only_here
 from .passes import Passes, passes_of
@@ -53,9 +53,10 @@ class RowInRegisters:
             edits |= _edits(file, launch, warps)
         if not edits:
             return None
-        module = add_constant(edited(file.module, edits), warps, 16)
+        parameters = (Parameter(warps, WARPS, 16),)
+        module = declaring(kernel, add_constant(edited(file.module, edits), warps, 16), parameters)
         did = "kept the row in registers between the passes over it"
-        return Rewritten(with_source(kernel, module), did, (Parameter(warps, WARPS, 16),))
+        return Rewritten(with_source(kernel, module), did, parameters)
 
 
 def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Edit]:
