@@ -11,6 +11,8 @@ from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .triton.fuse_neighbour import FuseNeighbour
+from .triton.persistent_rows import PersistentRows
+from .triton.pipelined_loads import PipelinedLoads
 from .triton.row_in_registers import RowInRegisters
 from .triton.split_precision import SplitPrecision
 from .triton.wide_tiles import WideTiles
@@ -29,6 +31,8 @@ RULES: tuple[Rule, ...] = (
     Swizzle(),
     RowInRegisters(),
     FuseNeighbour(),
+    PipelinedLoads(),
+    PersistentRows(),
     SplitPrecision(),
     WideTiles(),
 )

@@ -16,6 +16,8 @@ from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
 from kernelwright.agent.rules.triton.fuse_neighbour import FuseNeighbour
+from kernelwright.agent.rules.triton.persistent_rows import PersistentRows
+from kernelwright.agent.rules.triton.pipelined_loads import PipelinedLoads
 from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
 from kernelwright.core import Config, PythonKernel, Status, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
@@ -25,6 +27,8 @@ from kernelwright.evaluators.local import LocalEvaluator
 MACHINE = Machine(cores=1)
 ROW = RowInRegisters()
 FUSE = FuseNeighbour()
+STAGES = PipelinedLoads()
+PERSISTENT = PersistentRows()
 RECORDED = Path(__file__).parent / "first_kernels/inductor_h200.jsonl.xz"
 SMALL = {
     "level1/1_15": {"4096": "64", "16777216": "4096"},
@@ -32,21 +36,30 @@ SMALL = {
 }
 """Other sizes for recorded first kernels, by the sizes of the recording: the interpreter takes a second with them."""
 
-FIRES: list[tuple[Rule, str, str]] = [
-    (ROW, "1_23", "softmax_kernel_one_read[(n_rows,)]"),
-    (ROW, "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
-    (ROW, "1_38", "row_block = triton.next_power_of_2(n_cols)"),
+FIRES: list[tuple[list[Rule], str, str]] = [
+    ([ROW], "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
+    ([ROW], "1_38", "row_block = triton.next_power_of_2(n_cols)"),
+    ([ROW, PERSISTENT], "1_23", "softmax_kernel_one_read[(min(n_rows, PROGRAMS_EACH * multiprocessors(x.device)),)]"),
+    ([PERSISTENT], "1_40", "row = program // n_blocks"),
+    ([STAGES], "1_47", "for start in tl.range(0, n_reduce, BLOCK_REDUCE, num_stages=LOAD_STAGES):"),
+    ([STAGES], "1_94", "BLOCK_SIZE * 8 * (LOAD_STAGES - 1) <= 227 * 1024"),
 ]
 DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (ROW, "1_40", "two kernels share the passes"),
     (ROW, "1_47", "one pass"),
     (ROW, "1_94", "the passes are of different kernels"),
     (ROW, "2_12", "a product's operands are read once"),
+    (STAGES, "2_12", "the launch's stages pipeline products"),
+    (PERSISTENT, "1_47", "a loop in the function"),
+    (PERSISTENT, "2_12", "a grid of two axes"),
     (FUSE, "2_61", "the group norm reads more than its own element"),
     (FUSE, "2_10", "pooling is no elementwise function"),
 ]
 
-COMPILED: list[tuple[list[Rule], str]] = [([ROW], "1_23")]
+COMPILED: list[tuple[list[Rule], str]] = [
+    ([ROW, PERSISTENT], "1_23"),
+    ([STAGES], "1_47"),
+]
 
 
 def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
@@ -70,13 +83,16 @@ def recorded(name: str, sizes: Mapping[str, str]) -> tuple[PythonKernel, TorchPr
     return PythonKernel.parse(resized(kernel.source)), small
 
 
-@pytest.mark.parametrize(("rule", "problem", "expected"), FIRES)
-def test_fires_and_stays_correct(evaluator: LocalEvaluator, rule: Rule, problem: str, expected: str) -> None:
-    rewritten = apply(rule, find_kernel(problem, "triton").read())
-    assert rewritten is not None
-    assert expected in rewritten.kernel.source
-    assert rule.apply(rewritten.kernel, MACHINE) is None, "it has nothing left to do"
-    for evaluation in evaluator.evaluate(find_problem(problem).read().at("tiny"), rewritten.kernel, [Config()]):
+@pytest.mark.parametrize(("rules", "problem", "expected"), FIRES)
+def test_fires_and_stays_correct(evaluator: LocalEvaluator, rules: list[Rule], problem: str, expected: str) -> None:
+    kernel = find_kernel(problem, "triton").read()
+    for rule in rules:
+        rewritten = apply(rule, kernel)
+        assert rewritten is not None
+        kernel = rewritten.kernel
+        assert apply(rule, kernel) is None, "it has nothing left to do"
+    assert expected in kernel.source
+    for evaluation in evaluator.evaluate(find_problem(problem).read().at("tiny"), kernel, [Config()]):
         assert evaluation.status is Status.OK, evaluation.message
 
 

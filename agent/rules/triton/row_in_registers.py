@@ -11,10 +11,11 @@ import libcst.matchers as m
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
 from ..source import add_constant, code, expression, fresh, statements
+from .blocks import axes_of
 from .edit import Edit, declaring, edited, put_statements
 from .file import Launch, TritonFile
 from .launching import choice, relaunched, stands_alone, texts, uses_only_here
-from .passes import Passes, passes_of
+from .passes import passes_of
 from .values import Values
 
 WARPS = (1, 2, 4, 8, 16, 32)
@@ -67,7 +68,7 @@ def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Ed
         return {}
     extent = passes.extent_on_host(texts(launch))
     length = passes.length
-    others = _other_axes(launch, passes)
+    others = axes_of(launch, leave_out={passes.block})
     if extent is None or others is None or (length is not None and not 0 < length <= LARGEST):
         return {}
     is_whole = length is not None and length & (length - 1) == 0
@@ -87,23 +88,6 @@ def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Ed
         function.node: lambda node: cst.FlattenSentinel([cst.ensure_type(node, cst.FunctionDef), first]),
         launch.statement: put_statements(host),
     }
-
-
-def _other_axes(launch: Launch, passes: Passes) -> list[str] | None:
-    """Return what the launch gives for the other axes of the function's blocks; None where one is not known."""
-    found: list[str] = []
-    for call in passes.function.calls("arange"):
-        size = call.args[1].value if len(call.args) == 2 else None
-        text = passes.function.literal(size) if size is not None else None
-        if isinstance(size, cst.Name) and size.value in launch.arguments:
-            text = code(launch.arguments[size.value])
-            if size.value == passes.block:
-                continue
-        if text is None:
-            return None
-        if text not in found and text != "1":
-            found.append(text)
-    return found
 
 
 def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[cst.BaseStatement] | None:
