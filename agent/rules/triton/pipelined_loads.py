@@ -61,10 +61,10 @@ class PipelinedLoads:
         if max(fitting) == 1:
             return None
         start = min(4, max(fitting))
-        parameters = (Parameter(stages, STAGES, start),)
-        module = declaring(kernel, add_constant(edited(file.module, edits), stages, start), parameters, constraints)
+        module = add_constant(edited(file.module, edits), stages, start)
+        module = declaring(kernel, module, [Parameter(stages, STAGES, start)], constraints)
         did = "pipelined the loads of loops without products"
-        return Rewritten(with_source(kernel, module), did, parameters, tuple(constraints))
+        return Rewritten(with_source(kernel, module), did, (Parameter(stages, fitting, start),))
 
 
 def _loops(launch: Launch) -> list[cst.For]:
