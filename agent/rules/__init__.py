@@ -10,11 +10,14 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
 from .triton.row_in_registers import RowInRegisters
+from .triton.rows_per_program import RowsPerProgram
 from .triton.split_precision import SplitPrecision
+from .triton.wide_streams import WideStreams
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
@@ -33,6 +36,9 @@ RULES: tuple[Rule, ...] = (
     FuseNeighbour(),
     PipelinedLoads(),
     PersistentRows(),
+    RowsPerProgram(),
+    WideStreams(),
+    EvictionHints(),
     SplitPrecision(),
     WideTiles(),
 )

@@ -15,10 +15,13 @@ import pytest
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
+from kernelwright.agent.rules.triton.eviction_hints import EvictionHints
 from kernelwright.agent.rules.triton.fuse_neighbour import FuseNeighbour
 from kernelwright.agent.rules.triton.persistent_rows import PersistentRows
 from kernelwright.agent.rules.triton.pipelined_loads import PipelinedLoads
 from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
+from kernelwright.agent.rules.triton.rows_per_program import RowsPerProgram
+from kernelwright.agent.rules.triton.wide_streams import WideStreams
 from kernelwright.core import Config, PythonKernel, Status, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.corpus import find_kernel, find_problem
@@ -29,6 +32,9 @@ ROW = RowInRegisters()
 FUSE = FuseNeighbour()
 STAGES = PipelinedLoads()
 PERSISTENT = PersistentRows()
+ROWS = RowsPerProgram()
+WIDE = WideStreams()
+HINTS = EvictionHints()
 RECORDED = Path(__file__).parent / "first_kernels/inductor_h200.jsonl.xz"
 SMALL = {
     "level1/1_15": {"4096": "64", "16777216": "4096"},
@@ -38,11 +44,11 @@ SMALL = {
 
 FIRES: list[tuple[list[Rule], str, str]] = [
     ([ROW], "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
-    ([ROW], "1_38", "row_block = triton.next_power_of_2(n_cols)"),
+    ([ROW, ROWS], "1_38", "total = tl.zeros((ROWS, BLOCK_SIZE), dtype=tl.float32)"),
     ([ROW, PERSISTENT], "1_23", "softmax_kernel_one_read[(min(n_rows, PROGRAMS_EACH * multiprocessors(x.device)),)]"),
     ([PERSISTENT], "1_40", "row = program // n_blocks"),
     ([STAGES], "1_47", "for start in tl.range(0, n_reduce, BLOCK_REDUCE, num_stages=LOAD_STAGES):"),
-    ([STAGES], "1_94", "BLOCK_SIZE * 8 * (LOAD_STAGES - 1) <= 227 * 1024"),
+    ([STAGES, WIDE, HINTS], "1_94", "BLOCK_SIZE * 8 * (LOAD_STAGES - 1) <= 227 * 1024"),
 ]
 DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (ROW, "1_40", "two kernels share the passes"),
@@ -50,6 +56,11 @@ DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (ROW, "1_94", "the passes are of different kernels"),
     (ROW, "2_12", "a product's operands are read once"),
     (STAGES, "2_12", "the launch's stages pipeline products"),
+    (ROWS, "1_40", "two axes in a block"),
+    (ROWS, "1_19", "nothing is reduced"),
+    (ROWS, "1_23", "loops over the row"),
+    (WIDE, "1_1", "a product"),
+    (HINTS, "2_95", "a product"),
     (PERSISTENT, "1_47", "a loop in the function"),
     (PERSISTENT, "2_12", "a grid of two axes"),
     (FUSE, "2_61", "the group norm reads more than its own element"),
@@ -58,7 +69,8 @@ DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
 
 COMPILED: list[tuple[list[Rule], str]] = [
     ([ROW, PERSISTENT], "1_23"),
-    ([STAGES], "1_47"),
+    ([STAGES, WIDE, HINTS], "1_47"),
+    ([ROW, ROWS, PERSISTENT], "1_38"),
 ]
 
 
@@ -155,3 +167,22 @@ def test_three_passes_share_one_read() -> None:
     one_read = rewritten.kernel.source.split("def group_norm_kernel_one_read")[1].split("class ModelNew")[0]
     assert one_read.count("tl.load(x_ptr") == 1
     assert "0 < row_block <= min(ROW_WARPS * 2048, 32768)" in rewritten.kernel.source
+
+
+def test_hints_follow_who_reads_again() -> None:
+    hinted = apply(HINTS, find_kernel("2_61", "triton").read())
+    assert hinted is not None
+    found = re.findall(r"tl\.load\((\w+) \+ \w+.*eviction_policy=\"(\w+)\"", hinted.kernel.source)
+    assert [policy for name, policy in found if name == "x_ptr"] == ["evict_last", "evict_last", "evict_first"]
+    assert [policy for name, policy in found if name != "x_ptr"] == ["evict_last", "evict_last"]
+
+
+def test_wide_streams_keep_what_a_file_declares() -> None:
+    kernel = find_kernel("1_36", "triton").read()
+    wider = apply(WIDE, kernel)
+    assert wider is not None and wider.space is not None
+    declared = wider.kernel.declared_values
+    assert all(set(values) <= set(declared[name]) for name, values in kernel.declared_values.items())
+    assert {16, 32} <= set(declared["NUM_WARPS"]) and 512 in declared["BLOCK_SPATIAL"]
+    assert "REGISTERS * NUM_WARPS * 32 <= 65536" in wider.kernel.declared_constraints
+    assert all(config["REGISTERS"] * config["NUM_WARPS"] * 32 <= 65536 for config in wider.space)

@@ -62,14 +62,16 @@ class Values:
         """Return how a value is made: its kind, then texts and the numbers of its parts."""
         return self._keys[number]
 
-    def parts(self, number: int) -> Iterator[int]:
-        """Yield the value and everything that it is made of."""
+    def parts(self, number: int, into_remainders: bool = True) -> Iterator[int]:
+        """Yield the value and everything that it is made of, perhaps without what stands in `a % b`."""
         seen, waiting = set[int](), [number]
         while waiting:
             one = waiting.pop()
             if one not in seen:
                 seen.add(one)
                 yield one
+                if not into_remainders and self._keys[one][0] == "BinOp" and "Mod()" in self._keys[one]:
+                    continue
                 waiting += [part for part in _flat(self._keys[one][1:]) if isinstance(part, Part)]
 
     def constant(self, number: int) -> int | None:
