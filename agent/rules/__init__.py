@@ -16,6 +16,7 @@ from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
 from .triton.row_in_registers import RowInRegisters
 from .triton.rows_per_program import RowsPerProgram
+from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.wide_streams import WideStreams
 from .triton.wide_tiles import WideTiles
@@ -32,14 +33,15 @@ RULES: tuple[Rule, ...] = (
     RelaxedMath(),
     LaunchParameters(),
     Swizzle(),
-    RowInRegisters(),
     FuseNeighbour(),
+    RowInRegisters(),
+    RowsPerProgram(),
     PipelinedLoads(),
     PersistentRows(),
-    RowsPerProgram(),
-    WideStreams(),
     EvictionHints(),
+    WideStreams(),
     SplitPrecision(),
+    SplitOperands(),
     WideTiles(),
 )
 """Rules of the same category are tried in this order."""

@@ -27,6 +27,7 @@ class Launch:
 
     function: Function
     node: cst.Call
+    host: cst.FunctionDef
     statement: cst.BaseStatement
     """The statement that it stands in, where hosts' preparations go before."""
     arguments: Mapping[str, cst.BaseExpression]
@@ -101,12 +102,16 @@ class TritonFile:
             assert isinstance(statement, cst.SimpleStatementLine)
             for call in m.findall(statement, m.Call(func=m.Subscript(value=m.Name(), slice=[m.AtLeastN(n=1)]))):
                 assert isinstance(call, cst.Call)
-                launch = self._launch(statement, call, assigned)
+                launch = self._launch(host, statement, call, assigned)
                 if launch is not None:
                     found.append(launch)
 
     def _launch(
-        self, statement: cst.BaseStatement, call: cst.Call, assigned: Mapping[str, list[cst.BaseExpression]]
+        self,
+        host: cst.FunctionDef,
+        statement: cst.BaseStatement,
+        call: cst.Call,
+        assigned: Mapping[str, list[cst.BaseExpression]],
     ) -> Launch | None:
         subscript = cst.ensure_type(call.func, cst.Subscript)
         function = self.functions.get(cst.ensure_type(subscript.value, cst.Name).value)
@@ -127,4 +132,4 @@ class TritonFile:
             if isinstance(grid, cst.Name) and len(assigned.get(grid.value, ())) == 1:
                 (grid,) = assigned[grid.value]
             axes = tuple(one.value for one in grid.elements) if isinstance(grid, cst.Tuple) else None
-        return Launch(function, call, statement, arguments, options, indices[0], axes)
+        return Launch(function, call, host, statement, arguments, options, indices[0], axes)

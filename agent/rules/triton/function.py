@@ -52,23 +52,51 @@ class Function:
 
     @cached_property
     def assignments(self) -> Mapping[str, Sequence[cst.BaseExpression]]:
-        """The values that each name gets: `a = value` and `a : tl.constexpr = value`; `a += value` counts as one."""
+        """The values that each name gets by `a = value` and `a : tl.constexpr = value`."""
         found: dict[str, list[cst.BaseExpression]] = {}
-        for node in m.findall(self.node, m.Assign() | m.AnnAssign() | m.AugAssign()):
-            value, targets = None, []
-            if isinstance(node, cst.Assign):
-                value, targets = node.value, [one.target for one in node.targets]
-            elif isinstance(node, cst.AnnAssign | cst.AugAssign):
-                value, targets = node.value, [node.target]
+        for node in m.findall(self.node, m.Assign() | m.AnnAssign()):
+            assert isinstance(node, cst.Assign | cst.AnnAssign)
+            targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
             for target in targets:
-                if isinstance(target, cst.Name) and value is not None:
-                    found.setdefault(target.value, []).append(value)
+                if isinstance(target, cst.Name) and node.value is not None:
+                    found.setdefault(target.value, []).append(node.value)
+        return found
+
+    @cached_property
+    def updates(self) -> Mapping[str, Sequence[cst.AugAssign]]:
+        """The `a += value` of each name."""
+        found: dict[str, list[cst.AugAssign]] = {}
+        for node in m.findall(self.node, m.AugAssign(target=m.Name())):
+            assert isinstance(node, cst.AugAssign)
+            found.setdefault(code(node.target), []).append(node)
         return found
 
     def value_of(self, name: str) -> cst.BaseExpression | None:
         """Return what a name is, if it is assigned once and no parameter."""
         values = self.assignments.get(name, ())
-        return values[0] if len(values) == 1 and name not in self.parameters else None
+        once = len(values) == 1 and name not in self.parameters and name not in self.updates
+        return values[0] if once else None
+
+    def base(self, pointer: cst.BaseExpression) -> str | None:
+        """Return the parameter that a pointer's sum begins with: x_ptr of `x_ptr + rows * K + columns`."""
+        return self._base(pointer, frozenset())
+
+    def _base(self, node: cst.BaseExpression, within: frozenset[str]) -> str | None:
+        if isinstance(node, cst.Subscript):
+            return self._base(node.value, within)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+            return self._base(node.left, within) or self._base(node.right, within)
+        if not isinstance(node, cst.Name) or node.value in within:
+            return None
+        values = self.assignments.get(node.value, ())
+        found = {self._base(value, within | {node.value}) for value in values}
+        if node.value in self.parameters:
+            return node.value if found <= {None, node.value} else None
+        return found.pop() if len(found) == 1 else None
+
+    def count(self, name: str) -> int:
+        """Return how often a name stands in the body."""
+        return len(m.findall(self.node.body, m.Name(name)))
 
     def literal(self, node: cst.BaseExpression | None) -> str | None:
         """Return a number, text or truth value as text, through a name that stands for it: 'False', '8192', '"ieee"'.
@@ -107,3 +135,8 @@ def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.B
             return arg.value
     plain = [arg.value for arg in call.args if arg.keyword is None]
     return plain[position] if position is not None and position < len(plain) else None
+
+
+def further_arguments(call: cst.Call) -> str:
+    """Return the arguments after the first as text, each after a comma."""
+    return "".join(f", {f'{arg.keyword.value}=' if arg.keyword else ''}{code(arg.value)}" for arg in call.args[1:])
