@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import lzma
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
 from kernelwright.agent.rules.triton.eviction_hints import EvictionHints
@@ -22,10 +19,11 @@ from kernelwright.agent.rules.triton.pipelined_loads import PipelinedLoads
 from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
 from kernelwright.agent.rules.triton.rows_per_program import RowsPerProgram
 from kernelwright.agent.rules.triton.wide_streams import WideStreams
-from kernelwright.core import Config, PythonKernel, Status, TorchProblem
-from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
+
+from .triton_rule_cases import from_inductor, linear_from_inductor
 
 MACHINE = Machine(cores=1)
 ROW = RowInRegisters()
@@ -35,12 +33,6 @@ PERSISTENT = PersistentRows()
 ROWS = RowsPerProgram()
 WIDE = WideStreams()
 HINTS = EvictionHints()
-RECORDED = Path(__file__).parent / "first_kernels/inductor_h200.jsonl.xz"
-SMALL = {
-    "level1/1_15": {"4096": "64", "16777216": "4096"},
-    "level2/2_12": {"8192": "64", "1024": "32", "8388608": "2048"},
-}
-"""Other sizes for recorded first kernels, by the sizes of the recording: the interpreter takes a second with them."""
 
 FIRES: list[tuple[list[Rule], str, str]] = [
     ([ROW], "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
@@ -67,6 +59,12 @@ DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (FUSE, "2_10", "pooling is no elementwise function"),
 ]
 
+FIRST_KERNELS: list[tuple[Rule, str, str]] = [
+    (STAGES, "1_48", "for r0_offset in tl.range(0, r0_numel, R0_BLOCK, num_stages=LOAD_STAGES):"),
+    (PERSISTENT, "1_36", "xoffset = program * XBLOCK"),
+    (WIDE, "1_96", "REGISTERS * NUM_WARPS_0 * 32 <= 65536"),
+    (HINTS, "2_24", 'eviction_policy="evict_first"'),
+]
 COMPILED: list[tuple[list[Rule], str]] = [
     ([ROW, PERSISTENT], "1_23"),
     ([STAGES, WIDE, HINTS], "1_47"),
@@ -79,20 +77,6 @@ def apply(rule: Rule, kernel: PythonKernel) -> Rewritten | None:
     if rewritten is not None:
         rewritten = Rewritten(formatted(rewritten.kernel), rewritten.did, rewritten.parameters, rewritten.constraints)
     return rewritten
-
-
-def recorded(name: str, sizes: Mapping[str, str]) -> tuple[PythonKernel, TorchProblem]:
-    """Return a recorded first kernel and its problem, with other sizes."""
-
-    def resized(text: str) -> str:
-        return re.sub(r"(?<![\w.])\d+(?![\w.])", lambda size: sizes.get(size[0], size[0]), text)
-
-    lines = lzma.decompress(RECORDED.read_bytes()).splitlines()
-    one = next(one for one in map(json.loads, lines) if one["id"] == name)
-    problem = TorchProblem(id=name, name=one["name"], source=one["reference"])
-    kernel = first_kernel(problem, GeneratedCode.model_validate(one["code"]))
-    small = TorchProblem(id=name, name=one["name"], source=resized(problem.source))
-    return PythonKernel.parse(resized(kernel.source)), small
 
 
 @pytest.mark.parametrize(("rules", "problem", "expected"), FIRES)
@@ -113,34 +97,39 @@ def test_does_not_fire(rule: Rule, problem: str, why: str) -> None:
     assert rule.apply(find_kernel(problem, "triton").read(), MACHINE) is None, why
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("level1/1_15", "tl.store(out_ptr0 + x2, tmp5, mask=mask)"),
-        ("level2/2_12", "tmp0 = tl.load(in_ptr0 + x0, mask=mask, eviction_policy="),
-    ],
-)
-def test_an_elementwise_kernel_joins_the_product_before_it(evaluator: LocalEvaluator, name: str, expected: str) -> None:
-    kernel, problem = recorded(name, SMALL[name])
-    rewritten = apply(FUSE, kernel)
+def test_an_elementwise_kernel_joins_the_product_before_it(evaluator: LocalEvaluator) -> None:
+    case = linear_from_inductor()
+    rewritten = apply(FUSE, case.kernel)
     assert rewritten is not None
-    assert expected in rewritten.kernel.source
+    assert "tmp0 = tl.load(in_ptr0 + x0, mask=mask, eviction_policy=" in rewritten.kernel.source
     assert "fused_1" not in rewritten.kernel.source and "XBLOCK_1" not in rewritten.kernel.source
-    (evaluation,) = evaluator.evaluate(problem, rewritten.kernel, [Config()])
+    (evaluation,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config()])
     assert evaluation.status is Status.OK, evaluation.message
 
 
-def test_a_buffer_that_is_read_again_is_not_fused_away() -> None:
-    kernel, _ = recorded("level2/2_39", {})
-    assert FUSE.apply(kernel, MACHINE) is None, "the batch norm's statistics and its normalization read the product"
-
-
-def test_an_elementwise_kernel_into_another_buffer_takes_the_first_buffer_away() -> None:
-    kernel, _ = recorded("level2/2_54", {})
-    rewritten = apply(FUSE, kernel)
+@pytest.mark.parametrize(
+    ("name", "expected", "gone"),
+    [
+        ("1_15", "tl.store(out_ptr0 + x2, tmp5, mask=mask)", "XBLOCK_1"),
+        ("2_54", "out_ptr0_2=buf1", "buf0"),
+    ],
+)
+def test_where_the_result_goes(name: str, expected: str, gone: str) -> None:
+    """Into the product's buffer if the elementwise kernel wrote there, else into its own, and the first one goes."""
+    rewritten = apply(FUSE, from_inductor(name))
     assert rewritten is not None
-    assert "buf0" not in rewritten.kernel.source
-    assert "out_ptr0_2=buf1" in rewritten.kernel.source
+    assert expected in rewritten.kernel.source and gone not in rewritten.kernel.source
+
+
+def test_a_buffer_that_is_read_again_is_not_fused_away() -> None:
+    assert FUSE.apply(from_inductor("2_39"), MACHINE) is None, "statistics and normalization both read the product"
+
+
+def test_rules_fire_on_code_of_torchs_compiler() -> None:
+    for rule, name, expected in FIRST_KERNELS:
+        rewritten = apply(rule, from_inductor(name))
+        assert rewritten is not None, (rule.name, name)
+        assert expected in rewritten.kernel.source
 
 
 def test_what_the_rules_write_compiles_for_sm_90(tmp_path: Path) -> None:
