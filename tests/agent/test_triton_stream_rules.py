@@ -23,7 +23,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import from_inductor, linear_from_inductor
+from .triton_rule_cases import from_inductor, linear_from_inductor, resized
 
 MACHINE = Machine(cores=1)
 ROW = RowInRegisters()
@@ -119,6 +119,19 @@ def test_where_the_result_goes(name: str, expected: str, gone: str) -> None:
     rewritten = apply(FUSE, from_inductor(name))
     assert rewritten is not None
     assert expected in rewritten.kernel.source and gone not in rewritten.kernel.source
+
+
+def test_a_row_of_code_of_torchs_compiler_is_read_once(evaluator: LocalEvaluator) -> None:
+    case = resized("1_39", {"32768": "6", "65535": "1200", "65536": "1216"})
+    rewritten = apply(ROW, case.kernel)
+    assert rewritten is not None
+    assert "if 0 < row_block * XBLOCK_0 <= min(ROW_WARPS * 2048, 32768):" in rewritten.kernel.source
+    one_read = rewritten.kernel.source.split("def fused_0_one_read")[1].split("class ModelNew")[0]
+    assert one_read.count("tl.load") == 1
+    (evaluation,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config()])
+    assert evaluation.status is Status.OK, evaluation.message
+    assert ROW.apply(from_inductor("1_39"), MACHINE) is None, "65535 elements do not fit"
+    assert ROW.apply(from_inductor("1_24"), MACHINE) is None, "nor do 393216"
 
 
 def test_a_buffer_that_is_read_again_is_not_fused_away() -> None:
