@@ -18,6 +18,7 @@ from .triton.row_in_registers import RowInRegisters
 from .triton.rows_per_program import RowsPerProgram
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
+from .triton.split_rows import SplitRows
 from .triton.wide_streams import WideStreams
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     Swizzle(),
     FuseNeighbour(),
     RowInRegisters(),
+    SplitRows(),
     RowsPerProgram(),
     PipelinedLoads(),
     PersistentRows(),

@@ -18,6 +18,7 @@ from kernelwright.agent.rules.triton.persistent_rows import PersistentRows
 from kernelwright.agent.rules.triton.pipelined_loads import PipelinedLoads
 from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
 from kernelwright.agent.rules.triton.rows_per_program import RowsPerProgram
+from kernelwright.agent.rules.triton.split_rows import SplitRows
 from kernelwright.agent.rules.triton.wide_streams import WideStreams
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
@@ -30,6 +31,7 @@ ROW = RowInRegisters()
 FUSE = FuseNeighbour()
 STAGES = PipelinedLoads()
 PERSISTENT = PersistentRows()
+SPLIT = SplitRows()
 ROWS = RowsPerProgram()
 WIDE = WideStreams()
 HINTS = EvictionHints()
@@ -48,6 +50,9 @@ DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (ROW, "1_94", "the passes are of different kernels"),
     (ROW, "2_12", "a product's operands are read once"),
     (STAGES, "2_12", "the launch's stages pipeline products"),
+    (SPLIT, "1_23", "a pass carries a maximum and a sum"),
+    (SPLIT, "1_36", "a sum for each column"),
+    (SPLIT, "1_94", "no second pass"),
     (ROWS, "1_40", "two axes in a block"),
     (ROWS, "1_19", "nothing is reduced"),
     (ROWS, "1_23", "loops over the row"),
@@ -69,6 +74,7 @@ COMPILED: list[tuple[list[Rule], str]] = [
     ([ROW, PERSISTENT], "1_23"),
     ([STAGES, WIDE, HINTS], "1_47"),
     ([ROW, ROWS, PERSISTENT], "1_38"),
+    ([SPLIT, STAGES], "1_38"),
 ]
 
 
@@ -161,6 +167,26 @@ def test_what_the_rules_write_compiles_for_sm_90(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script, *files], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)) == {name for _, name in COMPILED}
+
+
+def test_parts_of_a_row_add_up(evaluator: LocalEvaluator) -> None:
+    rewritten = apply(SPLIT, find_kernel("1_38", "triton").read())
+    assert rewritten is not None
+    assert "tl.store(partial_1_ptr + tl.program_id(0), tl.sum(total, axis=0))" in rewritten.kernel.source
+    configs = [Config({"BLOCK_SIZE": 128, "SPLIT_PROGRAMS": 8}), Config({"BLOCK_SIZE": 512, "SPLIT_PROGRAMS": 8})]
+    for evaluation in evaluator.evaluate(find_problem("1_38").read().at("tiny"), rewritten.kernel, configs):
+        assert evaluation.status is Status.OK, evaluation.message
+
+
+def test_a_norm_of_three_passes_becomes_three_functions() -> None:
+    rewritten = apply(SPLIT, find_kernel("2_61", "triton").read())
+    assert rewritten is not None
+    passes = rewritten.kernel.source.split("def group_norm_kernel_pass_")[1:]
+    assert [one.count("for start in") for one in passes] == [1, 1, 1]
+    assert passes[2].count("tl.sum(tl.load(partial_") == 2
+    assert [
+        name for name in rewritten.kernel.declared_values if name not in find_kernel("2_61", "triton").read().config
+    ] == ["SPLIT_PROGRAMS"]
 
 
 def test_three_passes_share_one_read() -> None:

@@ -10,27 +10,19 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, code, fresh, insert_before_definitions, names, statements, substitute
+from ..source import add_constant, code, fresh, names, statements, substitute
 from .blocks import has_products
 from .edit import Edit, both, declaring, edited, with_parameters
 from .file import Launch, TritonFile
 from .function import Function
 from .launching import regridded, relaunched
 from .passes import body_of
+from .programs import knows_program_zero_alone, multiprocessors_of, of_program, tensor_of, with_multiprocessors
 from .values import assigned_in
 
 PER_MULTIPROCESSOR = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4)
-_PROGRAM = m.Call(func=m.Attribute(m.Name("tl"), m.Name("program_id")), args=[m.Arg(m.Integer("0"))])
-_GRID = m.Call(func=m.Attribute(m.Name("tl"), m.Name("program_id") | m.Name("num_programs")))
-_POINTERS = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load") | m.Name("store")))
 _CONSTEXPR = m.SimpleStatementLine([m.AnnAssign(target=m.Name())])
-HOST = """
-def multiprocessors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 2  # the interpreter's programs run one after the other
-    return torch.cuda.get_device_properties(device).multi_processor_count
-"""
 
 
 @dataclass(frozen=True)
@@ -49,13 +41,14 @@ class PersistentRows:
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with persistent programs, or None where no function has this form."""
         file = TritonFile.read(kernel)
-        if file is None or not {"torch"} <= file.taken:
+        if file is None or "torch" not in file.taken:
             return None
         taken = file.taken
-        each, stages, host = fresh("PROGRAMS_EACH", taken), fresh("ROW_STAGES", taken), fresh("multiprocessors", taken)
+        each, stages = fresh("PROGRAMS_EACH", taken), fresh("ROW_STAGES", taken)
+        host, is_there = multiprocessors_of(file)
         edits: dict[cst.CSTNode, Edit] = {}
         for launch in file.launched_once():
-            tensor = _tensor(launch)
+            tensor = tensor_of(launch)
             if tensor is None or launch.function.node in edits or not _is_straight(launch):
                 continue
             grid = code(launch.grid[0]) if launch.grid else ""
@@ -67,7 +60,9 @@ class PersistentRows:
         if not edits:
             return None
         parameters = (Parameter(each, PER_MULTIPROCESSOR, 4), Parameter(stages, STAGES, 2))
-        module = insert_before_definitions(edited(file.module, edits), HOST.replace("multiprocessors", host))
+        module = edited(file.module, edits)
+        if not is_there:
+            module = with_multiprocessors(module, host)
         for one in reversed(parameters):
             module = add_constant(module, one.name, one.default)
         module = declaring(kernel, module, parameters)
@@ -78,23 +73,10 @@ def _instead(call: cst.Call) -> Edit:
     return lambda _: call
 
 
-def _tensor(launch: Launch) -> str | None:
-    """Return the name on the host of a tensor that the function loads or stores."""
-    pointers = {name for call in m.findall(launch.function.node, _POINTERS) for name in names(call.args[0].value)}  # type: ignore[attr-defined]
-    for parameter, value in launch.arguments.items():
-        if isinstance(value, cst.Name) and parameter in pointers:
-            return value.value
-    return None
-
-
 def _is_straight(launch: Launch) -> bool:
-    node = launch.function.node
-    calls = m.findall(node, _GRID)
-    one_axis = launch.grid is not None and len(launch.grid) == 1 and all(m.matches(one, _PROGRAM) for one in calls)
-    branches = m.findall(
-        node, m.For() | m.While() | m.If() | m.Return() | m.Call(func=m.Attribute(attr=m.Name("atomic_add")))
-    )
-    return bool(calls) and one_axis and not branches and not has_products(launch) and not _is_one(launch)
+    atomic = m.Call(func=m.Attribute(attr=m.Name(m.MatchRegex("atomic_.*"))))
+    branches = m.findall(launch.function.node, m.For() | m.While() | m.If() | m.Return() | atomic)
+    return knows_program_zero_alone(launch) and not branches and not has_products(launch) and not _is_one(launch)
 
 
 def _is_one(launch: Launch) -> bool:
@@ -127,7 +109,7 @@ def _persistent(function: Function, count: str, stages: str) -> Edit:
         changed = cst.ensure_type(node, cst.FunctionDef)
         loop = cst.ensure_type(statements(head)[0], cst.For)
         block = cst.ensure_type(loop.body, cst.IndentedBlock)
-        replaced = [_of_program(one, program) for one in inside]
+        replaced = [of_program(one, program) for one in inside]
         loop = loop.with_changes(body=block.with_changes(body=[*block.body, *replaced]))
         return changed.with_changes(body=changed.body.with_changes(body=[*constants, loop]))
 
@@ -142,13 +124,3 @@ def _is_read_first(body: Sequence[cst.BaseStatement], name: str) -> bool:
         case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(cst.Name(target))], value=value)]):
             return target != name or name in names(value)
     return True
-
-
-def _of_program(node: cst.CSTNode, program: str) -> cst.CSTNode:
-    class Replace(cst.CSTTransformer):
-        def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-            return cst.Name(program) if m.matches(original_node, _PROGRAM) else updated_node
-
-    new = node.visit(Replace())
-    assert isinstance(new, cst.CSTNode)
-    return new
