@@ -10,8 +10,10 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
+from .triton.grouped_order import GroupedOrder
 from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
 from .triton.row_in_registers import RowInRegisters
@@ -19,6 +21,7 @@ from .triton.rows_per_program import RowsPerProgram
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.split_rows import SplitRows
+from .triton.tensor_descriptors import TensorDescriptors
 from .triton.wide_streams import WideStreams
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
@@ -45,6 +48,9 @@ RULES: tuple[Rule, ...] = (
     SplitPrecision(),
     SplitOperands(),
     WideTiles(),
+    GroupedOrder(),
+    EvenSizes(),
+    TensorDescriptors(),
 )
 """Rules of the same category are tried in this order."""
 
