@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ..source import statements
+from ..source import code, statements
 from .function import Function, argument
 from .values import Values, assigned_in
 
@@ -30,6 +30,11 @@ class Passes:
     def extent_on_host(self, arguments: dict[str, str]) -> str | None:
         """Write the extent with the launch's arguments; None where it is more than sums and products of them."""
         return self.values.text(self.extent, arguments)
+
+    @property
+    def extent_text(self) -> str:
+        """The extent as the first loop has it."""
+        return code(cst.ensure_type(self.loops[0].iter, cst.Call).args[1].value)
 
     @property
     def length(self) -> int | None:

@@ -10,13 +10,14 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, code, expression, fresh, statements
+from ..source import add_constant, code, expression, fresh, names, statements
 from .blocks import axes_of
 from .edit import Edit, declaring, edited, put_statements
 from .file import Launch, TritonFile
 from .launching import choice, relaunched, stands_alone, texts, uses_only_here
 from .passes import passes_of
 from .values import Values
+from .whole_rows import unmasked_where_whole
 
 WARPS = (1, 2, 4, 8, 16, 32)
 PER_WARP = 2048
@@ -76,12 +77,17 @@ def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Ed
     if body is None or not (is_whole or passes.masks_its_end()):
         return {}
     new = function.node.with_changes(name=cst.Name(name), body=function.node.body.with_changes(body=body))
+    whole = fresh("WHOLE_ROW", {*function.parameters, *names(function.node)})
+    unmasked = unmasked_where_whole(new, passes.block, passes.extent_text, whole)
 
     row = f"triton.next_power_of_2({extent})" if length is None else str(1 << (length - 1).bit_length())
     block = fresh("row_block", file.taken)
     held = " * ".join([block, *others])
     # Eight elements per thread at least: fewer leave warps with little to do.
-    call = relaunched(launch, name, {passes.block: block, "num_warps": f"min({warps}, max(1, {held} // 256))"})
+    values = {passes.block: block, "num_warps": f"min({warps}, max(1, {held} // 256))"}
+    if unmasked is not None:
+        new, values[whole] = unmasked, f"{block} == {extent}"
+    call = relaunched(launch, name, values)
     host = f"{block} = {row}\n" + choice(f"0 < {held} <= min({warps} * {PER_WARP}, {LARGEST})", call, launch.node)
     first = new.with_changes(leading_lines=[cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)])
     return {
@@ -93,6 +99,7 @@ def _edits(file: TritonFile, launch: Launch, warps: str) -> dict[cst.CSTNode, Ed
 def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[cst.BaseStatement] | None:
     """Return straight code without its repeated loads; None where it has none."""
     values = Values()
+    body = _without_repetition(body)
     found: dict[int, list[tuple[int, cst.Call]]] = {}
     bound: dict[int, str] = {}
     for position, statement in enumerate(body):
@@ -125,6 +132,22 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
             if code(statement).strip() != f"{name} = {name}":
                 new[position].append(statement)
     return [one for part in new for one in part] if repeated else None
+
+
+def _without_repetition(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+    """Return straight code without assignments of what a name has already."""
+    values = Values()
+    kept: list[cst.BaseStatement] = []
+    for statement in body:
+        match statement:
+            case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(cst.Name(name))], value=value)]):
+                again = values.names.get(name) == values.of(value) and not m.findall(statement, _LOAD)
+            case _:
+                again = False
+        values.run(statement)
+        if not again:
+            kept.append(statement)
+    return kept
 
 
 def _assigns(statement: cst.BaseStatement, name: str) -> bool:
