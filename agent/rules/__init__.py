@@ -14,6 +14,7 @@ from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
+from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
 from .triton.row_in_registers import RowInRegisters
@@ -51,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     GroupedOrder(),
     EvenSizes(),
     TensorDescriptors(),
+    PersistentGrid(),
 )
 """Rules of the same category are tried in this order."""
 

@@ -18,7 +18,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 
 from .triton_rule_cases import Case, from_inductor, linear_from_inductor, shipped
 
-MACHINE = Machine(cores=1)
+MACHINE = Machine(cores=1, multiprocessors=2)
 BY_NAME = {rule.name: rule for rule in RULES}
 PRODUCTS = ("1_1", "2_10")
 
@@ -39,6 +39,14 @@ FIRES = [
     ("even-sizes", "1_23", "mask = True if EVEN_N_COLS else start + cols < n_cols", {"BLOCK_SIZE": 512}),
     ("split-precision+tensor-descriptors", "2_12", "w_desc.load([tl.program_id(1) * BLOCK_N, k]).T", {}),
     ("split-operands+grouped-order+tensor-descriptors", "1_1", "a_low_desc.load([pid_0_grouped * BLOCK_M, k])", {}),
+    ("persistent-grid", "2_10", "x_ptr_of_tile += sample", {"BLOCK_P": 32}),
+    ("persistent-grid", "first kernel", "(min(PROGRAMS, tiles_0),)", {"BLOCK_N_0": 64, "FLATTEN": True}),
+    (
+        "split-precision+grouped-order+tensor-descriptors+persistent-grid",
+        "1_1",
+        "tiles_0, tiles_1 = triton.cdiv(M, BLOCK_M), triton.cdiv(N, BLOCK_N)",
+        {"BLOCK_M": 32, "BLOCK_N": 32},
+    ),
     ("split-operands", "first kernel", "a_halves, a_distance = split_halves(x)", {}),
 ]
 
@@ -127,6 +135,12 @@ DOES_NOT_FIRE = [
         "rest",
     ),
     ("tensor-descriptors", precise("2_10"), "a convolution's pixels are no rows of a matrix"),
+    (
+        "persistent-grid",
+        changed("1_1", ("    acc = tl.z", "    if M == 1:\n        return\n    acc = tl.z")),
+        "a return",
+    ),
+    ("persistent-grid", changed("2_10", ("    tile = tl.program_id(0)", "    tile = tl.program_id(2)")), "three axes"),
     ("split-operands", from_inductor("1_3"), "an operand is loaded in two branches"),
 ]
 
@@ -136,7 +150,7 @@ def test_does_not_fire(name: str, kernel: PythonKernel, reason: str) -> None:
     assert BY_NAME[name].apply(kernel, MACHINE) is None, reason
 
 
-PRODUCT_RULES = ("split-precision", "wide-tiles", "split-operands", "grouped-order", "even-sizes")
+PRODUCT_RULES = ("split-precision", "wide-tiles", "split-operands", "grouped-order", "even-sizes", "persistent-grid")
 
 
 @pytest.mark.parametrize("name", PRODUCT_RULES)
@@ -159,6 +173,13 @@ def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constra
     assert (size, shared) == ("BLOCK_M <= M", case_of("2_12").kernel.declared_constraints[1])
     odd = changed("2_12", (own, '"BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000",'))
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
+
+
+def test_a_persistent_grid_needs_the_number_of_multiprocessors() -> None:
+    kernel = case_of("1_1").kernel
+    assert BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1)) is None
+    rewritten = BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1, multiprocessors=132))
+    assert rewritten is not None and rewritten.kernel.config["PROGRAMS"] == 132
 
 
 def test_what_a_file_declares_stays_in_a_wider_space() -> None:
