@@ -14,6 +14,7 @@ from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
+from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     PersistentRows(),
     EvictionHints(),
     WideStreams(),
+    PackWeights(),
     SplitPrecision(),
     SplitOperands(),
     WideTiles(),

@@ -14,6 +14,7 @@ from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import Machine, Rewritten, Rule
 from kernelwright.agent.rules.triton.eviction_hints import EvictionHints
 from kernelwright.agent.rules.triton.fuse_neighbour import FuseNeighbour
+from kernelwright.agent.rules.triton.pack_weights import PackWeights
 from kernelwright.agent.rules.triton.persistent_rows import PersistentRows
 from kernelwright.agent.rules.triton.pipelined_loads import PipelinedLoads
 from kernelwright.agent.rules.triton.row_in_registers import RowInRegisters
@@ -24,7 +25,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import from_inductor, linear_from_inductor, resized
+from .triton_rule_cases import from_inductor, linear_from_inductor, resized, shipped
 
 MACHINE = Machine(cores=1)
 ROW = RowInRegisters()
@@ -35,6 +36,7 @@ SPLIT = SplitRows()
 ROWS = RowsPerProgram()
 WIDE = WideStreams()
 HINTS = EvictionHints()
+PACK = PackWeights()
 
 FIRES: list[tuple[list[Rule], str, str]] = [
     ([ROW], "1_36", "0 < row_block * BLOCK_SPATIAL <= min(ROW_WARPS * 2048, 32768)"),
@@ -60,6 +62,8 @@ DOES_NOT_FIRE: list[tuple[Rule, str, str]] = [
     (HINTS, "2_95", "a product"),
     (PERSISTENT, "1_47", "a loop in the function"),
     (PERSISTENT, "2_12", "a grid of two axes"),
+    (PACK, "2_12", "a weight without taps"),
+    (PACK, "1_1", "no parameter of the module"),
     (FUSE, "2_61", "the group norm reads more than its own element"),
     (FUSE, "2_10", "pooling is no elementwise function"),
 ]
@@ -68,6 +72,8 @@ FIRST_KERNELS: list[tuple[Rule, str, str]] = [
     (STAGES, "1_48", "for r0_offset in tl.range(0, r0_numel, R0_BLOCK, num_stages=LOAD_STAGES):"),
     (PERSISTENT, "1_36", "xoffset = program * XBLOCK"),
     (WIDE, "1_96", "REGISTERS * NUM_WARPS_0 * 32 <= 65536"),
+    (PACK, "2_21", "arg_W + ((i * 3 + j) * n_out + idx_y_c[None, :]) * n_sum + idx_x_c[:, None]"),
+    (PACK, "2_48", "((d * 9 + i * 3 + j) * n_out + idx_y_c[None, :])"),
     (HINTS, "2_24", 'eviction_policy="evict_first"'),
 ]
 COMPILED: list[tuple[list[Rule], str]] = [
@@ -75,6 +81,7 @@ COMPILED: list[tuple[list[Rule], str]] = [
     ([STAGES, WIDE, HINTS], "1_47"),
     ([ROW, ROWS, PERSISTENT], "1_38"),
     ([SPLIT, STAGES], "1_38"),
+    ([PACK], "2_10"),
 ]
 
 
@@ -167,6 +174,17 @@ def test_what_the_rules_write_compiles_for_sm_90(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script, *files], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)) == {name for _, name in COMPILED}
+
+
+@pytest.mark.parametrize("name", ["2_10", "2_61"])
+def test_packed_weights_compute_the_same(evaluator: LocalEvaluator, name: str) -> None:
+    case = shipped(name)
+    rewritten = apply(PACK, case.kernel)
+    assert rewritten is not None
+    assert "packed_weight = torch.empty_like(conv.weight)" in rewritten.kernel.source
+    assert PACK.apply(rewritten.kernel, MACHINE) is None, "it is packed"
+    (evaluation,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config()])
+    assert evaluation.status is Status.OK, evaluation.message
 
 
 def test_parts_of_a_row_add_up(evaluator: LocalEvaluator) -> None:
