@@ -11,12 +11,21 @@ from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .triton.even_sizes import EvenSizes
+from .triton.eviction_hints import EvictionHints
+from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
+from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
+from .triton.persistent_rows import PersistentRows
+from .triton.pipelined_loads import PipelinedLoads
+from .triton.row_in_registers import RowInRegisters
+from .triton.rows_per_program import RowsPerProgram
 from .triton.split_k import SplitK
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
+from .triton.split_rows import SplitRows
 from .triton.tensor_descriptors import TensorDescriptors
+from .triton.wide_streams import WideStreams
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
@@ -31,6 +40,15 @@ RULES: tuple[Rule, ...] = (
     RelaxedMath(),
     LaunchParameters(),
     Swizzle(),
+    FuseNeighbour(),
+    RowInRegisters(),
+    SplitRows(),
+    RowsPerProgram(),
+    PipelinedLoads(),
+    PersistentRows(),
+    EvictionHints(),
+    WideStreams(),
+    PackWeights(),
     SplitPrecision(),
     SplitOperands(),
     WideTiles(),

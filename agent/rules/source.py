@@ -38,7 +38,7 @@ def code(node: cst.CSTNode) -> str:
 
 
 def names(node: cst.CSTNode) -> set[str]:
-    """Return every plain name in a node; of `a.b`, only `a`."""
+    """Return every plain name in a node; of `a.b`, only `a`, and no keyword of an argument."""
     found: set[str] = set()
 
     class Visitor(cst.CSTVisitor):
@@ -49,8 +49,9 @@ def names(node: cst.CSTNode) -> set[str]:
             node.value.visit(self)
             return False
 
-        def visit_Arg_keyword(self, node: cst.Arg) -> None:
-            return None
+        def visit_Arg(self, node: cst.Arg) -> bool:
+            node.value.visit(self)  # not its keyword
+            return False
 
     node.visit(Visitor())
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import lzma
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,6 +69,17 @@ def linear_from_inductor() -> Case:
     return Case(
         PythonKernel.parse(source), TorchProblem(id="level2/2_12", name="12_Gemm_Multiply_LeakyReLU", source=reference)
     )
+
+
+def resized(name: str, sizes: Mapping[str, str]) -> Case:
+    """Return the first kernel of a problem with other numbers for those that the recording has."""
+    recorded = _recorded(name)
+
+    def other(text: str) -> str:
+        return re.sub(r"(?<![\w.])\d+(?![\w.])", lambda number: sizes.get(number[0], number[0]), text)
+
+    problem = TorchProblem(id=str(recorded["id"]), name=str(recorded["name"]), source=other(str(recorded["reference"])))
+    return Case(PythonKernel.parse(other(from_inductor(name).source)), problem)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
-"""Compile every Triton kernel of the corpus for sm_90 without a GPU; prints {problem: {kernel: shared bytes}}.
+"""Compile Triton kernels for sm_90 without a GPU; prints {problem: {kernel: shared bytes}}.
 
-Raises an exception where a launch plan could not contain its PTX.
+Every kernel of the corpus, or the files of the arguments, each written `problem=path`. Raises an exception where a
+launch plan could not contain its PTX.
 
 Each ModelNew runs on CPU tensors with the launch replaced: instead of running, a kernel is compiled for
 the arguments of the launch.
@@ -47,8 +48,9 @@ def compile_launch(function: Any, arguments: dict[str, Any], options: dict[str, 
 
 def main() -> None:
     found: dict[str, dict[str, int]] = {}
-    for file in list_kernels("triton"):
-        kernels = found.setdefault(file.problem, {})
+    files = [(file.problem, str(file.path)) for file in list_kernels("triton")]
+    for name, path in [tuple(one.split("=", 1)) for one in sys.argv[1:]] or files:
+        kernels = found.setdefault(name, {})
 
         def run(
             self: Any, *args: Any, grid: Any, warmup: bool, kernels: dict[str, int] = kernels, **options: Any
@@ -56,14 +58,14 @@ def main() -> None:
             arguments = dict(zip(self.arg_names, args, strict=False))
             arguments |= {name: options.pop(name) for name in list(options) if name in self.arg_names}
             arguments = {p.name: p.default if p.has_default else None for p in self.params} | arguments
-            launch = {name: options[name] for name in ("num_warps", "num_stages") if name in options}
+            launch = {name: options[name] for name in ("num_warps", "num_stages", "maxnreg") if name in options}
             kernels[self.fn.__name__] = compile_launch(self, arguments, launch)
 
         JITFunction.run = run
-        problem = find_problem(file.problem)
+        problem = find_problem(name)
         tiny = problem.read().at("tiny")
         module = ProblemModule(problem.path, tiny.sizes, "cpu")
-        spec = importlib.util.spec_from_file_location("kernel", file.path)
+        spec = importlib.util.spec_from_file_location("kernel", path)
         assert spec is not None
         assert spec.loader is not None
         kernel = importlib.util.module_from_spec(spec)

@@ -39,7 +39,7 @@ def bounds_of(launch: Launch) -> Iterator[Bound]:
     for node in m.findall(function.node, _LESS):
         assert isinstance(node, cst.Comparison)
         bound = bound_of(function, node)
-        if bound is not None and _only_masks(function, node) and _covers(launch, bound):
+        if bound is not None and only_masks(function, node) and _covers(launch, bound):
             yield bound
 
 
@@ -146,7 +146,7 @@ def _range(function: Function, call: cst.BaseExpression) -> str | None:
     return ",".join(function.literal(one) or code(one) for one in plain) if len(plain) == 3 else None
 
 
-def _only_masks(function: Function, node: cst.Comparison) -> bool:
+def only_masks(function: Function, node: cst.Comparison) -> bool:
     """Return whether a comparison stands in a mask, or in a name that only masks use as it is."""
     masks = [argument(call, "mask", 1) for call in function.loads] + [
         argument(call, "mask", 2) for call in function.stores

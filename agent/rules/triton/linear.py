@@ -1,0 +1,93 @@
+"""Reads an address as a sum of indices, each times its stride."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ..source import code
+from .function import Function
+
+_NEW_AXIS = ("[None, :]", "[:, None]")
+
+
+@dataclass(frozen=True)
+class Stride:
+    """A number times sizes that are parameters."""
+
+    number: int
+    sizes: tuple[str, ...]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts the strides of one tensor: an outer axis has more sizes in its stride, or a larger number."""
+        return len(self.sizes), self.number
+
+    @property
+    def text(self) -> str:
+        """The stride as an expression."""
+        return " * ".join([*self.sizes, *([str(self.number)] if self.number != 1 or not self.sizes else [])])
+
+
+Term = tuple[int, tuple[str, ...]]
+
+
+def strides_of(function: Function, pointer: cst.BaseExpression) -> Mapping[str, Stride] | None:
+    """Return the stride of each index in a pointer's sum, by the index as text, such as `rows[:, None]`.
+
+    Numbers, parameters that nothing assigns, and names of numbers are part of strides; every other factor is an
+    index. None where a term has no index or two, or where two terms have the same index.
+    """
+    base = function.base(pointer)
+    if base is None:
+        return None
+    found: dict[str, Stride] = {}
+    bases = 0
+    for number, factors in _terms(function, pointer, base, ""):
+        indices = [one for one in factors if not _is_size(function, one)]
+        if factors == (base,) and number == 1:
+            bases += 1
+        elif base in factors or len(indices) != 1 or indices[0] in found:
+            return None
+        else:
+            sizes = tuple(sorted(one for one in factors if one != indices[0]))
+            found[indices[0]] = Stride(number, sizes)
+    return found if bases == 1 else None
+
+
+def _terms(function: Function, node: cst.BaseExpression, base: str, axis: str) -> list[Term]:
+    if isinstance(node, cst.Subscript):
+        added = "[" + ", ".join(code(one.slice) for one in node.slice) + "]"
+        return _terms(function, node.value, base, added) if added in _NEW_AXIS and not axis else [(1, (code(node),))]
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+        return [*_terms(function, node.left, base, axis), *_terms(function, node.right, base, axis)]
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+        right = _terms(function, node.right, base, axis)
+        left = _terms(function, node.left, base, axis)
+        return [(a * b, tuple(sorted((*one, *other)))) for a, one in left for b, other in right if a * b]
+    number = _number(function, node)
+    if number is not None:
+        return [(number, ())] if number else []
+    if isinstance(node, cst.Name):
+        value = function.value_of(node.value)
+        if value is not None and function.base(node) == base:
+            return _terms(function, value, base, axis)
+        return [(1, (node.value if _is_size(function, node.value) else node.value + axis,))]
+    return [(1, (f"({code(node)}){axis}",))]
+
+
+def _number(function: Function, node: cst.BaseExpression) -> int | None:
+    """Return a whole number, through names that stand for it."""
+    while isinstance(node, cst.Name):
+        value = function.value_of(node.value)
+        if value is None:
+            return None
+        node = value
+    return node.evaluated_value if isinstance(node, cst.Integer) else None
+
+
+def _is_size(function: Function, name: str) -> bool:
+    changed = name in function.assignments or name in function.updates
+    return name in function.parameters and not changed

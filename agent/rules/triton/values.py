@@ -1,0 +1,179 @@
+"""Numbers the values of straight-line code: expressions with equal numbers are equal wherever they stand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import libcst as cst
+import libcst.matchers as m
+
+from ..source import code, names
+
+Key = tuple[object, ...]
+_LOAD = {"mask", "other", "cache_modifier", "eviction_policy"}
+_WRITES = m.Call(func=m.Attribute(attr=m.Name(value=m.MatchRegex("store|atomic_.*|debug_barrier"))))
+_COMMUTE = {ast.Add: "+", ast.Mult: "*", ast.BitAnd: "&"}
+
+
+class Values:
+    """Value numbering: names are replaced by what they were last assigned; sums, products and `&` are unordered.
+
+    A number says what is computed from the values that have no definition here (parameters, loop variables), so it
+    is compared only with numbers of the same object. Calls are taken as pure: the caller treats loads itself.
+    """
+
+    def __init__(self) -> None:
+        self._keys: list[Key] = []
+        self._numbers: dict[Key, int] = {}
+        self.names: dict[str, int] = {}
+        """The present value of each name."""
+        self.stores = 0
+        """How often memory has been written: a load before and one after a store are different values."""
+
+    def of(self, expression: cst.BaseExpression | str) -> int:
+        """Return the number of an expression."""
+        text = expression if isinstance(expression, str) else code(expression)
+        return self._of(ast.parse(text.strip(), mode="eval").body)
+
+    def run(self, statement: cst.BaseStatement) -> None:
+        """Follow one statement; what it assigns in a way that is not read here becomes an unknown value."""
+        inner = (
+            statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
+        )
+        match inner:
+            case cst.Assign(targets=[cst.AssignTarget(cst.Name(name))], value=value):
+                self.names[name] = self.of(value)
+            case cst.AnnAssign(target=cst.Name(name), value=cst.BaseExpression() as value):
+                self.names[name] = self.of(value)
+            case cst.AugAssign(target=cst.Name(name), operator=cst.AddAssign(), value=value):
+                self.names[name] = self.of(f"{name} + ({code(value)})")
+            case _:
+                for name in assigned_in(statement):
+                    self.names[name] = self.unknown(name)
+        if m.findall(statement, _WRITES):
+            self.stores += 1
+
+    def unknown(self, what: str) -> int:
+        """Return a new value that equals no other, such as what an opaque statement leaves in `what`."""
+        return self._intern(("unknown", what, len(self._keys)))
+
+    def key(self, number: int) -> Key:
+        """Return how a value is made: its kind, then texts and the numbers of its parts."""
+        return self._keys[number]
+
+    def parts(self, number: int, into_remainders: bool = True) -> Iterator[int]:
+        """Yield the value and everything that it is made of, perhaps without what stands in `a % b`."""
+        seen, waiting = set[int](), [number]
+        while waiting:
+            one = waiting.pop()
+            if one not in seen:
+                seen.add(one)
+                yield one
+                if not into_remainders and self._keys[one][0] == "BinOp" and "Mod()" in self._keys[one]:
+                    continue
+                waiting += [part for part in _flat(self._keys[one][1:]) if isinstance(part, Part)]
+
+    def constant(self, number: int) -> int | None:
+        """Return the value where it is a whole number that is written in the code."""
+        key = self._keys[number]
+        return key[1] if key[0] == "constant" and type(key[1]) is int else None
+
+    def text(self, number: int, names: Mapping[str, str]) -> str | None:
+        """Write a value of sums, products and whole divisions with other `names`; None where a name is not known."""
+        kind, *rest = self._keys[number]
+        if kind == "constant":
+            return repr(rest[0])
+        if kind == "name":
+            return names.get(str(rest[0]))
+        if kind in ("+", "*", "//", "-"):
+            parts = [self.text(part, names) for part in _flat(rest) if isinstance(part, Part)]
+            return None if None in parts else "(" + f" {kind} ".join(str(part) for part in parts) + ")"
+        return None
+
+    def address(self, pointer: cst.BaseExpression, parameters: Collection[str]) -> tuple[str, int] | None:
+        """Return the parameter that a pointer starts from and the number of what is added to it; None without one."""
+        number = self.of(pointer)
+        key = self._keys[number]
+        terms = [one for one in key[1:] if isinstance(one, Part)] if key[0] == "+" else [number]
+        bases = [one for one in terms if self._keys[one][0] == "name" and self._keys[one][1] in parameters]
+        if len(bases) != 1:
+            return None
+        rest = [Part(one) for one in terms if one is not bases[0]]
+        return str(self._keys[bases[0]][1]), self._combine("+", rest)
+
+    def _intern(self, key: Key) -> Part:
+        if key not in self._numbers:
+            self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+        return Part(self._numbers[key])
+
+    def _of(self, node: ast.expr) -> Part:
+        if isinstance(node, ast.Name):
+            known = self.names.get(node.id)
+            return self._intern(("name", node.id)) if known is None else Part(known)
+        if isinstance(node, ast.Constant):
+            return self._intern(("constant", node.value, type(node.value).__name__))
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == ":":
+            return self._of(node.value)
+        if isinstance(node, ast.BinOp) and type(node.op) in _COMMUTE:
+            return self._combine(_COMMUTE[type(node.op)], [self._of(node.left), self._of(node.right)])
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Sub):
+            sign = "//" if isinstance(node.op, ast.FloorDiv) else "-"
+            return self._intern((sign, self._of(node.left), self._of(node.right)))
+        if isinstance(node, ast.Call) and (load := self._load(node)) is not None:
+            return load
+        return self._intern((type(node).__name__, *(self._field(value) for _, value in ast.iter_fields(node))))
+
+    def _load(self, call: ast.Call) -> Part | None:
+        """Return a load of given addresses from memory as it is now: hints for the cache make no difference."""
+        keywords = {one.arg: one.value for one in call.keywords}
+        if ast.unparse(call.func) != "tl.load" or not {*keywords} <= _LOAD or len(call.args) > 3 or not call.args:
+            return None
+        plain = [*call.args, None, None]
+        masked = [
+            self._of(one) if one else None for one in (keywords.get("mask", plain[1]), keywords.get("other", plain[2]))
+        ]
+        return self._intern(("load", self.stores, self._of(call.args[0]), *masked))
+
+    def _field(self, value: object) -> object:
+        if isinstance(value, ast.expr):
+            return self._of(value)
+        if isinstance(value, ast.keyword):
+            return (value.arg, self._of(value.value))
+        if isinstance(value, ast.AST):
+            return ast.dump(value)
+        return tuple(self._field(one) for one in value) if isinstance(value, list) else value
+
+    def _combine(self, sign: str, parts: Sequence[Part]) -> Part:
+        flat: list[Part] = []
+        for part in parts:
+            key = self._keys[part]
+            flat += [p for p in _flat(key[1:]) if isinstance(p, Part)] if key[0] == sign else [part]
+        neutral = {"+": 0, "*": 1}.get(sign)
+        kept = sorted(part for part in flat if neutral is None or self.constant(part) != neutral)
+        if sign == "&":
+            kept = sorted(set(kept))
+        if not kept:
+            return self._intern(("constant", neutral, "int"))
+        return kept[0] if len(kept) == 1 else self._intern((sign, *kept))
+
+
+def assigned_in(node: cst.CSTNode) -> set[str]:
+    """Return the names that a statement assigns, those of its blocks and of its loops' variables included."""
+    found: set[str] = set()
+    for one in m.findall(node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For()):
+        found |= names(one.target)  # type: ignore[attr-defined]
+    return found
+
+
+class Part(int):
+    """A number inside a key, where plain integers are values of constants."""
+
+
+def _flat(values: Sequence[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _flat(value)
+        else:
+            yield value
