@@ -12,6 +12,7 @@ import libcst as cst
 
 from ...core import PythonKernel, TorchProblem
 from ...core.generated_code import GeneratedCode
+from ..rules.triton.split_precision import with_precisions
 from .kernels import GeneratedKernel, helper, kernels_of
 from .obstacle import Obstacle
 from .wrapper import Wrapper, names_of, weight_expression
@@ -47,7 +48,10 @@ def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
         _imports(problem, [*helpers, *(kernel.source for kernel in kernels)]),
         *_constants(kernels),
     ]
-    return PythonKernel.parse("\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n", problem.name)
+    kernel = PythonKernel.parse("\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n", problem.name)
+    # Inductor computes fp32 products without tensor cores, which are a search's to choose.
+    rewritten = with_precisions(kernel, "ieee")
+    return rewritten.kernel if rewritten else kernel
 
 
 def _header(problem: TorchProblem, kernels: Sequence[GeneratedKernel], library: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +27,11 @@ _NUMEL = re.compile(r"^    ([xyz])numel = (\d+)$", re.MULTILINE)
 _WIDEST = 256
 _MORE = {"num_warps": (4, 8), "num_stages": (2, 3, 4)}
 """Of a template, beside its own."""
-_EXACT = re.compile(r"^    ALLOW_TF32 ?: tl\.constexpr = False\n", re.MULTILINE)
 _OPERANDS = re.compile(r"'arg_\w+': '\*(\w+)'")
 _ACCUMULATORS = 128
 """Registers of a thread that may hold them; it has 255."""
 _SHARED_BYTES = 227 * 1024
 """Of the largest multiprocessor of today."""
-_PRECISIONS = ("ieee", "tf32x3")
-"""Of a product in fp32: three products on tensor cores are as exact as one without them."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,9 @@ class GeneratedKernel:
     source: str
     """Its function, decorated with `@triton.jit`, after those that only it calls."""
     grid_type: str
-    values: Mapping[str, int | str]
-    """By argument: tile sizes, `num_warps`, `num_stages`, a product's PRECISION."""
-    choices: Mapping[str, Sequence[int | str]]
+    values: Mapping[str, int]
+    """By argument: tile sizes, `num_warps`, `num_stages`."""
+    choices: Mapping[str, Sequence[int]]
     sizes: Mapping[str, int]
     """Numbers that the text gives names, such as M and BATCH."""
     operand_bytes: int
@@ -111,8 +108,7 @@ class GeneratedKernel:
         if self.grid_arguments:
             recorded = [int(one) for one in given[-self.grid_arguments :]]
             written = {argument: self._written(argument) for argument in self.values}
-            tiles = {argument: value for argument, value in self.values.items() if isinstance(value, int)}
-            found = template_grid({**self.sizes, **tiles}, {**self.sizes, **written}, recorded)
+            found = template_grid({**self.sizes, **self.values}, {**self.sizes, **written}, recorded)
             return f"({', '.join(found)})"
         if self.grid_type not in ("Grid1D", "Grid2D", "Grid3D"):
             raise Obstacle(f"{self.name} has a grid of the kind {self.grid_type}")
@@ -140,8 +136,7 @@ def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> Generated
     meta = _meta(main)
     source = "\n\n\n".join(_plain(text, node, f"{number}") for node in (*(set(functions) - {main}), main))
     configs = code.configs[name]
-    values: dict[str, int | str] = dict(configs[0])
-    choices: dict[str, Sequence[int | str]] = {key: sorted({one[key] for one in configs}) for key in configs[0]}
+    values, choices = dict(configs[0]), {key: sorted({one[key] for one in configs}) for key in configs[0]}
     sizes = {key: int(value) for key, value in _SIZE.findall(source)}
     grid_arguments, operands = len(meta.get("extra_launcher_args", ())), set(_OPERANDS.findall(text))
     if grid_arguments:
@@ -151,11 +146,7 @@ def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> Generated
         changeable = template_grid({**sizes, **tiles}, {}, recorded) != list(map(str, recorded))
         values |= tiles
         choices |= {key: _near(value) if changeable and key != "GROUP_M" else [value] for key, value in tiles.items()}
-        choices |= {one: sorted({*more, configs[0][one]}) for one, more in _MORE.items()}
-        if operands == {"fp32"} and _EXACT.search(source):
-            source = _with_arguments(_EXACT.sub("", source), ["PRECISION"])
-            source = source.replace("allow_tf32=ALLOW_TF32", "input_precision=PRECISION")
-            values["PRECISION"], choices["PRECISION"] = _PRECISIONS[0], _PRECISIONS
+        choices |= {one: sorted({*more, values[one]}) for one, more in _MORE.items()}
     width = max((int(bits) for one in operands for bits in re.findall(r"\d+", one)[:1]), default=0) // 8
     return GeneratedKernel(
         name, number, source, meta.get("grid_type", ""), values, choices, sizes, width, grid_arguments
@@ -219,9 +210,5 @@ def helper(text: str) -> str:
 def _with_tiles_as_arguments(source: str) -> tuple[str, dict[str, int]]:
     """Make a template's tile sizes arguments; return the text and their values."""
     tiles = {name: int(value) for name, value in _TILE.findall(source)}
-    return _with_arguments(_TILE.sub("", source), tiles), tiles
-
-
-def _with_arguments(source: str, names: Iterable[str]) -> str:
-    arguments = "".join(f", {name}: tl.constexpr" for name in names)
-    return re.sub(r"(def \w+\([^)]*)\)", rf"\1{arguments})", source, count=1)
+    arguments = "".join(f", {name}: tl.constexpr" for name in tiles)
+    return re.sub(r"(def \w+\([^)]*)\)", rf"\1{arguments})", _TILE.sub("", source), count=1), tiles

@@ -8,6 +8,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from ..source import code
+from .dots import SPLIT_DOT
 from .file import Launch
 
 
@@ -41,4 +42,5 @@ def searched_axes(launch: Launch, constants: Collection[str]) -> str | None:
 
 def has_products(launch: Launch) -> bool:
     """Return whether the function has matrix products."""
-    return bool(m.findall(launch.function.node, m.Call(func=m.Attribute(attr=m.Name("dot")))))
+    products = m.Attribute(attr=m.Name("dot")) | m.Name(SPLIT_DOT)
+    return bool(m.findall(launch.function.node, m.Call(func=products)))

@@ -55,33 +55,38 @@ class SplitPrecision:
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with the precision as a parameter, or None where no product of fp32 is precise."""
-        file = TritonFile.read(kernel)
-        if file is None or OTHER_FLOATS.search(kernel.source):
-            return None
-        found = {launch: precise_dots(launch.function) for launch in file.launched_once()}
-        if not any(found.values()):
-            return None
-        if SPLIT_DOT in file.taken:
-            return None
-        constant, helper = fresh("PRECISION", file.taken), SPLIT_DOT
-        edits: dict[cst.CSTNode, Edit] = {}
-        for launch, dots in found.items():
-            if not dots:
-                continue
-            edits[launch.function.node] = with_parameters([constant])
-            edits[launch.node] = with_arguments({constant: constant})
-            for dot in dots:
-                arguments = f"{code(dot.left)}, {code(dot.right)}, {dot.accumulator}, {constant}"
-                edits[dot.statement] = put_statements(f"{dot.accumulator} = {helper}({arguments})\n")
-        module = edited(file.module, edits)
-        module = add_constant(module, constant, "bf16x3")
-        module = insert_before_definitions(module, _HELPER.format(name=helper))
-        parameter = Parameter(constant, PRECISIONS, "bf16x3")
-        return Rewritten(
-            with_source(kernel, declaring(kernel, module, [parameter])),
-            "made the precision of the products a parameter, with three bf16 or TF32 products for one of fp32",
-            (parameter,),
-        )
+        return with_precisions(kernel, "bf16x3")
+
+
+def with_precisions(kernel: PythonKernel, start: str) -> Rewritten | None:
+    """Return the kernel with the precision of its products as a parameter; None where none of fp32 is precise."""
+    file = TritonFile.read(kernel)
+    if file is None or OTHER_FLOATS.search(kernel.source):
+        return None
+    found = {launch: precise_dots(launch.function) for launch in file.launched_once()}
+    if not any(found.values()):
+        return None
+    if SPLIT_DOT in file.taken:
+        return None
+    constant, helper = fresh("PRECISION", file.taken), SPLIT_DOT
+    edits: dict[cst.CSTNode, Edit] = {}
+    for launch, dots in found.items():
+        if not dots:
+            continue
+        edits[launch.function.node] = with_parameters([constant])
+        edits[launch.node] = with_arguments({constant: constant})
+        for dot in dots:
+            arguments = f"{code(dot.left)}, {code(dot.right)}, {dot.accumulator}, {constant}"
+            edits[dot.statement] = put_statements(f"{dot.accumulator} = {helper}({arguments})\n")
+    module = edited(file.module, edits)
+    module = add_constant(module, constant, start)
+    module = insert_before_definitions(module, _HELPER.format(name=helper))
+    parameter = Parameter(constant, PRECISIONS, start)
+    return Rewritten(
+        with_source(kernel, declaring(kernel, module, [parameter])),
+        "made the precision of the products a parameter, with three bf16 or TF32 products for one of fp32",
+        (parameter,),
+    )
 
 
 def precise_dots(function: Function) -> list[Dot]:

@@ -113,7 +113,7 @@ def test_every_config_of_the_space_is_correct(evaluator: LocalEvaluator, tmp_pat
     kernel = first_kernel(problem, code_of(problem, tmp_path))
     space = kernel.space(kernel.declared_values, kernel.declared_constraints)
     assert {config["BLOCK_K_0"] for config in space} == {16}, "the template has no mask along 16 features"
-    assert {config["PRECISION_0"] for config in space} == {"ieee", "tf32x3"}
+    assert {config["PRECISION"] for config in space} == {"ieee", "tf32x3", "bf16x3"}
     assert all(config["BLOCK_M_0"] * config["BLOCK_N_0"] <= config["NUM_WARPS_0"] * 32 * 128 for config in space)
     far = max(space, key=lambda config: config["BLOCK_M_0"] * config["BLOCK_N_0"])
     (found,) = evaluator.evaluate(problem, kernel, [far])
