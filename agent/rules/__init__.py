@@ -20,6 +20,7 @@ from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
 from .triton.row_in_registers import RowInRegisters
 from .triton.rows_per_program import RowsPerProgram
+from .triton.split_k import SplitK
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.split_rows import SplitRows
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     GroupedOrder(),
     EvenSizes(),
     TensorDescriptors(),
+    SplitK(),
     PersistentGrid(),
 )
 """Rules of the same category are tried in this order."""

@@ -39,6 +39,8 @@ FIRES = [
     ("even-sizes", "1_23", "mask = True if EVEN_N_COLS else start + cols < n_cols", {"BLOCK_SIZE": 512}),
     ("split-precision+tensor-descriptors", "2_12", "w_desc.load([tl.program_id(1) * BLOCK_N, k]).T", {}),
     ("split-operands+grouped-order+tensor-descriptors", "1_1", "a_low_desc.load([pid_0_grouped * BLOCK_M, k])", {}),
+    ("split-k", "first kernel", "fused_0_parts[(triton.cdiv(32, BLOCK_M_0)", {"SPLIT_K": 2, "BLOCK_K_0": 16}),
+    ("split-operands+split-k", "first kernel", "acc += tl.load(parts_ptrs)", {"BLOCK_N_0": 32}),
     ("persistent-grid", "2_10", "x_ptr_of_tile += sample", {"BLOCK_P": 32}),
     ("persistent-grid", "first kernel", "(min(PROGRAMS, tiles_0),)", {"BLOCK_N_0": 64, "FLATTEN": True}),
     (
@@ -141,6 +143,9 @@ DOES_NOT_FIRE = [
         "a return",
     ),
     ("persistent-grid", changed("2_10", ("    tile = tl.program_id(0)", "    tile = tl.program_id(2)")), "three axes"),
+    ("split-k", case_of("1_1").kernel, "the number of tiles is not in the file"),
+    ("split-k", from_inductor("2_12"), "512 tiles"),
+    ("split-k", from_inductor("1_3"), "its loop counts down"),
     ("split-operands", from_inductor("1_3"), "an operand is loaded in two branches"),
 ]
 
@@ -150,10 +155,10 @@ def test_does_not_fire(name: str, kernel: PythonKernel, reason: str) -> None:
     assert BY_NAME[name].apply(kernel, MACHINE) is None, reason
 
 
-PRODUCT_RULES = ("split-precision", "wide-tiles", "split-operands", "grouped-order", "even-sizes", "persistent-grid")
+PRODUCT_RULES = [rule.name for rule in RULES if ".triton." in type(rule).__module__ and rule.work == "products"]
 
 
-@pytest.mark.parametrize("name", PRODUCT_RULES)
+@pytest.mark.parametrize("name", [*PRODUCT_RULES, "even-sizes"])
 def test_a_rule_for_products_leaves_nothing_for_itself_and_other_kernels_alone(name: str) -> None:
     for kernel in PRODUCTS:
         if BY_NAME[name].apply(shipped(kernel).kernel, MACHINE) is None:
