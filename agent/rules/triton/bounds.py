@@ -17,6 +17,7 @@ from .grouped_order import GROUPED
 _ARANGE = m.Call(func=m.Attribute(m.Name("tl"), m.Name("arange")), args=[m.Arg(m.Integer("0")), m.Arg(m.Name())])
 _PROGRAM = m.Call(func=m.Attribute(m.Name("tl"), m.Name("program_id")), args=[m.Arg(m.Integer())])
 _CONVERTED = m.Call(func=m.Attribute(attr=m.Name("to")))
+DEPTH = 5
 _LESS = m.Comparison(comparisons=[m.ComparisonTarget(operator=m.LessThan())])
 
 
@@ -75,30 +76,24 @@ def bound_of(function: Function, node: cst.Comparison) -> Bound | None:
     return Bound(node, size, tile, None) if (start, stop, step) == ("0", size, tile) else None
 
 
-def terms_of(function: Function, node: cst.BaseExpression, sign: int) -> Counter[tuple[str, str]]:
-    """Return the terms of a sum, with how often each is added: a kind and a text."""
+def terms_of(function: Function, node: cst.BaseExpression, sign: int, depth: int = 0) -> Counter[tuple[str, str]]:
+    """Return the terms of a sum, with how often each is added: a kind and a text.
+
+    Names stand for what they are assigned, through at most `DEPTH` of them: sums of sums double at each.
+    """
     if isinstance(node, cst.Subscript):
-        return terms_of(function, node.value, sign)
+        return terms_of(function, node.value, sign, depth)
     if m.matches(node, _CONVERTED):
-        return terms_of(function, cst.ensure_type(cst.ensure_type(node, cst.Call).func, cst.Attribute).value, sign)
+        of = cst.ensure_type(cst.ensure_type(node, cst.Call).func, cst.Attribute).value
+        return terms_of(function, of, sign, depth)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add | cst.Subtract):
-        found = terms_of(function, node.left, sign)
-        found.update(terms_of(function, node.right, sign if isinstance(node.operator, cst.Add) else -sign))
+        found = terms_of(function, node.left, sign, depth)
+        found.update(terms_of(function, node.right, sign if isinstance(node.operator, cst.Add) else -sign, depth))
         return found
-    return (
-        Counter({_atom(function, node): sign}) if not _named(function, node) else _terms_of_name(function, node, sign)
-    )
-
-
-def _named(function: Function, node: cst.BaseExpression) -> bool:
-    """Return whether a node is a name that stands for an expression which is known."""
-    return isinstance(node, cst.Name) and function.value_of(node.value) is not None and not _loop(function, node.value)
-
-
-def _terms_of_name(function: Function, node: cst.BaseExpression, sign: int) -> Counter[tuple[str, str]]:
-    value = function.value_of(cst.ensure_type(node, cst.Name).value)
-    assert value is not None
-    return terms_of(function, value, sign)
+    value = function.value_of(node.value) if isinstance(node, cst.Name) and depth < DEPTH else None
+    if value is not None and isinstance(node, cst.Name) and _loop(function, node.value) is None:
+        return terms_of(function, value, sign, depth + 1)
+    return Counter({_atom(function, node): sign})
 
 
 def _atom(function: Function, node: cst.BaseExpression) -> tuple[str, str]:

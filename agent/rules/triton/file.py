@@ -87,11 +87,13 @@ class TritonFile:
         return [
             launch
             for launch in self.launches
-            if len(self.launches_of(launch.function)) == 1 and not self._is_called(launch.function.name)
+            if len(self.launches_of(launch.function)) == 1 and launch.function.name not in self._called
         ]
 
-    def _is_called(self, name: str) -> bool:
-        return bool(m.findall(self.module, m.Call(func=m.Name(name))))
+    @cached_property
+    def _called(self) -> set[str]:
+        """Names that are called without a grid."""
+        return {code(cst.ensure_type(one, cst.Call).func) for one in m.findall(self.module, m.Call(func=m.Name()))}
 
     def _launches_in(self, host: cst.FunctionDef, found: list[Launch]) -> None:
         assigned: dict[str, list[cst.BaseExpression]] = {}

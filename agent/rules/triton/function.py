@@ -79,20 +79,22 @@ class Function:
 
     def base(self, pointer: cst.BaseExpression) -> str | None:
         """Return the parameter that a pointer's sum begins with: x_ptr of `x_ptr + rows * K + columns`."""
-        return self._base(pointer, frozenset())
+        return self._base(pointer, {})
 
-    def _base(self, node: cst.BaseExpression, within: frozenset[str]) -> str | None:
+    def _base(self, node: cst.BaseExpression, known: dict[str, str | None]) -> str | None:
         if isinstance(node, cst.Subscript):
-            return self._base(node.value, within)
+            return self._base(node.value, known)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-            return self._base(node.left, within) or self._base(node.right, within)
-        if not isinstance(node, cst.Name) or node.value in within:
-            return None
-        values = self.assignments.get(node.value, ())
-        found = {self._base(value, within | {node.value}) for value in values}
+            return self._base(node.left, known) or self._base(node.right, known)
+        if not isinstance(node, cst.Name) or node.value in known:
+            return known.get(node.value) if isinstance(node, cst.Name) else None
+        known[node.value] = None  # of a name that is made of itself, until it is known
+        found = {self._base(value, known) for value in self.assignments.get(node.value, ())}
         if node.value in self.parameters:
-            return node.value if found <= {None, node.value} else None
-        return found.pop() if len(found) == 1 else None
+            known[node.value] = node.value if found <= {None, node.value} else None
+        else:
+            known[node.value] = found.pop() if len(found) == 1 else None
+        return known[node.value]
 
     def uses(self, name: str) -> list[cst.Name]:
         """Return where a name stands in the body, its assignments too; of `a.b` and `f(b=...)`, not b."""
