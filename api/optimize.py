@@ -39,6 +39,9 @@ from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers, model_of
 from .solutions import save_solution
 
+MODEL_ITERATIONS = 5
+"""Turns of a language model, each of which costs money; rules come to an end by themselves."""
+
 
 @dataclass(frozen=True)
 class OptimizeResult:
@@ -164,7 +167,12 @@ class Session:
             stack.callback(self.results.save_conversation, job.problem, job.backend)
             opened = stack.enter_context(self._proposers.open(job, transcript))
             workbench = Workbench(
-                job.problem, self._evaluators.pool, self._evaluators.searcher, journal, self._observer
+                job.problem,
+                self._evaluators.pool,
+                self._evaluators.searcher,
+                journal,
+                self._observer,
+                compilers=self._evaluators.compilers,
             )
             run = Optimization(
                 workbench, job.kernel, opened.proposer, criteria, self._observer, partial(keep, journal), opened.cost
@@ -207,7 +215,7 @@ class Session:
         return StoppingCriteria(
             target_speedup=options.target_speedup,
             against=options.target_baseline.value,
-            max_iterations=options.max_iterations,
+            max_iterations=options.max_iterations or (MODEL_ITERATIONS if self._proposers.choice.is_model else None),
             min_improvement=options.min_improvement,
             beam=options.beam,
             require_replay=options.require_replay,

@@ -36,7 +36,7 @@ from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
-from .protocols import Evaluator, Retriever, Tuner
+from .protocols import Evaluator, Retriever, Screener, Tuner
 from .records import (
     ExchangeRecord,
     FinishedRecord,
@@ -100,6 +100,7 @@ __all__ = [
     "ResultsError",
     "Retriever",
     "RunRecord",
+    "Screener",
     "SearchSpace",
     "SecondWorkload",
     "SpaceError",
