@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..core import Config, Evaluation, Proposal
 from ..core.workload_rows import loses
-from .effort import effort
+from .effort import MOST, effort
 from .lane import Lane
 from .observer import Observer
 from .proposer import Rewrites
@@ -24,6 +24,10 @@ PROMISING = 0.85
 """Where nothing helped by itself, a change with parameters that costs at most this much is searched."""
 SEARCHED = 2
 """The most changes that are searched in a turn."""
+FEW = 12
+"""Trials for one that is not the best of its turn."""
+PATIENCE = 12
+"""Trials in a row without a better one that end a search."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,10 @@ class Batch:
             if again and again[0].gain > 0:
                 helped = sorted([*again, *(one for one in helped if one is not best)], key=lambda one: -one.gain)
         attempts = [one.attempt() for one in screened]
-        for one in self._contenders(helped, screened):
+        for place, one in enumerate(self._contenders(helped, screened)):
             if not self._lane.late():
-                attempts.append(self._search(one))
+                most = FEW if place or one.gain <= HELPED else None
+                attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
         return attempts
 
     def _screen(self, proposals: Sequence[Proposal]) -> list[Screened]:
@@ -101,12 +106,9 @@ class Batch:
         promising = [one for one in screened if one.gain >= PROMISING and _has_choices(one.proposal)]
         return sorted(promising, key=lambda one: -one.gain)[:1]
 
-    def _search(self, one: Screened) -> Attempt:
-        return search(self._lane, one.proposal, self._candidate.evaluation, self._observer)
 
-
-def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer) -> Attempt:
-    """Search the proposal's parameters, or evaluate it in full where it has none.
+def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer, most: int | None = None) -> Attempt:
+    """Search the proposal's parameters, with `most` trials, or evaluate it in full where it has none.
 
     `like` is the evaluation of a similar kernel, which tells what a trial costs.
     """
@@ -116,9 +118,9 @@ def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer)
         evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
     else:
         budget = effort(space, like, lane.workbench.compilers)
-        assert budget.trials is not None
-        observer.proposed(lane.name, proposal, budget.trials)
-        found = lane.tune(kernel, space, TUNER, budget.trials, budget.seconds, proposal.strategy)
+        trials = min(budget.trials or MOST, most or MOST)
+        observer.proposed(lane.name, proposal, trials)
+        found = lane.tune(kernel, space, TUNER, trials, budget.seconds, proposal.strategy, PATIENCE)
         evaluations = (*found.evaluations, *found.finals)
     correct = any(one.ok for one in evaluations)
     failure = "" if correct else next(f"{one.status}: {one.message}" for one in evaluations)
