@@ -137,7 +137,9 @@ class Evaluators:
         return self._searchers[id(evaluator)]
 
     def finalist(self, baselines: tuple[str, ...], evaluator: Evaluator) -> Evaluator:
-        """Return the evaluator for last checks in the place of one of the pool: baselines are timed anew."""
+        """Return the evaluator for last checks in the place of one of the pool: these baselines are timed anew."""
+        if not baselines:
+            return evaluator
         key = (id(evaluator), baselines)
         if key not in self._finalists:
             known = self._settings.baselines

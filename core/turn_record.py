@@ -114,6 +114,11 @@ class TurnRecord(Line):
         return f"{self.number}.{self.lane}"
 
     @property
+    def tried(self) -> tuple[AttemptRecord, ...]:
+        """The changes that were tried quickly beside each other."""
+        return tuple(attempt for attempt in self.attempts if attempt.gain is not None)
+
+    @property
     def category(self) -> str:
         """The bottleneck that was found."""
         return self.analysis.category or self.proposal_category
