@@ -176,7 +176,7 @@ class Session:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            gains = expected_gains(journal, self.results, job.backend)
+            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self.results, job.backend)
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(
                 job.problem,

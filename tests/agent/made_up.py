@@ -173,7 +173,9 @@ def trials(limit: int) -> StoppingCriteria:
 class Bench:
     """A workbench over a journal in a folder, with what it is made of."""
 
-    def __init__(self, folder: Path, evaluators: int = 1, evaluator: Scripted | None = None) -> None:
+    def __init__(
+        self, folder: Path, evaluators: int = 1, evaluator: Scripted | None = None, finalist: Any = None
+    ) -> None:
         self.evaluator = evaluator or Scripted()
         self.searcher = Scripted()
         self.searchers = 0
@@ -181,7 +183,7 @@ class Bench:
         self.journal = Journal(folder / "journal.jsonl")
         pool: list[Any] = [self.evaluator] * evaluators
         watching: Any = self.observer
-        self.bench = Workbench(PROBLEM, pool, self._searcher, self.journal, watching, Ticking())
+        self.bench = Workbench(PROBLEM, pool, self._searcher, self.journal, watching, Ticking(), lambda one: finalist or one)
 
     def _searcher(self, evaluator: Any) -> Any:
         self.searchers += 1
