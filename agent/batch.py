@@ -119,7 +119,10 @@ def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer,
         observer.proposed(lane.name, proposal, 1)
         evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
     else:
-        budget = effort(space, like, lane.workbench.compilers)
+        start = lane.workbench.start or like
+        # What came out of a search was compiled before it was evaluated.
+        compile_s = max((one.compile_s for one in (start, like) if one.compile_s is not None), default=None)
+        budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, most or MOST)
         observer.proposed(lane.name, proposal, trials)
         found = lane.tune(kernel, space, TUNER, trials, budget.seconds, proposal.strategy, PATIENCE)

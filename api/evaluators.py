@@ -101,7 +101,6 @@ class Evaluators:
     def __init__(self, device: str, lanes: int, trust: TrustOptions = STRICT, remote: Remote | None = None) -> None:
         self._device = device
         self._remote = remote
-        self._trust = trust
         self._stack = contextlib.ExitStack()
         # Other sizes are for the last check.
         self._settings = settings_of(trust, Settings(compile_ahead=lanes > 1, second_workload=False))
