@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from ..agent.batch import TUNER
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
+from ..agent.priors import Gains, recorded_gains
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
@@ -20,24 +23,31 @@ from ..core import (
     Journal,
     JournalError,
     OptionError,
+    PriorRecord,
     RunRecord,
     TurnRecord,
     read_journal,
 )
+from ..core.baselines import COMPILE, BesideCompile, beside_compile
 from ..core.journal import of
 from ..core.space_inference import declared_space
+from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
+from ..tuners import catalogue
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
 from .first_kernels import first_kernel_of, open_problem
-from .jobs import Job, find_job, find_joint_job, require_timed
+from .jobs import Job, find_joint_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers, model_of
 from .solutions import save_solution
+
+MODEL_ITERATIONS = 5
+"""Turns of a language model, each of which costs money; rules come to an end by themselves."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,13 @@ class OptimizeResult:
         """Whether the verified speedup over the target's baseline is at least the target."""
         return self.outcome.reached(self.target, self.job.against)
 
+    @property
+    def beside_compile(self) -> BesideCompile | None:
+        """How the verified kernel stands to `torch.compile`; None where that was not timed beside it."""
+        if not (self.job.beside_compile and self.outcome.verified):
+            return None
+        return beside_compile(self.outcome.best.metrics().interval_compile)
+
     def record(self) -> FinishedRecord:
         """How the run ended, as its journal holds it."""
         outcome = self.outcome
@@ -87,6 +104,7 @@ class OptimizeResult:
             against=self.job.against,
             precision=self.job.precision.value,
             verified=outcome.verified,
+            beside_compile=self.beside_compile,
             start=outcome.start.metrics(),
             best=outcome.best.metrics(),
             model=self.model,
@@ -111,12 +129,15 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
     """Optimize one kernel."""
     with joined(options) as remote:
         device = choose_device(options, remote)
-        # A mistake in the reference shows before anything is written.
-        known = open_problem(options, options.named, device, model_of(options)) is None
-        if known:
-            require_timed(find_job(options, options.named, device, remote))
         with Session(options, device, remote, observer) as session:
-            result = session.optimize(session.job(options.named))
+            if is_function(options.named):
+                session.start()  # its package is imported to translate it, which takes as long as ours
+            # A mistake in the reference shows before anything is written.
+            known = open_problem(options, options.named, device, model_of(options)) is None
+            job = find_joint_job(options, options.named, device, remote, observer) if known else None
+            if job is not None:
+                require_timed(job)
+            result = session.optimize(job or session.job(options.named))
     observer.run_ended(result)
     return result
 
@@ -130,8 +151,16 @@ class Session:
         self._remote = remote
         self._observer = observer
         self._proposers = Proposers(options, observer)
-        self.results = Results(options.results)
         self._evaluators = Evaluators(device, options.beam, options, remote)
+
+    @cached_property
+    def results(self) -> Results:
+        """The results folder, made when something is first written."""
+        return Results(self._options.results)
+
+    def start(self) -> None:
+        """Start the processes of the evaluators; returns before they are ready."""
+        self._evaluators.start()
 
     def job(self, reference: str) -> Job:
         """The kernel of a reference, on the device of this session; a first one where its problem has none."""
@@ -148,13 +177,15 @@ class Session:
         path = self.results.first_kernel_path(task.problem, task.backend)
         writing = self._proposers.writer(path.with_suffix(".jsonl"), options.resume) if model else None
         kernel = first_kernel_of(task, evaluator, writing, path, options.resume, self._observer)
-        return Job(kernel, task.problem, self.device, reference, trust=options)
+        return Job(kernel, task.problem, self.device, reference, trust=options, first=True)
 
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""
         require_timed(job)
         _ = declared_space(job.kernel, job.problem)  # a mistake in it is reported now, not after minutes of work
         self._evaluators.start()  # while the rules are imported, or the model is asked
+        if not self._proposers.choice.is_model:
+            threading.Thread(target=catalogue.preload, args=(TUNER,), daemon=True).start()
         transcript = self._prepare(job)
         options, criteria = self._options, self._criteria()
         path = self.results.journal_path(job.problem, job.backend)
@@ -162,9 +193,16 @@ class Session:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            opened = stack.enter_context(self._proposers.open(job, transcript))
+            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self.results, job.backend)
+            opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(
-                job.problem, self._evaluators.pool, self._evaluators.searcher, journal, self._observer
+                job.problem,
+                self._evaluators.pool,
+                self._evaluators.searcher,
+                journal,
+                self._observer,
+                finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
+                compilers=self._evaluators.compilers,
             )
             run = Optimization(
                 workbench, job.kernel, opened.proposer, criteria, self._observer, partial(keep, journal), opened.cost
@@ -207,7 +245,7 @@ class Session:
         return StoppingCriteria(
             target_speedup=options.target_speedup,
             against=options.target_baseline.value,
-            max_iterations=options.max_iterations,
+            max_iterations=options.max_iterations or (MODEL_ITERATIONS if self._proposers.choice.is_model else None),
             min_improvement=options.min_improvement,
             beam=options.beam,
             require_replay=options.require_replay,
@@ -240,6 +278,15 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._evaluators.__exit__()
+
+
+def expected_gains(journal: Journal, results: Results, backend: str) -> Gains:
+    """What rules are expected to gain on kernels of a backend: as a resumed run began, else by the recorded runs."""
+    known = next(journal.of(PriorRecord), None)
+    if known is None:
+        known = PriorRecord(gains=recorded_gains(results.logs, backend))
+        journal.append(known)
+    return known.gains
 
 
 def keep(journal: Journal, turn: Turn) -> None:

@@ -1,0 +1,183 @@
+"""Tries several changes of a kernel in one turn: each for itself, then those that helped together, then searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core import Config, Evaluation, Proposal
+from .effort import MOST, effort
+from .lane import Lane
+from .observer import Observer
+from .proposer import Rewrites
+from .turn import Attempt, Candidate
+
+TUNER = "portfolio"
+HELPED = 1.02
+"""A smaller gain in a quick measurement is noise."""
+NEUTRAL = 0.97
+"""A change that is no slower than this costs nothing, by a quick measurement."""
+LOST = 1.05
+"""How much longer one of several workloads may take in a quick measurement; the full one is stricter."""
+TOGETHER = 5
+"""The most changes of a combination."""
+CLOSE = 1.15
+"""A change that is this close to the best, and has parameters, is searched too."""
+PROMISING = 0.85
+"""Where nothing helped by itself, a change with parameters that costs at most this much is searched."""
+SEARCHED = 2
+"""The most changes that are searched in a turn."""
+FEW = 12
+"""Trials for one that is not the best of its turn."""
+PATIENCE = 12
+"""Trials in a row without a better one that end a search."""
+
+
+@dataclass(frozen=True)
+class Screened:
+    """A change, its quick evaluation, and its speedup over the kernel of the turn as measured beside it."""
+
+    names: tuple[str, ...]
+    """The strategies that it is made of."""
+    proposal: Proposal
+    evaluation: Evaluation
+    gain: float
+
+    def attempt(self) -> Attempt:
+        """Return it as one of the turn's attempts."""
+        failure = "" if self.evaluation.ok else f"{self.evaluation.status}: {self.evaluation.message}"
+        return Attempt(self.proposal, (self.evaluation,), failure, self.gain)
+
+
+class Batch:
+    """The changes of one turn.
+
+    Which of them are combined and searched follows from what was measured, and that is in journals: a resumed run
+    takes the same way.
+    """
+
+    def __init__(self, lane: Lane, candidate: Candidate, rewrites: Rewrites, observer: Observer) -> None:
+        self._lane = lane
+        self._candidate = candidate
+        self._rewrites = rewrites
+        self._observer = observer
+
+    def run(self) -> list[Attempt]:
+        """Return all changes that were tried, and last those that were searched, the most promising first of them."""
+        screened = self._screen({(one.strategy,): one for one in self._rewrites.proposals})
+        helped = sorted((one for one in screened if one.gain > HELPED), key=lambda one: -one.gain)
+        wider = [one for one in screened if NEUTRAL <= one.gain <= HELPED and self._widens(one.proposal)]
+        pool = helped or screened
+        together = self._combinations(helped[:TOGETHER], wider[:TOGETHER])
+        if together and not self._lane.late():
+            # The best by itself is measured again beside them: times of two screenings do not compare.
+            again = self._screen({**{one.names: one.proposal for one in helped[:1]}, **together})
+            screened += again[len(helped[:1]) :]
+            pool = [*again, *(pool[1:] if helped else pool)]
+        attempts = [one.attempt() for one in screened]
+        for place, one in enumerate(self._contenders(pool)):
+            wins = place == 0 and one.gain > HELPED
+            late = self._lane.late() is not None
+            if late and not wins:
+                break  # the best is evaluated in any case, or nothing of the turn would count
+            most = 0 if late else None if wins else FEW
+            attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
+        return attempts
+
+    def _screen(self, proposals: Mapping[tuple[str, ...], Proposal]) -> list[Screened]:
+        """Measure the turn's kernel and the changes; fewer where the run's time is over."""
+        changes = list(proposals.values())
+        self._observer.screening(self._lane.name, changes)
+        kernel = self._candidate.kernel
+        variants = [(kernel, Config()), *((one.kernel, introduced(one, kernel.config)) for one in changes)]
+        found = self._lane.screen(variants, ["as it is", *(one.strategy for one in changes)])
+        base = found[0] if found else self._candidate.evaluation
+        base_ms = base.latency_ms or self._candidate.latency_ms
+        return [
+            Screened(names, proposal, evaluation, _gain(base_ms, evaluation, base))
+            for (names, proposal), evaluation in zip(proposals.items(), found[1:], strict=False)
+        ]
+
+    def _widens(self, proposal: Proposal) -> bool:
+        """Return whether a change brings parameters, or values for those that the kernel declares."""
+        before = self._candidate.kernel
+        return bool(introduced(proposal, before.config)) or proposal.kernel.declared_values != before.declared_values
+
+    def _combinations(self, helped: Sequence[Screened], wider: Sequence[Screened]) -> dict[tuple[str, ...], Proposal]:
+        """Return the changes that helped together: the beginnings of their sequence, the first with each of the others.
+
+        Changes that cost nothing and bring choices come along with the first and with all; where nothing helped, they
+        are taken together.
+        """
+        names, brought = [one.names[0] for one in helped], [one.names[0] for one in wider]
+        wanted = [tuple(names[:count]) for count in range(2, len(names) + 1)]
+        wanted += [(names[0], other) for other in names[2:]]
+        if brought:
+            wanted += [(*names[:1], *brought), (*names, *brought)]
+        known = {one.kernel.digest for one in self._rewrites.proposals}
+        made: dict[tuple[str, ...], Proposal] = {}
+        for one in dict.fromkeys(wanted):
+            proposal = self._rewrites.combine(one) if len(one) > 1 else None
+            if proposal is not None and proposal.kernel.digest not in known:
+                known.add(proposal.kernel.digest)
+                made[one] = proposal
+        return made
+
+    def _contenders(self, pool: Sequence[Screened]) -> list[Screened]:
+        """Return the changes that are worth a full evaluation, the best first."""
+        best = max(pool, key=lambda one: one.gain, default=None)
+        if best is None:
+            return []
+        # The same with more choices is as good a start of a search.
+        richer = [one for one in pool if {*best.names} <= {*one.names} and one.gain >= NEUTRAL * best.gain]
+        first = max(richer, key=lambda one: (_choices(one.proposal), one.gain))
+        if best.gain <= HELPED:
+            promising = [one for one in pool if one.gain >= PROMISING and _choices(one.proposal) > 1]
+            # Of those that cost nothing the one with the most choices.
+            return sorted(promising, key=lambda one: (one.gain < NEUTRAL, -_choices(one.proposal), -one.gain))[:1]
+        others = [one for one in pool if one is not best and one is not first]
+        close = [one for one in others if best.gain <= CLOSE * one.gain and _choices(one.proposal) > 1]
+        return [first, *sorted(close, key=lambda one: -one.gain)][:SEARCHED]
+
+
+def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer, most: int | None = None) -> Attempt:
+    """Search the proposal's parameters, with `most` trials, or evaluate it in full where there are none.
+
+    `like` is the evaluation of a similar kernel, which tells what a trial costs.
+    """
+    space, kernel = proposal.space, proposal.kernel
+    if space is None or _choices(proposal) < 2 or most == 0:
+        observer.proposed(lane.name, proposal, 1)
+        evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
+    else:
+        start = lane.workbench.start or like
+        # What came out of a search was compiled before it was evaluated.
+        compile_s = max((one.compile_s for one in (start, like) if one.compile_s is not None), default=None)
+        budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
+        trials = min(budget.trials or MOST, MOST if most is None else most)
+        observer.proposed(lane.name, proposal, trials)
+        found = lane.tune(kernel, space, TUNER, trials, budget.seconds, proposal.strategy, PATIENCE)
+        evaluations = (*found.evaluations, *found.finals)
+    correct = any(one.ok for one in evaluations)
+    failure = "" if correct else next(f"{one.status}: {one.message}" for one in evaluations)
+    return Attempt(proposal, evaluations, failure)
+
+
+def introduced(proposal: Proposal, before: Iterable[str]) -> Config:
+    """Return the values of the parameters that a change brings, as it has them."""
+    names = set(proposal.space.names if proposal.space else ()) - set(before)
+    return Config({name: value for name, value in proposal.kernel.config.items() if name in names})
+
+
+def _gain(base_ms: float, evaluation: Evaluation, base: Evaluation) -> float:
+    """Return the speedup; 0.0 for what was not timed, and where one of several workloads loses."""
+    if evaluation.latency_ms is None:
+        return 0.0
+    before = {name: row.latency_ms for name, row in base.workloads.items()}
+    ratios = ((row.latency_ms or 0.0) / (before.get(name) or math.inf) for name, row in evaluation.workloads.items())
+    return 0.0 if any(ratio > LOST for ratio in ratios) else base_ms / evaluation.latency_ms
+
+
+def _choices(proposal: Proposal) -> int:
+    return proposal.space.cardinality if proposal.space is not None else 1
