@@ -10,6 +10,9 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .triton.split_operands import SplitOperands
+from .triton.split_precision import SplitPrecision
+from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
 RULES: tuple[Rule, ...] = (
@@ -23,6 +26,9 @@ RULES: tuple[Rule, ...] = (
     RelaxedMath(),
     LaunchParameters(),
     Swizzle(),
+    SplitPrecision(),
+    SplitOperands(),
+    WideTiles(),
 )
 """Rules of the same category are tried in this order."""
 

@@ -67,10 +67,10 @@ class TritonSupport(LanguageSupport):
             triton_key()
 
     def prepare(self, device: str) -> None:
-        """On a CPU, mend the interpreter: products of bf16, and autotuners, which ask a driver for a clock.
+        """On a CPU, mend the interpreter: bf16, and autotuners, which ask a driver for a clock.
 
-        The interpreter keeps bf16 as whole numbers and multiplies those. What an autotuner would choose by time means
-        nothing there.
+        The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds. What
+        an autotuner would choose by time means nothing there.
         """
         if device != "cpu":
             return
@@ -80,6 +80,7 @@ class TritonSupport(LanguageSupport):
         except ImportError:
             return
         InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
+        InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)
         Autotuner.do_bench = property(lambda tuner: tuner._do_bench or _untimed)
 
     def capture_launches(self, launched: Launched, device: str) -> None:
@@ -284,6 +285,23 @@ def _dot_in_fp32(really: Any) -> Any:
         return self.create_fp_trunc(found, tl.bfloat16) if d.dtype.scalar == tl.bfloat16 else found
 
     return create_dot
+
+
+def _rounding_to_bf16(really: Any) -> Any:
+    """Return the interpreter's conversion with fp32 rounded to the nearest bf16, of two the even one."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def cast(self: Any, src: Any, dst_type: Any) -> Any:
+        if src.dtype.scalar != tl.float32 or dst_type.scalar != tl.bfloat16:
+            return really(self, src, dst_type)
+        bits = np.ascontiguousarray(src.data).view(np.uint32)
+        rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16
+        found = np.where(np.isnan(src.data), (bits >> 16) | 0x40, rounded)  # an overflow would make a NaN infinite
+        return TensorHandle(found.astype(np.uint16), tl.bfloat16)
+
+    return cast
 
 
 def ptx_code(ptx: str, name: str) -> str:

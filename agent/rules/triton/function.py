@@ -1,0 +1,142 @@
+"""Reads one `@triton.jit` function: its parameters, calls of `tl`, loops and assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+import libcst.matchers as m
+
+from ..source import code
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function under `@triton.jit`."""
+
+    node: cst.FunctionDef
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.node.name.value
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """All parameters, in order."""
+        return tuple(one.name.value for one in self.node.params.params)
+
+    @cached_property
+    def constexprs(self) -> frozenset[str]:
+        """Those annotated as `tl.constexpr`."""
+        constexpr = m.Annotation(m.Attribute(m.Name("tl"), m.Name("constexpr")) | m.Name("constexpr"))
+        params = self.node.params.params
+        return frozenset(one.name.value for one in params if one.annotation and m.matches(one.annotation, constexpr))
+
+    def calls(self, *functions: str) -> list[cst.Call]:
+        """Return the calls of these functions of `tl`, in the order of the text."""
+        function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(one) for one in functions)))
+        return [cst.ensure_type(one, cst.Call) for one in m.findall(self.node, m.Call(func=function))]
+
+    @cached_property
+    def loads(self) -> Sequence[cst.Call]:
+        """The calls of `tl.load`."""
+        return self.calls("load")
+
+    @cached_property
+    def stores(self) -> Sequence[cst.Call]:
+        """The calls of `tl.store`."""
+        return self.calls("store")
+
+    @cached_property
+    def assignments(self) -> Mapping[str, Sequence[cst.BaseExpression]]:
+        """The values that each name gets by `a = value` and `a : tl.constexpr = value`."""
+        found: dict[str, list[cst.BaseExpression]] = {}
+        for node in m.findall(self.node, m.Assign() | m.AnnAssign()):
+            assert isinstance(node, cst.Assign | cst.AnnAssign)
+            targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, cst.Name) and node.value is not None:
+                    found.setdefault(target.value, []).append(node.value)
+        return found
+
+    @cached_property
+    def updates(self) -> Mapping[str, Sequence[cst.AugAssign]]:
+        """The `a += value` of each name."""
+        found: dict[str, list[cst.AugAssign]] = {}
+        for node in m.findall(self.node, m.AugAssign(target=m.Name())):
+            assert isinstance(node, cst.AugAssign)
+            found.setdefault(code(node.target), []).append(node)
+        return found
+
+    def value_of(self, name: str) -> cst.BaseExpression | None:
+        """Return what a name is, if it is assigned once and no parameter."""
+        values = self.assignments.get(name, ())
+        once = len(values) == 1 and name not in self.parameters and name not in self.updates
+        return values[0] if once else None
+
+    def base(self, pointer: cst.BaseExpression) -> str | None:
+        """Return the parameter that a pointer's sum begins with: x_ptr of `x_ptr + rows * K + columns`."""
+        return self._base(pointer, frozenset())
+
+    def _base(self, node: cst.BaseExpression, within: frozenset[str]) -> str | None:
+        if isinstance(node, cst.Subscript):
+            return self._base(node.value, within)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+            return self._base(node.left, within) or self._base(node.right, within)
+        if not isinstance(node, cst.Name) or node.value in within:
+            return None
+        values = self.assignments.get(node.value, ())
+        found = {self._base(value, within | {node.value}) for value in values}
+        if node.value in self.parameters:
+            return node.value if found <= {None, node.value} else None
+        return found.pop() if len(found) == 1 else None
+
+    def count(self, name: str) -> int:
+        """Return how often a name stands in the body."""
+        return len(m.findall(self.node.body, m.Name(name)))
+
+    def literal(self, node: cst.BaseExpression | None) -> str | None:
+        """Return a number, text or truth value as text, through a name that stands for it: 'False', '8192', '"ieee"'.
+
+        None for anything else.
+        """
+        if isinstance(node, cst.Name) and node.value not in ("True", "False", "None"):
+            node = self.value_of(node.value)
+        plain = isinstance(node, cst.Integer | cst.Float | cst.SimpleString | cst.Name)
+        return code(node) if node is not None and plain else None
+
+    @cached_property
+    def loops(self) -> Sequence[cst.For]:
+        """All loops, outer ones first."""
+        return [cst.ensure_type(one, cst.For) for one in m.findall(self.node, m.For())]
+
+    def loops_around(self, node: cst.CSTNode) -> list[cst.For]:
+        """Return the loops around a node, outer ones first."""
+        return [loop for loop in self.loops if loop is not node and contains(loop, node)]
+
+    def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
+        """Return the simple statement that a node stands in."""
+        lines = m.findall(self.node, m.SimpleStatementLine())
+        return next((cst.ensure_type(one, cst.SimpleStatementLine) for one in lines if contains(one, node)), None)
+
+
+def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
+    """Return whether a node is another, or stands inside of it."""
+    return outer is inner or any(contains(child, inner) for child in outer.children)
+
+
+def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.BaseExpression | None:
+    """Return an argument of a call by its keyword, or at its position among the plain ones."""
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == keyword:
+            return arg.value
+    plain = [arg.value for arg in call.args if arg.keyword is None]
+    return plain[position] if position is not None and position < len(plain) else None
+
+
+def further_arguments(call: cst.Call) -> str:
+    """Return the arguments after the first as text, each after a comma."""
+    return "".join(f", {f'{arg.keyword.value}=' if arg.keyword else ''}{code(arg.value)}" for arg in call.args[1:])

@@ -1,0 +1,77 @@
+"""What the host's text says about the tensors that it passes to a launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import libcst as cst
+import libcst.matchers as m
+
+from ..source import code
+
+_EMPTY = m.Call(func=m.Attribute(m.Name("torch"), m.OneOf(*(m.Name(one) for one in ("empty", "empty_like", "zeros")))))
+_CONTIGUOUS = m.Call(func=m.Attribute(attr=m.Name("contiguous")), args=[])
+_STRIDED = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_strided")))
+
+
+def is_dense(host: cst.FunctionDef, tensor: cst.BaseExpression) -> bool:
+    """Return whether a tensor certainly has its elements side by side, in whatever order.
+
+    A parameter of a module is, and a name that only gets new tensors or contiguous ones.
+    """
+    if isinstance(tensor, cst.Attribute):
+        return is_of_module(host, tensor)
+    if not isinstance(tensor, cst.Name):
+        return False
+    values = assigned(host, tensor.value)
+    if not values and is_argument(host, tensor.value):
+        return False
+    return bool(values) and all(_is_new(host, value) for value in values)
+
+
+def is_of_module(host: cst.FunctionDef, tensor: cst.BaseExpression) -> bool:
+    """Return whether an expression is an attribute below `self`, directly or through names."""
+    if isinstance(tensor, cst.Attribute):
+        return is_of_module(host, tensor.value)
+    if not isinstance(tensor, cst.Name):
+        return False
+    values = assigned(host, tensor.value)
+    return tensor.value == "self" or (len(values) == 1 and is_of_module(host, values[0]))
+
+
+def is_argument(host: cst.FunctionDef, name: str) -> bool:
+    """Return whether a name is an argument of forward that nothing assigns."""
+    return name in {one.name.value for one in host.params.params[1:]} and not assigned(host, name)
+
+
+def assigned(host: cst.FunctionDef, name: str) -> Sequence[cst.BaseExpression]:
+    """Return the values that a name of the host's function gets."""
+    found = m.findall(host, m.Assign(targets=[m.AssignTarget(m.Name(name))]))
+    several = m.findall(
+        host, m.AssignTarget(m.Tuple(elements=[m.ZeroOrMore(), m.Element(m.Name(name)), m.ZeroOrMore()]))
+    )
+    return [*(cst.ensure_type(one, cst.Assign).value for one in found), *(cst.Name("...") for _ in several)]
+
+
+def _is_new(host: cst.FunctionDef, value: cst.BaseExpression) -> bool:
+    if m.matches(value, _CONTIGUOUS | _EMPTY):
+        return True
+    if isinstance(value, cst.Attribute):
+        return is_of_module(host, value)
+    if isinstance(value, cst.Name):
+        return is_dense(host, value)
+    return m.matches(value, _STRIDED) and _is_dense_layout(cst.ensure_type(value, cst.Call))
+
+
+def _is_dense_layout(call: cst.Call) -> bool:
+    """Return whether `torch.empty_strided((sizes), (strides))` has no holes and no overlaps."""
+    literal = m.Tuple(elements=[m.ZeroOrMore(m.Element(m.Integer()))])
+    if len(call.args) < 2 or not all(m.matches(one.value, literal) for one in call.args[:2]):
+        return False
+    sizes, strides = (
+        [int(code(part.value)) for part in cst.ensure_type(one.value, cst.Tuple).elements] for one in call.args[:2]
+    )
+    axes = sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1)
+    inner = [math.prod(size for _, size in axes[:i]) for i in range(len(axes))]
+    return [stride for stride, _ in axes] == inner

@@ -1,0 +1,165 @@
+"""Rules for Triton's matrix products: right in the interpreter, compiled for sm_90, and silent where they must be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.rules import RULES, Machine, Rewritten
+from kernelwright.core import Config, PythonKernel, Status
+from kernelwright.corpus import find_kernel
+from kernelwright.evaluators.local import LocalEvaluator
+
+from .triton_rule_cases import Case, from_inductor, linear_from_inductor, shipped
+
+MACHINE = Machine(cores=1)
+BY_NAME = {rule.name: rule for rule in RULES}
+PRODUCTS = ("1_1", "2_10")
+
+FIRES = [
+    ("split-precision", "1_1", "acc = split_dot(a, b, acc, PRECISION)", {"PRECISION": "bf16x3"}),
+    ("split-precision", "2_95", "PRECISION=PRECISION", {"PRECISION": "tf32x3"}),
+    ("split-precision", "2_10", "acc = split_dot(w_tile, x_tile, acc, PRECISION)", {"PRECISION": "bf16x3"}),
+    ("split-precision", "first kernel", "acc = split_dot(a, b, acc, PRECISION)", {"PRECISION": "bf16x3"}),
+    ("wide-tiles", "2_12", '"BLOCK_N": [32, 64, 128, 256]', {"BLOCK_M": 64, "BLOCK_N": 256, "NUM_WARPS": 8}),
+    ("wide-tiles", "first kernel", '"BLOCK_K_0": [16, 32, 64, 128]', {"BLOCK_M_0": 64, "NUM_STAGES_0": 5}),
+    ("split-operands", "1_1", "A = A.contiguous()", {"SPLIT_BLOCK": 1024}),
+    ("split-operands", "2_12", "acc = tl.dot(x_lo, w_hi, acc)", {}),
+    ("split-operands", "2_61", "+ x_ptr_low", {}),
+    ("split-operands", "first kernel", "a_halves, a_distance = split_halves(x)", {}),
+]
+
+
+def case_of(name: str) -> Case:
+    return linear_from_inductor() if name == "first kernel" else shipped(name)
+
+
+def applied(names: str, kernel: PythonKernel) -> Rewritten:
+    """Apply rules one after the other; the last one's result, formatted."""
+    for name in names.split("+"):
+        rewritten = BY_NAME[name].apply(kernel, MACHINE)
+        assert rewritten is not None, name
+        kernel = formatted(rewritten.kernel)
+    return Rewritten(kernel, rewritten.did, rewritten.parameters, rewritten.constraints)
+
+
+@pytest.mark.parametrize(("rules", "name", "expected", "config"), FIRES)
+def test_fires_and_stays_correct(
+    evaluator: LocalEvaluator, rules: str, name: str, expected: str, config: dict[str, int | str]
+) -> None:
+    case = case_of(name)
+    rewritten = applied(rules, case.kernel)
+    assert expected in rewritten.kernel.source
+    if rewritten.space:
+        assert Config({**rewritten.space.default, **config}) in rewritten.space
+    (found,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config(config)])
+    assert found.status is Status.OK, found.message
+
+
+def changed(name: str, *replacements: tuple[str, str]) -> PythonKernel:
+    source = case_of(name).kernel.source
+    for old, new in replacements:
+        assert old in source
+        source = source.replace(old, new)
+    return PythonKernel.parse(source)
+
+
+DOES_NOT_FIRE = [
+    ("split-precision", changed("1_1", ('input_precision="ieee"', 'input_precision="tf32"')), "TF32 is asked for"),
+    ("split-precision", changed("1_1", (', input_precision="ieee"', "")), "TF32 is the default"),
+    ("split-precision", changed("1_1", ("dtype=A.dtype", "dtype=torch.float16")), "the operands may have 16 bits"),
+    ("split-precision", changed("1_1", ("        acc = tl.dot(a", "        other = tl.dot(a")), "another sum"),
+    ("wide-tiles", changed("1_1", ("BLOCK_K=BLOCK_K", "BLOCK_K=32")), "the step is no constant"),
+    ("wide-tiles", changed("1_1", ("num_warps=NUM_WARPS", "num_warps=4")), "the warps are no constant"),
+    ("wide-tiles", from_inductor("1_3"), "the tile is no constant"),
+    ("split-operands", changed("2_12", ("gemm.weight,", "gemm.weight.t(),")), "a view may have holes"),
+    ("split-operands", changed("2_12", ("x = x.contiguous()", "x = x[:, ::2]")), "a view has holes"),
+    ("split-operands", changed("1_1", ("        acc = tl.dot(a, b", "        acc = tl.dot(a * 2.0, b")), "no load"),
+    ("split-operands", changed("1_1", ("acc, mask", "acc.to(a_ptr.dtype.element_ty), mask")), "the type is read"),
+    ("split-operands", from_inductor("1_3"), "an operand is loaded in two branches"),
+]
+
+
+@pytest.mark.parametrize(("name", "kernel", "reason"), DOES_NOT_FIRE)
+def test_does_not_fire(name: str, kernel: PythonKernel, reason: str) -> None:
+    assert BY_NAME[name].apply(kernel, MACHINE) is None, reason
+
+
+PRODUCT_RULES = ("split-precision", "wide-tiles", "split-operands")
+
+
+@pytest.mark.parametrize("name", PRODUCT_RULES)
+def test_a_rule_for_products_leaves_nothing_for_itself_and_other_kernels_alone(name: str) -> None:
+    for kernel in PRODUCTS:
+        assert BY_NAME[name].apply(applied(name, shipped(kernel).kernel).kernel, MACHINE) is None
+    assert BY_NAME[name].apply(find_kernel("1_40", "triton").read(), MACHINE) is None
+    assert BY_NAME[name].apply(find_kernel("1_1", "tilelang").read(), MACHINE) is None
+
+
+def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constraint() -> None:
+    own = '"BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 64",'
+    kernel = changed("2_12", (own, '"BLOCK_M * BLOCK_N // 32 <= NUM_WARPS * 16", "BLOCK_M <= M",'))
+    (limit, size, shared) = applied("split-precision+wide-tiles", kernel).kernel.declared_constraints
+    assert limit == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * (64 if PRECISION == 'ieee' else 128)"
+    assert (size, shared) == ("BLOCK_M <= M", case_of("2_12").kernel.declared_constraints[1])
+    odd = changed("2_12", (own, '"BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000",'))
+    assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
+
+
+def test_what_a_file_declares_stays_in_a_wider_space() -> None:
+    kernel = linear_from_inductor().kernel
+    wider = applied("wide-tiles", kernel)
+    assert wider.space is not None and Config({name: kernel.config[name] for name in wider.space.names}) in wider.space
+    before = kernel.space(kernel.declared_values, kernel.declared_constraints)
+    assert all(
+        set(values) <= set(wider.kernel.declared_values[name]) for name, values in kernel.declared_values.items()
+    )
+    assert before.cardinality < wider.kernel.space(wider.kernel.declared_values, []).cardinality
+
+
+COMPILED = {
+    "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}),
+    "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}),
+    "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}),
+}
+LAUNCHED = """# compiled
+
+import torch
+from pathlib import Path
+from kernelwright.evaluators.workers.modules import ProblemModule
+from triton.runtime.jit import JITFunction
+
+compiled = []
+really_run = JITFunction.run
+JITFunction.run = lambda self, *args, **options: compiled.append(really_run(self, *args, **options)) or compiled[-1]
+problem = ProblemModule(Path({problem!r}), {sizes!r}, "cpu")
+ModelNew(*problem.init_inputs())(*problem.inputs(0))
+product = max(compiled, key=lambda one: one.metadata.shared)
+assert 0 < product.metadata.shared <= 227 * 1024
+assert {expected!r} in product.asm["ptx"]
+"""
+
+
+def test_compiles_for_sm_90_with_products_on_tensor_cores(tmp_path: Path) -> None:
+    """In a process of its own: the interpreter's setting is read when Triton is imported."""
+    paths = []
+    for number, (rules, name, config) in enumerate(COMPILED.values()):
+        case = case_of(name)
+        (tmp_path / f"problem_{number}.py").write_text(case.problem.source)
+        end = LAUNCHED.format(
+            problem=str(tmp_path / f"problem_{number}.py"), sizes=dict(case.problem.sizes), expected="wgmma.mma_async"
+        )
+        paths.append(tmp_path / f"kernel_{number}.py")
+        paths[-1].write_text(f"{applied(rules, case.kernel).kernel.bind(config).source}\n\n{end}")
+    script = Path(__file__).parents[1] / "prompts" / "run_snippets.py"
+    command = [sys.executable, str(script), "triton-cuda", str(tmp_path / "errors.json"), *map(str, paths)]
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    errors = json.loads((tmp_path / "errors.json").read_text())
+    assert dict(zip(COMPILED, errors.values(), strict=True)) == dict.fromkeys(COMPILED)

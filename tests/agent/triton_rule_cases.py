@@ -1,0 +1,75 @@
+"""Kernels of matrix products on which rules for Triton are tried, small enough for its interpreter."""
+
+from __future__ import annotations
+
+import functools
+import json
+import lzma
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.core import PythonKernel, TorchProblem
+from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.corpus import find_kernel, find_problem
+
+RECORDED = Path(__file__).parent / "first_kernels" / "inductor_h200.jsonl.xz"
+SMALL = {
+    "2_10": {"batch_size": 1, "in_channels": 16, "out_channels": 16, "height": 6, "width": 6},
+    "2_61": {
+        "batch_size": 1,
+        "in_channels": 16,
+        "out_channels": 16,
+        "D": 2,
+        "H": 2,
+        "W": 2,
+        "groups": 2,
+        "kernel_size": 2,
+    },
+}
+"""Sizes below the workload tiny."""
+SHRUNK = {"8388608": "2048", "8192": "64", "1024": "32"}
+"""Numbers in the code of 2_12 from torch's compiler, which has its sizes as literals."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel and its problem."""
+
+    kernel: PythonKernel
+    problem: TorchProblem
+
+
+@functools.cache
+def shipped(name: str) -> Case:
+    """Return a shipped kernel, with its problem at small sizes."""
+    kernel = find_kernel(name, "triton").read()
+    assert isinstance(kernel, PythonKernel)
+    problem = TorchProblem.of(find_problem(name).read().at("tiny"))
+    return Case(kernel, replace(problem, sizes={**problem.sizes, **SMALL.get(name, {})}))
+
+
+@functools.cache
+def from_inductor(name: str) -> PythonKernel:
+    """Return the first kernel that torch's compiler wrote for a problem on an H200."""
+    recorded = _recorded(name)
+    problem = TorchProblem(id=recorded["id"], name=recorded["name"], source=recorded["reference"])
+    return first_kernel(problem, GeneratedCode.model_validate(recorded["code"]))
+
+
+@functools.cache
+def linear_from_inductor() -> Case:
+    """Return the first kernel of 2_12 with its sizes made small."""
+    recorded = _recorded("2_12")
+    source, reference = from_inductor("2_12").source, str(recorded["reference"])
+    for old, new in SHRUNK.items():
+        source, reference = source.replace(old, new), reference.replace(old, new)
+    return Case(
+        PythonKernel.parse(source), TorchProblem(id="level2/2_12", name="12_Gemm_Multiply_LeakyReLU", source=reference)
+    )
+
+
+@functools.cache
+def _recorded(name: str) -> dict[str, object]:
+    lines = map(json.loads, lzma.decompress(RECORDED.read_bytes()).splitlines())
+    return next(line for line in lines if line["id"].endswith(f"/{name}"))
