@@ -1,0 +1,245 @@
+"""fp32 products on tensor cores: operands split beforehand into two parts of bf16 or TF32, three products for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ....core import Parameter, PythonKernel
+from ..rule import Machine, Rewritten, tree_and_names, with_source
+from ..source import Statement, code, fresh, insert_before_definitions, statements
+from ..triton.edit import Edit, edited, put_statements
+from .file import Builder, builders_of, without_unused
+from .limits import POLICIES, SHARED_BYTES
+from .outer_product import OuterProduct, accumulator_of, product_of
+from .space import redeclared
+from .template import match
+
+SPLITTER = "build_split"
+"""The function of a file that splits a matrix; several rules write it."""
+HELPER = '''
+@functools.lru_cache
+def build_split(rows, columns):
+    """Splits fp32 into a high part, which is rounded, and a low part: what that rounding lost."""
+    rounded = T.bfloat16 if PARTS == "bfloat16" else T.tfloat32
+
+    @T.prim_func
+    def split(
+        x: T.Tensor((rows, columns), "float32"),
+        high: T.Tensor((rows, columns), PARTS),
+        low: T.Tensor((rows, columns), PARTS),
+    ):
+        with T.Kernel(T.ceildiv(columns, 1024), rows, threads=128) as (bx, by):
+            value = T.alloc_fragment((1024,), "float32")
+            first = T.alloc_fragment((1024,), PARTS)
+            second = T.alloc_fragment((1024,), PARTS)
+            T.copy(x[by, bx * 1024], value)
+            for i in T.Parallel(1024):
+                first[i] = T.cast(T.cast(value[i], rounded), PARTS)
+                second[i] = T.cast(value[i] - T.cast(T.cast(value[i], rounded), "float32"), PARTS)
+            T.copy(first, high[by, bx * 1024])
+            T.copy(second, low[by, bx * 1024])
+
+    return tilelang.compile(split, out_idx=[1, 2], target=TARGET)
+'''
+_START = {"m": 128, "n": 128, "k": 64, "threads": 256, "stages": 3}
+_VALUES = {"m": (64, 128, 256), "n": (64, 128, 256), "k": (32, 64), "threads": (128, 256, 512), "stages": (1, 2, 3, 4)}
+
+
+@dataclass(frozen=True)
+class SplitProducts:
+    """Compute fp32 products as three of split operands: high with high, high with low, low with high.
+
+    Two parts of bf16 keep 16 bits of an operand, two of TF32 all but two; the product of the low parts is below what
+    either keeps. Needs a pipelined loop that only copies two tiles of fp32 matrices, perhaps turns one, and adds their
+    outer products to a fragment; tile, threads and stages are constants of the file. Where PROMOTE is set, each step is
+    summed apart and then added in fp32: tensor cores cut off their sums, which adds up over a long axis.
+    (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
+    """
+
+    name = "split-products"
+    category = "compute"
+    work = "products"
+    why = "fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16"
+
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with its products on tensor cores, or None where it has none on CUDA cores."""
+        found = [one for builder in builders_of(kernel) if (one := _Rewriting.of(builder, kernel))]
+        module, taken = tree_and_names(kernel)
+        if len(found) != 1 or taken & {SPLITTER, "PARTS", "POLICY", "PROMOTE"} or "TARGET" not in kernel.config:
+            return None
+        (rewriting,) = found
+        module = edited(module, rewriting.edits(taken))
+        module = insert_before_definitions(module, HELPER.lstrip())
+        parameters, constraints = rewriting.parameters, rewriting.constraints
+        module = redeclared(kernel, module, parameters, constraints)
+        return Rewritten(
+            with_source(kernel, module),
+            "split the operands into parts of bf16 or TF32 beforehand, and multiplied them on tensor cores",
+            parameters,
+            constraints,
+        )
+
+
+@dataclass(frozen=True)
+class _Rewriting:
+    builder: Builder
+    product: OuterProduct
+    names: dict[str, str]
+    """The constants of the file by role: the tile's sides m, n and k, threads and stages."""
+
+    @classmethod
+    def of(cls, builder: Builder, kernel: PythonKernel) -> _Rewriting | None:
+        product = product_of(builder)
+        if product is None or accumulator_of(builder, product) is None:
+            return None
+        names = {
+            "m": product.rows,
+            "n": product.columns,
+            "k": product.step,
+            "threads": builder.threads,
+            "stages": product.stages,
+        }
+        if len(set(names.values())) < len(names):
+            return None
+        if not all(isinstance(kernel.config.get(name), int) for name in names.values()):
+            return None
+        for operand in (product.left, product.right):
+            tensor = builder.tensors.get(operand.copy.tensor)
+            if tensor is None or len(tensor.shape) != 2 or tensor.dtype != "float32":
+                return None
+            if builder.uses(tensor.name) != 1 or tensor.name == list(builder.tensors)[-1]:
+                return None
+            # Allocated, filled, and read once.
+            if any(name not in builder.tiles or builder.uses(name) != 3 for name in operand.passed):
+                return None
+        if product.left.copy.tensor == product.right.copy.tensor:
+            return None
+        if len(builder.tensors) != len(builder.prim.params.params):
+            return None
+        return cls(builder, product, names)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (
+            *(Parameter(self.names[role], values, _START[role]) for role, values in _VALUES.items()),
+            Parameter("PARTS", ("bfloat16", "float32"), "bfloat16"),
+            Parameter("POLICY", POLICIES, "FullRow"),
+            Parameter("PROMOTE", (False, True), True),
+        )
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        m, n, k, threads, stages = (self.names[role] for role in _VALUES)
+        return (
+            f"{m} * {n} * (2 if PROMOTE else 1) <= 128 * {threads}",
+            f"{m} * {n} >= 16 * {threads}",
+            f"POLICY != 'FullRow' or 2 * {m} >= {threads}",
+            f"({m} + {n}) * {k} * {stages} * (4 if PARTS == 'bfloat16' else 8) <= {SHARED_BYTES}",
+        )
+
+    def edits(self, taken: set[str]) -> dict[cst.CSTNode, Edit]:
+        """Return the edits of the builder."""
+        builder, product = self.builder, self.product
+        operands = (product.left, product.right)
+        parts = {one.copy.tensor: _pair(one.copy.tensor, taken) for one in operands}
+        tiles = {one.copy.tile: _pair(f"{one.copy.tile.removesuffix('_shared')}_tile", taken) for one in operands}
+        policy, part = fresh("policy", taken), fresh("part", taken)
+        edits: dict[cst.CSTNode, Edit] = {}
+        for operand in operands:
+            for name in operand.passed:
+                _, shape, statement = builder.tiles[name]
+                pair = tiles.get(name)
+                text = "".join(f"{one} = T.alloc_shared(({', '.join(shape)}), PARTS)\n" for one in pair or ())
+                edits[statement] = put_statements(text) if pair else _removed
+        accumulator = builder.tiles[product.acc][2]
+        fragment = f'{part} = T.alloc_fragment(({product.rows}, {product.columns}), "float32")\n'
+        edits[accumulator] = put_statements(fragment + code(accumulator).strip() + "\n")
+        for statement in builder.statements:
+            if _fixes_registers(statement, product.acc):
+                edits[statement] = _removed
+        edits[product.loop] = lambda node: _with_body(node, self._steps(parts, tiles, part, policy))
+        edits[builder.prim.params] = lambda _: _parameters(builder, parts)
+        edits[builder.result] = put_statements(self._result(parts, taken))
+        first = f"{policy} = T.GemmWarpPolicy[POLICY]\n"
+        edits[builder.function] = lambda node: without_unused(_with_first(node, first))
+        return edits
+
+    def _steps(self, parts: dict[str, list[str]], tiles: dict[str, list[str]], part: str, policy: str) -> str:
+        """Return the loop's new body."""
+        product, lines = self.product, []
+        for operand in (product.left, product.right):
+            copy = operand.copy
+            for source, tile in zip(parts[copy.tensor], tiles[copy.tile], strict=True):
+                lines.append(f"T.copy({source}[{', '.join(copy.index)}], {tile})")
+        turned = {"transpose_A": product.left.turned, "transpose_B": product.right.turned}
+        flags = "".join(f", {name}=True" for name, is_turned in turned.items() if is_turned)
+        (a, a_low), (b, b_low) = tiles[product.left.copy.tile], tiles[product.right.copy.tile]
+
+        def three(into: str, clear: str) -> list[str]:
+            pairs = zip([(a_low, b), (a, b_low), (a, b)], [clear, "", ""], strict=True)
+            return [f"T.gemm({x}, {y}, {into}{flags}, policy={policy}{end})" for (x, y), end in pairs]
+
+        lines += ["if PROMOTE:", *(f"    {one}" for one in three(part, ", clear_accum=True"))]
+        lines += [
+            f"    for i, j in T.Parallel({product.rows}, {product.columns}):",
+            f"        {product.acc}[i, j] += {part}[i, j]",
+            "else:",
+            *(f"    {one}" for one in three(product.acc, "")),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _result(self, parts: dict[str, list[str]], taken: set[str]) -> str:
+        """Return the statements that compile the kernels and return a function which calls them in turn."""
+        builder = self.builder
+        product, run = fresh("product", taken), fresh("run", taken)
+        inputs = list(builder.tensors)[:-1]
+        splits = {name: fresh(f"split_{name}", taken) for name in parts}
+        lines = [f"{product} = tilelang.compile({builder.prim.name.value}, out_idx=[-1], target={builder.target})"]
+        lines += [f"{one} = {SPLITTER}({', '.join(builder.tensors[name].shape)})" for name, one in splits.items()]
+        arguments = [f"*{splits[name]}({name})" if name in splits else name for name in inputs]
+        lines += [
+            f"def {run}({', '.join(inputs)}):",
+            f"    return {product}({', '.join(arguments)})",
+            f"return {run}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _pair(name: str, taken: set[str]) -> list[str]:
+    return [fresh(f"{name}_high", taken), fresh(f"{name}_low", taken)]
+
+
+def _removed(_: cst.CSTNode) -> cst.RemovalSentinel:
+    return cst.RemovalSentinel.REMOVE
+
+
+def _fixes_registers(statement: Statement, accumulator: str) -> bool:
+    """Return whether a statement sets the accumulator's layout, or limits registers: both are the product's affair."""
+    if match("T.annotate_min_blocks_per_sm(q_number)", statement):
+        return True
+    found = match("T.annotate_layout({q_name: q_layout})", statement)
+    return bool(found and found["name"] == accumulator)
+
+
+def _with_body(node: cst.CSTNode, text: str) -> cst.CSTNode:
+    loop = cst.ensure_type(node, cst.For)
+    return loop.with_changes(body=cst.IndentedBlock(body=statements(text)))
+
+
+def _parameters(builder: Builder, parts: dict[str, list[str]]) -> cst.Parameters:
+    texts = []
+    for name, tensor in builder.tensors.items():
+        shape = f"({', '.join(tensor.shape)},)" if len(tensor.shape) == 1 else f"({', '.join(tensor.shape)})"
+        for one in parts.get(name, [name]):
+            dtype = "PARTS" if name in parts else f'"{tensor.dtype}"'
+            texts.append(f"    {one}: T.Tensor({shape}, {dtype}),\n")
+    function = cst.ensure_type(statements(f"def f(\n{''.join(texts)}):\n    pass\n")[0], cst.FunctionDef)
+    return function.params
+
+
+def _with_first(node: cst.CSTNode, text: str) -> cst.FunctionDef:
+    function = cst.ensure_type(node, cst.FunctionDef)
+    body = cst.ensure_type(function.body, cst.IndentedBlock)
+    return function.with_changes(body=body.with_changes(body=[*statements(text), *body.body]))
