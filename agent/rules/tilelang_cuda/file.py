@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -12,8 +12,9 @@ import libcst.matchers as m
 from ....core import PythonKernel, Target
 from ....core.languages import TILELANG
 from ..rule import tree_and_names
-from ..source import Statement, code, is_prim_func, names
-from .template import match
+from ..source import Statement, code, is_prim_func, names, statements
+from ..triton.edit import Edit
+from .template import canonical, match
 
 COMPILED = "return tilelang.compile(q_kernel, out_idx=[-1], target=q_target)"
 
@@ -70,7 +71,7 @@ class Builder:
             if isinstance(annotation, cst.Call) and len(annotation.args) == 2 and code(annotation.func) == "T.Tensor":
                 shape, dtype = (arg.value for arg in annotation.args)
                 if isinstance(shape, cst.Tuple) and isinstance(dtype, cst.SimpleString):
-                    sizes = tuple(code(one.value) for one in shape.elements)
+                    sizes = tuple(canonical(code(one.value)) for one in shape.elements)
                     found[param.name.value] = Tensor(param.name.value, sizes, str(dtype.evaluated_value))
         return found
 
@@ -83,7 +84,7 @@ class Builder:
                 parts = match(f'q_name = T.alloc_{kind}(q_shape, "float32")', statement)
                 if parts:
                     shape = cst.ensure_type(cst.parse_expression(parts["shape"]), cst.Tuple)
-                    found[parts["name"]] = (kind, tuple(code(one.value) for one in shape.elements), statement)
+                    found[parts["name"]] = (kind, tuple(canonical(code(one.value)) for one in shape.elements), statement)
         return found
 
     @functools.cached_property
@@ -94,7 +95,7 @@ class Builder:
     @property
     def grid(self) -> tuple[str, ...]:
         """The extents of the grid."""
-        return tuple(code(arg.value) for arg in self.kernel_call.args if arg.keyword is None)
+        return tuple(canonical(code(arg.value)) for arg in self.kernel_call.args if arg.keyword is None)
 
     @property
     def threads(self) -> str:
@@ -161,23 +162,43 @@ def copy_of(node: cst.CSTNode) -> Copy | None:
 
 
 def without_unused(function: cst.FunctionDef) -> cst.FunctionDef:
-    """Return a builder without plain assignments before its prim_func whose names nothing reads."""
+    """Return a builder without assignments before its prim_func whose names nothing reads."""
     while True:
         body = cst.ensure_type(function.body, cst.IndentedBlock)
         for position, statement in enumerate(body.body):
-            if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-                continue
-            target = _plain_target(statement.body[0])
+            targets = _targets(statement)
             others = [s for i, s in enumerate(body.body) if i != position]
-            if target and not any(target in names(other) for other in others):
+            if targets and not any(targets & names(other) for other in others):
                 function = function.with_changes(body=body.with_changes(body=others))
                 break
         else:
             return function
 
 
-def _plain_target(node: cst.BaseSmallStatement) -> str | None:
-    match node:
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
-            return name
-    return None
+def _targets(statement: cst.CSTNode) -> set[str]:
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=target)])]):
+            return names(target)
+    return set()
+
+
+def removed(_: cst.CSTNode) -> cst.RemovalSentinel:
+    """Take a statement out: an edit."""
+    return cst.RemovalSentinel.REMOVE
+
+
+def parameters_text(builder: Builder) -> dict[str, str]:
+    """Return the prim_func's parameters as text, by name."""
+    return {
+        name: f'{name}: T.Tensor(({", ".join(tensor.shape)},), "{tensor.dtype}")'
+        if len(tensor.shape) == 1
+        else f'{name}: T.Tensor(({", ".join(tensor.shape)}), "{tensor.dtype}")'
+        for name, tensor in builder.tensors.items()
+    }
+
+
+def with_parameters(texts: Iterable[str]) -> Edit:
+    """Return an edit that puts other parameters in the place of a prim_func's."""
+    text = "".join(f"    {one},\n" for one in texts)
+    function = cst.ensure_type(statements(f"def f(\n{text}):\n    pass\n")[0], cst.FunctionDef)
+    return lambda _: function.params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -10,41 +11,13 @@ from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, tree_and_names, with_source
 from ..source import Statement, code, fresh, insert_before_definitions, statements
 from ..triton.edit import Edit, edited, put_statements
-from .file import Builder, builders_of, without_unused
-from .limits import POLICIES, SHARED_BYTES
+from .file import Builder, builders_of, parameters_text, removed, with_parameters, without_unused
 from .outer_product import OuterProduct, accumulator_of, product_of
 from .space import redeclared
+from .splitting import CONSTANTS, HELPER, SPLITTER, constraints_of, parameters_of, three_products
 from .template import match
 
-SPLITTER = "build_split"
-"""The function of a file that splits a matrix; several rules write it."""
-HELPER = '''
-@functools.lru_cache
-def build_split(rows, columns):
-    """Splits fp32 into a high part, which is rounded, and a low part: what that rounding lost."""
-    rounded = T.bfloat16 if PARTS == "bfloat16" else T.tfloat32
-
-    @T.prim_func
-    def split(
-        x: T.Tensor((rows, columns), "float32"),
-        high: T.Tensor((rows, columns), PARTS),
-        low: T.Tensor((rows, columns), PARTS),
-    ):
-        with T.Kernel(T.ceildiv(columns, 1024), rows, threads=128) as (bx, by):
-            value = T.alloc_fragment((1024,), "float32")
-            first = T.alloc_fragment((1024,), PARTS)
-            second = T.alloc_fragment((1024,), PARTS)
-            T.copy(x[by, bx * 1024], value)
-            for i in T.Parallel(1024):
-                first[i] = T.cast(T.cast(value[i], rounded), PARTS)
-                second[i] = T.cast(value[i] - T.cast(T.cast(value[i], rounded), "float32"), PARTS)
-            T.copy(first, high[by, bx * 1024])
-            T.copy(second, low[by, bx * 1024])
-
-    return tilelang.compile(split, out_idx=[1, 2], target=TARGET)
-'''
 _START = {"m": 128, "n": 128, "k": 64, "threads": 256, "stages": 3}
-_VALUES = {"m": (64, 128, 256), "n": (64, 128, 256), "k": (32, 64), "threads": (128, 256, 512), "stages": (1, 2, 3, 4)}
 
 
 @dataclass(frozen=True)
@@ -67,7 +40,7 @@ class SplitProducts:
         """Return the kernel with its products on tensor cores, or None where it has none on CUDA cores."""
         found = [one for builder in builders_of(kernel) if (one := _Rewriting.of(builder, kernel))]
         module, taken = tree_and_names(kernel)
-        if len(found) != 1 or taken & {SPLITTER, "PARTS", "POLICY", "PROMOTE"} or "TARGET" not in kernel.config:
+        if len(found) != 1 or taken & {SPLITTER, *CONSTANTS} or "TARGET" not in kernel.config:
             return None
         (rewriting,) = found
         module = edited(module, rewriting.edits(taken))
@@ -122,22 +95,11 @@ class _Rewriting:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (
-            *(Parameter(self.names[role], values, _START[role]) for role, values in _VALUES.items()),
-            Parameter("PARTS", ("bfloat16", "float32"), "bfloat16"),
-            Parameter("POLICY", POLICIES, "FullRow"),
-            Parameter("PROMOTE", (False, True), True),
-        )
+        return parameters_of(self.names, _START, "FullRow")
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        m, n, k, threads, stages = (self.names[role] for role in _VALUES)
-        return (
-            f"{m} * {n} * (2 if PROMOTE else 1) <= 128 * {threads}",
-            f"{m} * {n} >= 16 * {threads}",
-            f"POLICY != 'FullRow' or 2 * {m} >= {threads}",
-            f"({m} + {n}) * {k} * {stages} * (4 if PARTS == 'bfloat16' else 8) <= {SHARED_BYTES}",
-        )
+        return constraints_of(self.names)
 
     def edits(self, taken: set[str]) -> dict[cst.CSTNode, Edit]:
         """Return the edits of the builder."""
@@ -152,19 +114,27 @@ class _Rewriting:
                 _, shape, statement = builder.tiles[name]
                 pair = tiles.get(name)
                 text = "".join(f"{one} = T.alloc_shared(({', '.join(shape)}), PARTS)\n" for one in pair or ())
-                edits[statement] = put_statements(text) if pair else _removed
+                edits[statement] = put_statements(text) if pair else removed
         accumulator = builder.tiles[product.acc][2]
         fragment = f'{part} = T.alloc_fragment(({product.rows}, {product.columns}), "float32")\n'
         edits[accumulator] = put_statements(fragment + code(accumulator).strip() + "\n")
         for statement in builder.statements:
             if _fixes_registers(statement, product.acc):
-                edits[statement] = _removed
+                edits[statement] = removed
         edits[product.loop] = lambda node: _with_body(node, self._steps(parts, tiles, part, policy))
-        edits[builder.prim.params] = lambda _: _parameters(builder, parts)
+        edits[builder.prim.params] = with_parameters(self._parameters(parts))
         edits[builder.result] = put_statements(self._result(parts, taken))
         first = f"{policy} = T.GemmWarpPolicy[POLICY]\n"
         edits[builder.function] = lambda node: without_unused(_with_first(node, first))
         return edits
+
+    def _parameters(self, parts: dict[str, list[str]]) -> Iterable[str]:
+        """Return the prim_func's new parameters."""
+        for name, text in parameters_text(self.builder).items():
+            for one in parts.get(name, ()):
+                yield f"{one}: T.Tensor(({', '.join(self.builder.tensors[name].shape)}), PARTS)"
+            if name not in parts:
+                yield text
 
     def _steps(self, parts: dict[str, list[str]], tiles: dict[str, list[str]], part: str, policy: str) -> str:
         """Return the loop's new body."""
@@ -175,20 +145,9 @@ class _Rewriting:
                 lines.append(f"T.copy({source}[{', '.join(copy.index)}], {tile})")
         turned = {"transpose_A": product.left.turned, "transpose_B": product.right.turned}
         flags = "".join(f", {name}=True" for name, is_turned in turned.items() if is_turned)
-        (a, a_low), (b, b_low) = tiles[product.left.copy.tile], tiles[product.right.copy.tile]
-
-        def three(into: str, clear: str) -> list[str]:
-            pairs = zip([(a_low, b), (a, b_low), (a, b)], [clear, "", ""], strict=True)
-            return [f"T.gemm({x}, {y}, {into}{flags}, policy={policy}{end})" for (x, y), end in pairs]
-
-        lines += ["if PROMOTE:", *(f"    {one}" for one in three(part, ", clear_accum=True"))]
-        lines += [
-            f"    for i, j in T.Parallel({product.rows}, {product.columns}):",
-            f"        {product.acc}[i, j] += {part}[i, j]",
-            "else:",
-            *(f"    {one}" for one in three(product.acc, "")),
-        ]
-        return "\n".join(lines) + "\n"
+        pairs = (tiles[product.left.copy.tile], tiles[product.right.copy.tile])
+        sides = (product.rows, product.columns)
+        return "\n".join(lines) + "\n" + three_products(*pairs, (product.acc, part), sides, flags, policy)
 
     def _result(self, parts: dict[str, list[str]], taken: set[str]) -> str:
         """Return the statements that compile the kernels and return a function which calls them in turn."""
@@ -211,10 +170,6 @@ def _pair(name: str, taken: set[str]) -> list[str]:
     return [fresh(f"{name}_high", taken), fresh(f"{name}_low", taken)]
 
 
-def _removed(_: cst.CSTNode) -> cst.RemovalSentinel:
-    return cst.RemovalSentinel.REMOVE
-
-
 def _fixes_registers(statement: Statement, accumulator: str) -> bool:
     """Return whether a statement sets the accumulator's layout, or limits registers: both are the product's affair."""
     if match("T.annotate_min_blocks_per_sm(q_number)", statement):
@@ -226,17 +181,6 @@ def _fixes_registers(statement: Statement, accumulator: str) -> bool:
 def _with_body(node: cst.CSTNode, text: str) -> cst.CSTNode:
     loop = cst.ensure_type(node, cst.For)
     return loop.with_changes(body=cst.IndentedBlock(body=statements(text)))
-
-
-def _parameters(builder: Builder, parts: dict[str, list[str]]) -> cst.Parameters:
-    texts = []
-    for name, tensor in builder.tensors.items():
-        shape = f"({', '.join(tensor.shape)},)" if len(tensor.shape) == 1 else f"({', '.join(tensor.shape)})"
-        for one in parts.get(name, [name]):
-            dtype = "PARTS" if name in parts else f'"{tensor.dtype}"'
-            texts.append(f"    {one}: T.Tensor({shape}, {dtype}),\n")
-    function = cst.ensure_type(statements(f"def f(\n{''.join(texts)}):\n    pass\n")[0], cst.FunctionDef)
-    return function.params
 
 
 def _with_first(node: cst.CSTNode, text: str) -> cst.FunctionDef:

@@ -23,7 +23,7 @@ def match(template: str, node: cst.CSTNode, known: Mapping[str, str] | None = No
 
     `known` fixes some of them beforehand.
     """
-    found = {name: _canonical(text) for name, text in (known or {}).items()}
+    found = {name: canonical(text) for name, text in (known or {}).items()}
     return found if _same(_parsed(template), _parsed(code(node)), found) else None
 
 
@@ -33,7 +33,8 @@ def _parsed(text: str) -> ast.AST:
     return statement.value if isinstance(statement, ast.Expr) else statement
 
 
-def _canonical(text: str) -> str:
+def canonical(text: str) -> str:
+    """Return an expression as `match` writes those that it finds."""
     return ast.unparse(_parsed(text))
 
 
