@@ -10,6 +10,7 @@ from .relaxed_math import RelaxedMath
 from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
+from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.packed_convolution import PackedConvolution
 from .tilelang_cuda.split_products import SplitProducts
 from .triton.split_operands import SplitOperands
@@ -32,7 +33,10 @@ RULES: tuple[Rule, ...] = (
     SplitOperands(),
     WideTiles(),
     SplitProducts(),
+    SplitProducts("tfloat32"),
     PackedConvolution(),
+    PackedConvolution("tfloat32"),
+    KeepRow(),
 )
 """Rules of the same category are tried in this order."""
 

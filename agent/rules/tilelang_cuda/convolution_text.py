@@ -15,19 +15,19 @@ def build_pack(B, C, D, H, W, OD, OH, OW, lead):
     """
     size = OD * OH * OW
     rows = lead + B * size
-    rounded = T.bfloat16 if PARTS == "bfloat16" else T.tfloat32
+    parts = getattr(T, PARTS)
 
     @T.prim_func
     def pack(
         x: T.Tensor((B, C, D, H, W), "float32"),
-        high: T.Tensor((rows, C), PARTS),
-        low: T.Tensor((rows, C), PARTS),
+        high: T.Tensor((rows, C), parts),
+        low: T.Tensor((rows, C), parts),
     ):
         with T.Kernel(T.ceildiv(rows, 64), T.ceildiv(C, 64), threads=256) as (br, bc):
             # Read along the positions, written along the channels; padded against bank conflicts.
             turned = T.alloc_shared((64, 65), "float32")
-            first = T.alloc_fragment((64, 64), PARTS)
-            second = T.alloc_fragment((64, 64), PARTS)
+            first = T.alloc_fragment((64, 64), parts)
+            second = T.alloc_fragment((64, 64), parts)
             for c, r in T.Parallel(64, 64):
                 row = br * 64 + r - lead
                 d = row % size // (OH * OW)
@@ -36,8 +36,8 @@ def build_pack(B, C, D, H, W, OD, OH, OW, lead):
                 inside = (row >= 0) & (row < B * size) & (bc * 64 + c < C) & (d < D) & (h < H) & (w < W)
                 turned[c, r] = T.if_then_else(inside, x[row // size, bc * 64 + c, d, h, w], 0.0)
             for r, c in T.Parallel(64, 64):
-                first[r, c] = T.cast(T.cast(turned[c, r], rounded), PARTS)
-                second[r, c] = T.cast(turned[c, r] - T.cast(T.cast(turned[c, r], rounded), "float32"), PARTS)
+                first[r, c] = T.cast(turned[c, r], parts)
+                second[r, c] = T.cast(turned[c, r] - T.cast(T.cast(turned[c, r], parts), "float32"), parts)
             T.copy(first, high[br * 64, bc * 64])
             T.copy(second, low[br * 64, bc * 64])
 
@@ -55,21 +55,21 @@ def build_convolution(B, IC, OC, D, H, W, kernel_d, kernel):
     lead = ((kernel_d - 1) * OH + kernel - 1) * OW + kernel - 1
     rows, taps = lead + B * size, kernel_d * kernel * kernel
     chunks = (IC + PRODUCT_K - 1) // PRODUCT_K
-    policy = T.GemmWarpPolicy[POLICY]
+    parts, policy = getattr(T, PARTS), T.GemmWarpPolicy[POLICY]
 
     @T.prim_func
     def convolution(
-        x_high: T.Tensor((rows, IC), PARTS),
-        x_low: T.Tensor((rows, IC), PARTS),
-        w_high: T.Tensor((taps, OC, IC), PARTS),
-        w_low: T.Tensor((taps, OC, IC), PARTS),
+        x_high: T.Tensor((rows, IC), parts),
+        x_low: T.Tensor((rows, IC), parts),
+        w_high: T.Tensor((taps, OC, IC), parts),
+        w_low: T.Tensor((taps, OC, IC), parts),
         y: T.Tensor((B, OC, size), "float32"),
     ):
         with T.Kernel(T.ceildiv(size, PRODUCT_P), T.ceildiv(OC, PRODUCT_C), B, threads=PRODUCT_THREADS) as (bp, bc, b):
-            x_tile_high = T.alloc_shared((PRODUCT_P, PRODUCT_K), PARTS)
-            x_tile_low = T.alloc_shared((PRODUCT_P, PRODUCT_K), PARTS)
-            w_tile_high = T.alloc_shared((PRODUCT_C, PRODUCT_K), PARTS)
-            w_tile_low = T.alloc_shared((PRODUCT_C, PRODUCT_K), PARTS)
+            x_tile_high = T.alloc_shared((PRODUCT_P, PRODUCT_K), parts)
+            x_tile_low = T.alloc_shared((PRODUCT_P, PRODUCT_K), parts)
+            w_tile_high = T.alloc_shared((PRODUCT_C, PRODUCT_K), parts)
+            w_tile_low = T.alloc_shared((PRODUCT_C, PRODUCT_K), parts)
             part = T.alloc_fragment((PRODUCT_C, PRODUCT_P), "float32")
             acc = T.alloc_fragment((PRODUCT_C, PRODUCT_P), "float32")
             T.clear(acc)
@@ -86,8 +86,8 @@ def build_convolution(B, IC, OC, D, H, W, kernel_d, kernel):
     split = build_split(taps * OC, IC)
 
     def run(x, weight):
-        parts = [one.view(taps, OC, IC) for one in split(weight.view(taps * OC, IC))]
-        return product(*pack(x.view(B, IC, D, H, W)), *parts)
+        weights = [one.view(taps, OC, IC) for one in split(weight.view(taps * OC, IC))]
+        return product(*pack(x.view(B, IC, D, H, W)), *weights)
 
     return run
 '''

@@ -122,9 +122,7 @@ def _checked(builder: Builder, loop: Statement, parts: dict[str, str] | None, pl
     return _positions(builder, loop, parts, tiles)
 
 
-def _positions(
-    builder: Builder, loop: Statement, parts: dict[str, str], tiles: tuple[str, str]
-) -> Convolution | None:
+def _positions(builder: Builder, loop: Statement, parts: dict[str, str], tiles: tuple[str, str]) -> Convolution | None:
     x, weight = (builder.tensors[parts[name]].shape for name in ("x", "weight"))
     expected = tuple(parts[name] for name in ("IC", "D", "H", "W"))
     grid = (f"T.ceildiv({parts['size']}, {parts['columns']})", f"T.ceildiv({weight[1]}, {parts['rows']})", x[0])
@@ -137,9 +135,7 @@ def _positions(
     return Convolution(loop, parts, False, tiles, sums, "weight")
 
 
-def _windows(
-    builder: Builder, loop: Statement, parts: dict[str, str], tiles: tuple[str, str]
-) -> Convolution | None:
+def _windows(builder: Builder, loop: Statement, parts: dict[str, str], tiles: tuple[str, str]) -> Convolution | None:
     x, weight = (builder.tensors[parts[name]].shape for name in ("x", "weight"))
     if x[1:] != tuple(parts[name] for name in ("IC", "H", "W")):
         return None

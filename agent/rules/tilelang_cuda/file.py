@@ -84,7 +84,11 @@ class Builder:
                 parts = match(f'q_name = T.alloc_{kind}(q_shape, "float32")', statement)
                 if parts:
                     shape = cst.ensure_type(cst.parse_expression(parts["shape"]), cst.Tuple)
-                    found[parts["name"]] = (kind, tuple(canonical(code(one.value)) for one in shape.elements), statement)
+                    found[parts["name"]] = (
+                        kind,
+                        tuple(canonical(code(one.value)) for one in shape.elements),
+                        statement,
+                    )
         return found
 
     @functools.cached_property

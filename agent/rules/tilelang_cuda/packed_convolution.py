@@ -28,7 +28,7 @@ from .splitting import CONSTANTS, HELPER, SPLITTER, constraints_of, parameters_o
 from .template import match
 
 _NAMES = {"m": PRODUCT_C, "n": PRODUCT_P, "k": PRODUCT_K, "threads": PRODUCT_THREADS, "stages": PRODUCT_STAGES}
-_START = {"m": 64, "n": 256, "k": 64, "threads": 256, "stages": 2}
+_START = {"m": 64, "n": 256, "threads": 256, "stages": 2}
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,17 @@ class PackedConvolution:
     Needs the loop in one of two forms, which convolutions.py shows: a tile of positions, or windows that are pooled.
     """
 
-    name = "packed-convolution"
+    parts: str = "bfloat16"
+    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
+
     category = "compute"
     work = "products"
     why = "the sums run on CUDA cores, and every operand is gathered under a mask"
+
+    @property
+    def name(self) -> str:
+        """The rule's name."""
+        return "packed-convolution" if self.parts == "bfloat16" else "packed-convolution-tf32"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with its convolution on tensor cores, or None where it has none of these forms."""
@@ -57,7 +64,7 @@ class PackedConvolution:
         module = edited(module, _edits(builder, convolution, taken))
         module = insert_before_definitions(module, _text().lstrip())
         module = insert_before_definitions(module, HELPER.lstrip())
-        parameters, constraints = parameters_of(_NAMES, _START, "FullCol"), constraints_of(_NAMES)
+        parameters, constraints = parameters_of(_NAMES, _START, self.parts, "FullCol"), constraints_of(_NAMES)
         return Rewritten(
             with_source(kernel, redeclared(kernel, module, parameters, constraints)),
             "packed the operands of the convolution channels-last, split, and multiplied them on tensor cores",
@@ -69,7 +76,7 @@ class PackedConvolution:
 def _text() -> str:
     tiles = (["w_tile_high", "w_tile_low"], ["x_tile_high", "x_tile_low"])
     sides = (PRODUCT_C, PRODUCT_P)
-    products = three_products(*tiles, ("acc", "part"), sides, ", transpose_B=True", "policy")
+    products = three_products(*tiles, ("acc", "part"), sides, "policy")
     return TEXT.replace("{shift}", SHIFT).replace("{products}", textwrap.indent(products.rstrip(), " " * 16))
 
 

@@ -7,17 +7,26 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ....core import Parameter, PythonKernel
+from ....core import PythonKernel
 from ..rule import Machine, Rewritten, tree_and_names, with_source
 from ..source import Statement, code, fresh, insert_before_definitions, statements
 from ..triton.edit import Edit, edited, put_statements
 from .file import Builder, builders_of, parameters_text, removed, with_parameters, without_unused
-from .outer_product import OuterProduct, accumulator_of, product_of
+from .outer_product import Operand, OuterProduct, accumulator_of, product_of
 from .space import redeclared
-from .splitting import CONSTANTS, HELPER, SPLITTER, constraints_of, parameters_of, three_products
+from .splitting import (
+    CONSTANTS,
+    HELPER,
+    SPLITTER,
+    TURNING_HELPER,
+    TURNING_SPLITTER,
+    constraints_of,
+    parameters_of,
+    three_products,
+)
 from .template import match
 
-_START = {"m": 128, "n": 128, "k": 64, "threads": 256, "stages": 3}
+_START = {"m": 128, "n": 128, "threads": 256, "stages": 3}
 
 
 @dataclass(frozen=True)
@@ -31,21 +40,30 @@ class SplitProducts:
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
 
-    name = "split-products"
+    parts: str = "bfloat16"
+    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
+
     category = "compute"
     work = "products"
     why = "fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16"
+
+    @property
+    def name(self) -> str:
+        """The rule's name."""
+        return "split-products" if self.parts == "bfloat16" else "split-products-tf32"
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with its products on tensor cores, or None where it has none on CUDA cores."""
         found = [one for builder in builders_of(kernel) if (one := _Rewriting.of(builder, kernel))]
         module, taken = tree_and_names(kernel)
-        if len(found) != 1 or taken & {SPLITTER, *CONSTANTS} or "TARGET" not in kernel.config:
+        if len(found) != 1 or taken & {SPLITTER, TURNING_SPLITTER, *CONSTANTS} or "TARGET" not in kernel.config:
             return None
         (rewriting,) = found
         module = edited(module, rewriting.edits(taken))
-        module = insert_before_definitions(module, HELPER.lstrip())
-        parameters, constraints = rewriting.parameters, rewriting.constraints
+        for helper in rewriting.helpers:
+            module = insert_before_definitions(module, helper.lstrip())
+        parameters = parameters_of(rewriting.names, _START, self.parts, "FullRow")
+        constraints = constraints_of(rewriting.names)
         module = redeclared(kernel, module, parameters, constraints)
         return Rewritten(
             with_source(kernel, module),
@@ -94,12 +112,14 @@ class _Rewriting:
         return cls(builder, product, names)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return parameters_of(self.names, _START, "FullRow")
+    def helpers(self) -> list[str]:
+        """The functions that split the operands."""
+        turned = {self._turns(one) for one in (self.product.left, self.product.right)}
+        return [text for text, is_turned in ((HELPER, False), (TURNING_HELPER, True)) if is_turned in turned]
 
-    @property
-    def constraints(self) -> tuple[str, ...]:
-        return constraints_of(self.names)
+    def _turns(self, operand: Operand) -> bool:
+        """Return whether the last axis of an operand is not that of the sum, as tensor cores want it for TF32."""
+        return operand.turned == (operand is self.product.left)
 
     def edits(self, taken: set[str]) -> dict[cst.CSTNode, Edit]:
         """Return the edits of the builder."""
@@ -107,13 +127,14 @@ class _Rewriting:
         operands = (product.left, product.right)
         parts = {one.copy.tensor: _pair(one.copy.tensor, taken) for one in operands}
         tiles = {one.copy.tile: _pair(f"{one.copy.tile.removesuffix('_shared')}_tile", taken) for one in operands}
-        policy, part = fresh("policy", taken), fresh("part", taken)
+        policy, part, dtype = (fresh(one, taken) for one in ("policy", "part", "parts"))
         edits: dict[cst.CSTNode, Edit] = {}
         for operand in operands:
             for name in operand.passed:
                 _, shape, statement = builder.tiles[name]
                 pair = tiles.get(name)
-                text = "".join(f"{one} = T.alloc_shared(({', '.join(shape)}), PARTS)\n" for one in pair or ())
+                sides = shape[::-1] if self._turns(operand) else shape
+                text = "".join(f"{one} = T.alloc_shared(({', '.join(sides)}), {dtype})\n" for one in pair or ())
                 edits[statement] = put_statements(text) if pair else removed
         accumulator = builder.tiles[product.acc][2]
         fragment = f'{part} = T.alloc_fragment(({product.rows}, {product.columns}), "float32")\n'
@@ -122,17 +143,19 @@ class _Rewriting:
             if _fixes_registers(statement, product.acc):
                 edits[statement] = removed
         edits[product.loop] = lambda node: _with_body(node, self._steps(parts, tiles, part, policy))
-        edits[builder.prim.params] = with_parameters(self._parameters(parts))
+        edits[builder.prim.params] = with_parameters(self._parameters(parts, dtype))
         edits[builder.result] = put_statements(self._result(parts, taken))
-        first = f"{policy} = T.GemmWarpPolicy[POLICY]\n"
+        first = f"{dtype}, {policy} = getattr(T, PARTS), T.GemmWarpPolicy[POLICY]\n"
         edits[builder.function] = lambda node: without_unused(_with_first(node, first))
         return edits
 
-    def _parameters(self, parts: dict[str, list[str]]) -> Iterable[str]:
+    def _parameters(self, parts: dict[str, list[str]], dtype: str) -> Iterable[str]:
         """Return the prim_func's new parameters."""
+        turned = {one.copy.tensor for one in (self.product.left, self.product.right) if self._turns(one)}
         for name, text in parameters_text(self.builder).items():
+            shape = self.builder.tensors[name].shape
             for one in parts.get(name, ()):
-                yield f"{one}: T.Tensor(({', '.join(self.builder.tensors[name].shape)}), PARTS)"
+                yield f"{one}: T.Tensor(({', '.join(shape[::-1] if name in turned else shape)}), {dtype})"
             if name not in parts:
                 yield text
 
@@ -142,12 +165,11 @@ class _Rewriting:
         for operand in (product.left, product.right):
             copy = operand.copy
             for source, tile in zip(parts[copy.tensor], tiles[copy.tile], strict=True):
-                lines.append(f"T.copy({source}[{', '.join(copy.index)}], {tile})")
-        turned = {"transpose_A": product.left.turned, "transpose_B": product.right.turned}
-        flags = "".join(f", {name}=True" for name, is_turned in turned.items() if is_turned)
+                index = copy.index[::-1] if self._turns(operand) else copy.index
+                lines.append(f"T.copy({source}[{', '.join(index)}], {tile})")
         pairs = (tiles[product.left.copy.tile], tiles[product.right.copy.tile])
         sides = (product.rows, product.columns)
-        return "\n".join(lines) + "\n" + three_products(*pairs, (product.acc, part), sides, flags, policy)
+        return "\n".join(lines) + "\n" + three_products(*pairs, (product.acc, part), sides, policy)
 
     def _result(self, parts: dict[str, list[str]], taken: set[str]) -> str:
         """Return the statements that compile the kernels and return a function which calls them in turn."""
@@ -156,7 +178,9 @@ class _Rewriting:
         inputs = list(builder.tensors)[:-1]
         splits = {name: fresh(f"split_{name}", taken) for name in parts}
         lines = [f"{product} = tilelang.compile({builder.prim.name.value}, out_idx=[-1], target={builder.target})"]
-        lines += [f"{one} = {SPLITTER}({', '.join(builder.tensors[name].shape)})" for name, one in splits.items()]
+        for operand in (self.product.left, self.product.right):
+            name, splitter = operand.copy.tensor, TURNING_SPLITTER if self._turns(operand) else SPLITTER
+            lines.append(f"{splits[name]} = {splitter}({', '.join(builder.tensors[name].shape)})")
         arguments = [f"*{splits[name]}({name})" if name in splits else name for name in inputs]
         lines += [
             f"def {run}({', '.join(inputs)}):",
