@@ -11,8 +11,9 @@ from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .tilelang_cuda.keep_row import KeepRow
-from .tilelang_cuda.packed_convolution import PackedConvolution
-from .tilelang_cuda.split_products import SplitProducts
+from .tilelang_cuda.packed_convolution import PackedConvolution, PackedConvolutionTf32
+from .tilelang_cuda.product_schedule import ProductSchedule
+from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
 from .triton.wide_tiles import WideTiles
@@ -33,10 +34,11 @@ RULES: tuple[Rule, ...] = (
     SplitOperands(),
     WideTiles(),
     SplitProducts(),
-    SplitProducts("tfloat32"),
+    SplitProductsTf32(),
     PackedConvolution(),
-    PackedConvolution("tfloat32"),
+    PackedConvolutionTf32(),
     KeepRow(),
+    ProductSchedule(),
 )
 """Rules of the same category are tried in this order."""
 

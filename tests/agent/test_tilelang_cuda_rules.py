@@ -24,6 +24,7 @@ from kernelwright.evaluators.workers.modules import ProblemModule, construct
 
 from .tilelang_interpreter import load
 
+EXAMPLES = Path(__file__).parents[2] / "corpus" / "examples" / "tilelang"
 BY_NAME = {rule.name: rule for rule in RULES}
 FIRES = {
     "split-products": {"1_1", "2_12", "2_95"},
@@ -162,6 +163,24 @@ def test_an_operand_whose_sum_is_not_along_its_last_axis_is_turned() -> None:
     assert rewritten is not None
     assert "split_B = build_turned_split(K, N)" in rewritten.kernel.source
     assert "T.copy(B_high[bx * BLOCK_N, ko * BLOCK_K], B_tile_high)" in rewritten.kernel.source
+
+
+def test_schedules_are_for_products_on_tensor_cores() -> None:
+    example = PythonKernel.parse((EXAMPLES / "matmul-pipelined" / "after.py").read_text())
+    rewritten = apply("product-schedule", example)
+    assert rewritten is not None
+    assert [one.name for one in rewritten.parameters] == ["WARP_SPECIALIZED", "GEMM_POLICY"]
+    assert "T.gemm(A_shared, B_shared, C_local, policy=T.GemmWarpPolicy[GEMM_POLICY])" in rewritten.kernel.source
+    assert 'pass_configs={"tl.disable_warp_specialized": not WARP_SPECIALIZED}' in rewritten.kernel.source
+    assert apply("product-schedule", formatted(rewritten.kernel)) is None
+    # Products on CUDA cores have neither, and those that split-products writes have a policy.
+    assert apply("product-schedule", shipped("1_1")) is None
+    split = apply("split-products", shipped("1_1"))
+    assert split is not None
+    scheduled = apply("product-schedule", split.kernel)
+    assert scheduled is not None
+    assert [one.name for one in scheduled.parameters] == ["WARP_SPECIALIZED"]
+    assert scheduled.kernel.source.count("pass_configs") == 1
 
 
 def test_they_compile_for_sm_90(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What packed-convolution adds to a file: kernels for a transposed convolution of stride 1 as products of slabs of rows."""
+"""What packed-convolution adds to a file: a transposed convolution of stride 1 as one product of slabs of rows."""
 
 PRODUCT_C, PRODUCT_P, PRODUCT_K = "PRODUCT_C", "PRODUCT_P", "PRODUCT_K"
 """The constants of the product: result channels, positions, and channels of one step."""

@@ -65,7 +65,7 @@ _WINDOWS_BEFORE = ("q_pad = q_kernel - 1 - q_padding",)
 
 @dataclass(frozen=True)
 class Convolution:
-    """A transposed convolution of stride 1 that a builder computes in a loop, and what it needs to be one of its own."""
+    """A transposed convolution of stride 1 in a loop of a builder, and what it needs to be a kernel of its own."""
 
     loop: Statement
     parts: Mapping[str, str]

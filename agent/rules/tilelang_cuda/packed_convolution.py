@@ -41,17 +41,13 @@ class PackedConvolution:
     Needs the loop in one of two forms, which convolutions.py shows: a tile of positions, or windows that are pooled.
     """
 
-    parts: str = "bfloat16"
-    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
-
+    name = "packed-convolution"
     category = "compute"
     work = "products"
     why = "the sums run on CUDA cores, and every operand is gathered under a mask"
 
-    @property
-    def name(self) -> str:
-        """The rule's name."""
-        return "packed-convolution" if self.parts == "bfloat16" else "packed-convolution-tf32"
+    parts = "bfloat16"
+    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with its convolution on tensor cores, or None where it has none of these forms."""
@@ -71,6 +67,13 @@ class PackedConvolution:
             parameters,
             constraints,
         )
+
+
+class PackedConvolutionTf32(PackedConvolution):
+    """The same, beginning with TF32: where a tolerance is too tight for bf16, the other is not worth a search."""
+
+    name = "packed-convolution-tf32"
+    parts = "tfloat32"
 
 
 def _text() -> str:

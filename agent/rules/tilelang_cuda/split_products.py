@@ -40,17 +40,13 @@ class SplitProducts:
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
 
-    parts: str = "bfloat16"
-    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
-
+    name = "split-products"
     category = "compute"
     work = "products"
     why = "fp32 products run on CUDA cores, at a fifteenth of the tensor cores' rate of bf16"
 
-    @property
-    def name(self) -> str:
-        """The rule's name."""
-        return "split-products" if self.parts == "bfloat16" else "split-products-tf32"
+    parts = "bfloat16"
+    """Of the operands, to begin with: which precision a tolerance needs is not known before it is measured."""
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with its products on tensor cores, or None where it has none on CUDA cores."""
@@ -71,6 +67,13 @@ class SplitProducts:
             parameters,
             constraints,
         )
+
+
+class SplitProductsTf32(SplitProducts):
+    """The same, beginning with TF32: where a tolerance is too tight for bf16, the other is not worth a search."""
+
+    name = "split-products-tf32"
+    parts = "tfloat32"
 
 
 @dataclass(frozen=True)
