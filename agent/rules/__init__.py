@@ -13,6 +13,7 @@ from .swizzle import Swizzle
 from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.packed_convolution import PackedConvolution, PackedConvolutionTf32
 from .tilelang_cuda.product_schedule import ProductSchedule
+from .tilelang_cuda.split_moments import SplitMoments
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     PackedConvolutionTf32(),
     KeepRow(),
     ProductSchedule(),
+    SplitMoments(),
 )
 """Rules of the same category are tried in this order."""
 
