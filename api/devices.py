@@ -13,6 +13,8 @@ from ..evaluators.remote.machines import Remote
 from .options.groups import DeviceOptions, ProblemOptions, TimingOptions
 
 CPU, CUDA = "cpu", "cuda"
+_MULTIPROCESSOR_COUNT = 16
+"""Of the driver's attributes of a device."""
 
 
 def cuda_devices() -> int:
@@ -25,6 +27,16 @@ def cuda_devices() -> int:
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
     return count.value
+
+
+def multiprocessors(device: str) -> int | None:
+    """Return the number of a GPU's multiprocessors; None for a CPU, and where there is no driver."""
+    if device == CPU or not cuda_devices():
+        return None
+    driver, count, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.c_int(0)
+    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
+    driver.cuDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSOR_COUNT, handle)
+    return count.value or None
 
 
 def device_label(device: str) -> str:

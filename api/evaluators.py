@@ -14,7 +14,7 @@ from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, SearchSettings, Settings
 from ..evaluators.several_workloads import SeveralWorkloads
-from .devices import CPU
+from .devices import CPU, multiprocessors
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
 
 if TYPE_CHECKING:
@@ -131,4 +131,4 @@ def machine(device: str) -> Machine:
     """Return what the rules know about the device."""
     from ..agent.rules import Machine  # libcst takes most of a second: evaluators start before
 
-    return Machine(cores=1 if device != CPU else cores())
+    return Machine(cores=1 if device != CPU else cores(), multiprocessors=multiprocessors(device))

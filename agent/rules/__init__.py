@@ -15,8 +15,13 @@ from .tilelang_cuda.packed_convolution import PackedConvolution, PackedConvoluti
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_moments import SplitMoments
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
+from .triton.even_sizes import EvenSizes
+from .triton.grouped_order import GroupedOrder
+from .triton.persistent_grid import PersistentGrid
+from .triton.split_k import SplitK
 from .triton.split_operands import SplitOperands
 from .triton.split_precision import SplitPrecision
+from .triton.tensor_descriptors import TensorDescriptors
 from .triton.wide_tiles import WideTiles
 from .unroll_and_jam import UnrollAndJam
 
@@ -34,6 +39,11 @@ RULES: tuple[Rule, ...] = (
     SplitPrecision(),
     SplitOperands(),
     WideTiles(),
+    GroupedOrder(),
+    EvenSizes(),
+    TensorDescriptors(),
+    SplitK(),
+    PersistentGrid(),
     SplitProducts(),
     SplitProductsTf32(),
     PackedConvolution(),

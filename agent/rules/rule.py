@@ -19,6 +19,8 @@ class Machine:
     """What a rule knows about the target device."""
 
     cores: int
+    multiprocessors: int | None = None
+    """Of a GPU; None where they are not known."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 
 from .triton_rule_cases import Case, from_inductor, linear_from_inductor, shipped
 
-MACHINE = Machine(cores=1)
+MACHINE = Machine(cores=1, multiprocessors=2)
 BY_NAME = {rule.name: rule for rule in RULES}
 PRODUCTS = ("1_1", "2_10")
 
@@ -31,6 +32,23 @@ FIRES = [
     ("split-operands", "1_1", "A = A.contiguous()", {"SPLIT_BLOCK": 1024}),
     ("split-operands", "2_12", "acc = tl.dot(x_lo, w_hi, acc)", {}),
     ("split-operands", "2_61", "+ x_ptr_low", {}),
+    ("grouped-order", "1_1", "offs_m = (pid_0_grouped * BLOCK_M", {"GROUP": 2, "BLOCK_M": 32, "BLOCK_N": 32}),
+    ("grouped-order", "first kernel", "GROUP_M=GROUP", {"GROUP": 2}),
+    ("even-sizes", "1_1", "mask=mask_m & (True if EVEN_K else offs_k[None, :] < K - k)", {"BLOCK_K": 32}),
+    ("grouped-order+even-sizes", "2_12", "mask_m = True if EVEN_M else", {"BLOCK_M": 64, "BLOCK_K": 64}),
+    ("even-sizes", "1_23", "mask = True if EVEN_N_COLS else start + cols < n_cols", {"BLOCK_SIZE": 512}),
+    ("split-precision+tensor-descriptors", "2_12", "w_desc.load([tl.program_id(1) * BLOCK_N, k]).T", {}),
+    ("split-operands+grouped-order+tensor-descriptors", "1_1", "a_low_desc.load([pid_0_grouped * BLOCK_M, k])", {}),
+    ("split-k", "first kernel", "fused_0_parts[(triton.cdiv(32, BLOCK_M_0)", {"SPLIT_K": 2, "BLOCK_K_0": 16}),
+    ("split-operands+split-k", "first kernel", "acc += tl.load(parts_ptrs)", {"BLOCK_N_0": 32}),
+    ("persistent-grid", "2_10", "x_ptr_of_tile += sample", {"BLOCK_P": 32}),
+    ("persistent-grid", "first kernel", "(min(PROGRAMS, tiles_0),)", {"BLOCK_N_0": 64, "FLATTEN": True}),
+    (
+        "split-precision+grouped-order+tensor-descriptors+persistent-grid",
+        "1_1",
+        "tiles_0, tiles_1 = triton.cdiv(M, BLOCK_M), triton.cdiv(N, BLOCK_N)",
+        {"BLOCK_M": 32, "BLOCK_N": 32},
+    ),
     ("split-operands", "first kernel", "a_halves, a_distance = split_halves(x)", {}),
 ]
 
@@ -56,8 +74,17 @@ def test_fires_and_stays_correct(
     rewritten = applied(rules, case.kernel)
     assert expected in rewritten.kernel.source
     if rewritten.space:
-        assert Config({**rewritten.space.default, **config}) in rewritten.space
+        own = {name: value for name, value in config.items() if name in rewritten.space.names}
+        assert Config({**rewritten.space.default, **own}) in rewritten.space
     (found,) = evaluator.evaluate(case.problem, rewritten.kernel, [Config(config)])
+    assert found.status is Status.OK, found.message
+
+
+def test_rows_that_no_descriptor_allows_are_loaded_as_before(evaluator: LocalEvaluator) -> None:
+    case = case_of("2_12")
+    problem = replace(case.problem, sizes={**case.problem.sizes, "in_features": 50})
+    kernel = applied("split-operands+tensor-descriptors", case.kernel).kernel
+    (found,) = evaluator.evaluate(problem, kernel, [Config()])
     assert found.status is Status.OK, found.message
 
 
@@ -67,6 +94,10 @@ def changed(name: str, *replacements: tuple[str, str]) -> PythonKernel:
         assert old in source
         source = source.replace(old, new)
     return PythonKernel.parse(source)
+
+
+def precise(name: str, *replacements: tuple[str, str]) -> PythonKernel:
+    return applied("split-precision", changed(name, *replacements)).kernel
 
 
 DOES_NOT_FIRE = [
@@ -81,6 +112,40 @@ DOES_NOT_FIRE = [
     ("split-operands", changed("2_12", ("x = x.contiguous()", "x = x[:, ::2]")), "a view has holes"),
     ("split-operands", changed("1_1", ("        acc = tl.dot(a, b", "        acc = tl.dot(a * 2.0, b")), "no load"),
     ("split-operands", changed("1_1", ("acc, mask", "acc.to(a_ptr.dtype.element_ty), mask")), "the type is read"),
+    ("grouped-order", changed("1_1", ("tl.store(c_ptrs, acc,", "tl.atomic_add(c_ptrs, acc,")), "programs add up"),
+    ("grouped-order", case_of("2_10").kernel, "the first axis is of samples and tiles"),
+    ("grouped-order", changed("1_1", ("tl.program_id(1)", "(tl.num_programs(1) - tl.program_id(1))")), "it counts"),
+    ("even-sizes", changed("1_19", ("numel, BLOCK_SIZE),", "numel, BLOCK_SIZE) + 1,")), "programs beyond the size"),
+    ("even-sizes", changed("1_19", ("offs < numel", "offs < numel - 1")), "another bound"),
+    ("even-sizes", changed("1_19", ("offs = tl", "numel = numel // 2\n    offs = tl")), "the size changes"),
+    ("even-sizes", changed("1_19", ("x < 0.0", "x * mask < 0.0")), "the mask is a value too"),
+    ("tensor-descriptors", case_of("2_12").kernel, "products on the vector units would spill"),
+    ("tensor-descriptors", precise("1_1", ("(offs_k[None, :] < K - k)", "(offs_k[None, :] < K)")), "no size's bound"),
+    (
+        "tensor-descriptors",
+        precise("1_1", ("a_ptrs += BLOCK_K * stride_ak", "a_ptrs += 2 * stride_ak")),
+        "another step",
+    ),
+    (
+        "tensor-descriptors",
+        precise("2_12", ("offs_m[:, None] * K + offs_k[None, :]", "offs_m[:, None] * K * 2")),
+        "gaps",
+    ),
+    (
+        "tensor-descriptors",
+        precise("2_12", ("mask=mask_n & (offs_k[:, None] < K - k), other=0.0", "mask=mask_n")),
+        "rest",
+    ),
+    ("tensor-descriptors", precise("2_10"), "a convolution's pixels are no rows of a matrix"),
+    (
+        "persistent-grid",
+        changed("1_1", ("    acc = tl.z", "    if M == 1:\n        return\n    acc = tl.z")),
+        "a return",
+    ),
+    ("persistent-grid", changed("2_10", ("    tile = tl.program_id(0)", "    tile = tl.program_id(2)")), "three axes"),
+    ("split-k", case_of("1_1").kernel, "the number of tiles is not in the file"),
+    ("split-k", from_inductor("2_12"), "512 tiles"),
+    ("split-k", from_inductor("1_3"), "its loop counts down"),
     ("split-operands", from_inductor("1_3"), "an operand is loaded in two branches"),
 ]
 
@@ -90,14 +155,18 @@ def test_does_not_fire(name: str, kernel: PythonKernel, reason: str) -> None:
     assert BY_NAME[name].apply(kernel, MACHINE) is None, reason
 
 
-PRODUCT_RULES = ("split-precision", "wide-tiles", "split-operands")
+PRODUCT_RULES = [rule.name for rule in RULES if ".triton." in type(rule).__module__ and rule.work == "products"]
 
 
-@pytest.mark.parametrize("name", PRODUCT_RULES)
+@pytest.mark.parametrize("name", [*PRODUCT_RULES, "even-sizes"])
 def test_a_rule_for_products_leaves_nothing_for_itself_and_other_kernels_alone(name: str) -> None:
     for kernel in PRODUCTS:
+        if BY_NAME[name].apply(shipped(kernel).kernel, MACHINE) is None:
+            continue  # a grouped order is not for convolutions
         assert BY_NAME[name].apply(applied(name, shipped(kernel).kernel).kernel, MACHINE) is None
-    assert BY_NAME[name].apply(find_kernel("1_40", "triton").read(), MACHINE) is None
+    assert (
+        BY_NAME[name].apply(find_kernel("1_38" if name != "even-sizes" else "1_40", "triton").read(), MACHINE) is None
+    )
     assert BY_NAME[name].apply(find_kernel("1_1", "tilelang").read(), MACHINE) is None
 
 
@@ -111,6 +180,13 @@ def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constra
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
 
 
+def test_a_persistent_grid_needs_the_number_of_multiprocessors() -> None:
+    kernel = case_of("1_1").kernel
+    assert BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1)) is None
+    rewritten = BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1, multiprocessors=132))
+    assert rewritten is not None and rewritten.kernel.config["PROGRAMS"] == 132
+
+
 def test_what_a_file_declares_stays_in_a_wider_space() -> None:
     kernel = linear_from_inductor().kernel
     wider = applied("wide-tiles", kernel)
@@ -122,13 +198,15 @@ def test_what_a_file_declares_stays_in_a_wider_space() -> None:
     assert before.cardinality < wider.kernel.space(wider.kernel.declared_values, []).cardinality
 
 
+WGMMA, BULK = "wgmma.mma_async", "cp.async.bulk.tensor"
 COMPILED = {
-    "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}),
-    "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}),
-    "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}),
+    "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}, WGMMA),
+    "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}, WGMMA),
+    "without masks": ("grouped-order+even-sizes", "2_12", {}, "fma.rn.f32"),
+    "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),
+    "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }
-LAUNCHED = """# compiled
-
+LAUNCHED = """
 import torch
 from pathlib import Path
 from kernelwright.evaluators.workers.modules import ProblemModule
@@ -145,17 +223,17 @@ assert {expected!r} in product.asm["ptx"]
 """
 
 
-def test_compiles_for_sm_90_with_products_on_tensor_cores(tmp_path: Path) -> None:
+def test_compiles_for_sm_90(tmp_path: Path) -> None:
     """In a process of its own: the interpreter's setting is read when Triton is imported."""
     paths = []
-    for number, (rules, name, config) in enumerate(COMPILED.values()):
+    for number, (rules, name, config, expected) in enumerate(COMPILED.values()):
         case = case_of(name)
         (tmp_path / f"problem_{number}.py").write_text(case.problem.source)
         end = LAUNCHED.format(
-            problem=str(tmp_path / f"problem_{number}.py"), sizes=dict(case.problem.sizes), expected="wgmma.mma_async"
+            problem=str(tmp_path / f"problem_{number}.py"), sizes=dict(case.problem.sizes), expected=expected
         )
         paths.append(tmp_path / f"kernel_{number}.py")
-        paths[-1].write_text(f"{applied(rules, case.kernel).kernel.bind(config).source}\n\n{end}")
+        paths[-1].write_text(f"# compiled\n{applied(rules, case.kernel).kernel.bind(config).source}\n\n{end}")
     script = Path(__file__).parents[1] / "prompts" / "run_snippets.py"
     command = [sys.executable, str(script), "triton-cuda", str(tmp_path / "errors.json"), *map(str, paths)]
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path / "cache")}

@@ -38,21 +38,26 @@ def put_statements(text: str) -> Edit:
     """Return an edit that puts statements in the place of one; comments before it stay."""
 
     def replace(node: cst.CSTNode) -> Edited:
-        new = statements(text)
+        new = parsed(text)
         lines = getattr(node, "leading_lines", ())
         return cst.FlattenSentinel([new[0].with_changes(leading_lines=lines), *new[1:]])
 
     return replace
 
 
+def parsed(text: str) -> list[cst.BaseStatement]:
+    """Parse statements, with a comment before the first, which a module would take for its header."""
+    return statements(f"pass\n{text}")[1:]
+
+
 def before(text: str) -> Edit:
     """Return an edit that puts statements before one."""
-    return lambda node: cst.FlattenSentinel([*statements(text), _statement(node)])
+    return lambda node: cst.FlattenSentinel([*parsed(text), _statement(node)])
 
 
 def after(text: str) -> Edit:
     """Return an edit that puts statements after one."""
-    return lambda node: cst.FlattenSentinel([_statement(node), *statements(text)])
+    return lambda node: cst.FlattenSentinel([_statement(node), *parsed(text)])
 
 
 def _statement(node: cst.CSTNode) -> cst.BaseStatement:

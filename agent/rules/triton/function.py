@@ -94,9 +94,24 @@ class Function:
             return node.value if found <= {None, node.value} else None
         return found.pop() if len(found) == 1 else None
 
-    def count(self, name: str) -> int:
-        """Return how often a name stands in the body."""
-        return len(m.findall(self.node.body, m.Name(name)))
+    def uses(self, name: str) -> list[cst.Name]:
+        """Return where a name stands in the body, its assignments too; of `a.b` and `f(b=...)`, not b."""
+        found: list[cst.Name] = []
+
+        class Visitor(cst.CSTVisitor):
+            def visit_Name(self, node: cst.Name) -> None:
+                if node.value == name:
+                    found.append(node)
+
+            def visit_Attribute_attr(self, node: cst.Attribute) -> None:
+                attributes.append(node.attr)
+
+            def visit_Arg_keyword(self, node: cst.Arg) -> None:
+                attributes.extend([node.keyword] if node.keyword else [])
+
+        attributes: list[cst.Name] = []
+        self.node.body.visit(Visitor())
+        return [node for node in found if not any(node is one for one in attributes)]
 
     def literal(self, node: cst.BaseExpression | None) -> str | None:
         """Return a number, text or truth value as text, through a name that stands for it: 'False', '8192', '"ieee"'.

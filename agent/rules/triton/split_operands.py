@@ -123,7 +123,12 @@ def _operand(launch: Launch, dot: Dot, side: cst.BaseExpression) -> _Operand | N
         return None
     pointer = function.base(value.args[0].value) if value.args and value.args[0].keyword is None else None
     tensor = launch.arguments.get(pointer or "")
-    if pointer is None or tensor is None or function.count(side.value) != 2 or _others_read(function, pointer, value):
+    if (
+        pointer is None
+        or tensor is None
+        or len(function.uses(side.value)) != 2
+        or _others_read(function, pointer, value)
+    ):
         return None
     argument = isinstance(tensor, cst.Name) and is_argument(launch.host, tensor.value)
     return _Operand(dot, side.value, value, pointer) if argument or is_dense(launch.host, tensor) else None

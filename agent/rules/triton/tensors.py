@@ -51,7 +51,7 @@ def assigned(host: cst.FunctionDef, name: str) -> Sequence[cst.BaseExpression]:
     several = m.findall(
         host, m.AssignTarget(m.Tuple(elements=[m.ZeroOrMore(), m.Element(m.Name(name)), m.ZeroOrMore()]))
     )
-    return [*(cst.ensure_type(one, cst.Assign).value for one in found), *(cst.Name("...") for _ in several)]
+    return [*(cst.ensure_type(one, cst.Assign).value for one in found), *(cst.Ellipsis() for _ in several)]
 
 
 def _is_new(host: cst.FunctionDef, value: cst.BaseExpression) -> bool:

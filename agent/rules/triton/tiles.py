@@ -40,7 +40,7 @@ class Tile:
     def of(cls, launch: Launch, kernel: PythonKernel) -> Tile | None:
         """Return the tile of a launch; None without products, or where one of the five is no constant of the file."""
         dots = dots_of(launch.function)
-        sides = _sides(launch.function, dots)
+        sides = sides_of(launch.function, dots)
         if sides is None:
             return None
         chosen = {dot.choice for dot in dots}
@@ -94,7 +94,7 @@ class Tile:
         return bool(held) and bool(broken) and max(held) < min(broken)
 
 
-def _sides(function: Function, dots: Sequence[Dot]) -> tuple[str, str, str] | None:
+def sides_of(function: Function, dots: Sequence[Dot]) -> tuple[str, str, str] | None:
     """Return the parameters that are the accumulator's sides and the step of the sum, if all products share them."""
     found = set()
     for dot in dots:

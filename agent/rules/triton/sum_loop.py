@@ -1,0 +1,84 @@
+"""The loop of a product's sum, whose steps may be divided among programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from ..source import code, expression, names
+from .dots import Dot, dots_of
+from .function import Function, contains
+
+
+@dataclass(frozen=True)
+class SumLoop:
+    """A loop whose steps add to one accumulator, and to nothing else that they read again but advancing pointers."""
+
+    dot: Dot
+    node: cst.For
+    part: str
+    """The loop's range for one program."""
+    steps: str
+    """Their number, as an expression of the function."""
+    advances: tuple[tuple[str, str], ...]
+    """Pointers, and what each step adds to them."""
+
+
+def sum_loop(function: Function) -> SumLoop | None:
+    """Return the only loop with products, of one accumulator, if its steps may be divided."""
+    dots = dots_of(function)
+    places = {(dot.accumulator, *map(id, function.loops_around(dot.node))) for dot in dots}
+    if len(places) != 1 or len(next(iter(places))) != 2:
+        return None
+    dot, loop = dots[0], dots[0].loop
+    call = loop.iter
+    if not any(one is loop for one in function.node.body.body) or loop.orelse is not None:
+        return None
+    if not m.matches(call, m.Call(func=m.Name("range"))):
+        return None
+    bounds = [code(arg.value) for arg in cst.ensure_type(call, cst.Call).args]
+    if len(bounds) not in (2, 3) or bounds[0] != "0":
+        return None
+    stop = bounds[1]
+    steps, part = stop, f"range(first_step, min(first_step + steps_of_part, {stop}))"
+    if len(bounds) == 3:
+        step = bounds[2]
+        steps = f"tl.cdiv({stop}, {step})"
+        part = f"range(first_step * {step}, min((first_step + steps_of_part) * {step}, {stop}), {step})"
+    inside = _assigned([loop])
+    updates = [cst.ensure_type(one, cst.AugAssign) for one in m.findall(loop, m.AugAssign())]
+    advances = [(code(one.target), code(one.value)) for one in updates if code(one.target) != dot.accumulator]
+    plain = all(isinstance(one.operator, cst.AddAssign) for one in updates)
+    steady = not any(names(expression(value)) & (inside | names(loop.target)) for _, value in advances)
+    body = list(function.node.body.body)
+    at = next(i for i, one in enumerate(body) if one is loop)
+    carried = inside & _assigned(body[:at]) & _read_first(loop.body.body)
+    needed = inside & _read_first(body[at + 1 :])
+    stored = any(contains(one, store) for one in body[: at + 1] for store in function.stores)
+    if not plain or not steady or (carried | needed) - {dot.accumulator} or stored:
+        return None
+    return SumLoop(dot, loop, part, steps, tuple(advances))
+
+
+def _assigned(body: Sequence[cst.CSTNode]) -> set[str]:
+    """Return the names that statements assign."""
+    targets = [one for statement in body for one in m.findall(statement, m.AssignTarget() | m.AnnAssign())]
+    return {name for one in targets for name in names(one.target)}  # type: ignore[attr-defined]
+
+
+def _read_first(body: Sequence[cst.CSTNode]) -> set[str]:
+    """Return the names that statements read before they assign them."""
+    found: set[str] = set()
+    known: set[str] = set()
+    for statement in body:
+        lines = list(statement.body) if isinstance(statement, cst.SimpleStatementLine) else []
+        inner = lines[0] if len(lines) == 1 else None
+        if isinstance(inner, cst.Assign):
+            found |= names(inner.value) - known
+            known |= {name for one in inner.targets for name in names(one.target)}
+        else:
+            found |= names(statement) - known
+    return found
