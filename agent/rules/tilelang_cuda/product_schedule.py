@@ -1,0 +1,97 @@
+"""How TileLang runs a product on tensor cores: which warps copy, and how the others share a tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from ....core import Parameter, PythonKernel, Target
+from ....core.languages import TILELANG
+from ..rule import Machine, Rewritten, tree_and_names, with_source
+from ..source import is_prim_func
+from .limits import POLICIES
+from .space import redeclared
+
+_GEMM = m.Call(func=m.Attribute(m.Name("T"), m.Name("gemm")))
+_PIPELINED = m.For(iter=m.Call(func=m.Attribute(m.Name("T"), m.Name("Pipelined"))))
+_COMPILE = m.Call(func=m.Attribute(m.Name("tilelang"), m.Name("compile")))
+_SWITCH = '{"tl.disable_warp_specialized": not WARP_SPECIALIZED}'
+
+
+@dataclass(frozen=True)
+class ProductSchedule:
+    """Make warp specialization a parameter, and the policy of every T.gemm that has none.
+
+    On sm_90 a pipelined loop with TMA gets warps of its own for the copies: 128 more threads, one block on an SM.
+    Without them the same warps copy ahead by cp.async, and more blocks fit. Neither changes a result. Needs a T.gemm in
+    a pipelined loop, and a `tilelang.compile` of that prim_func without pass configs.
+    """
+
+    name = "product-schedule"
+    category = "parallelism"
+    work = "products"
+    why = "warps that only copy help long loops, and more blocks on an SM help short ones"
+
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with these parameters, or None where it has no such product."""
+        if kernel.language != TILELANG or kernel.target is not Target.CUDA:
+            return None
+        module, taken = tree_and_names(kernel)
+        if "WARP_SPECIALIZED" in taken or "GEMM_POLICY" in taken:
+            return None
+        functions = [cst.ensure_type(one, cst.FunctionDef) for one in m.findall(module, m.FunctionDef())]
+        products = {one.name.value for one in functions if is_prim_func(one) and _has_product(one)}
+        scheduler = _Scheduler(products)
+        module = module.visit(scheduler)
+        if not scheduler.compiled:
+            return None
+        parameters = [Parameter("WARP_SPECIALIZED", (False, True), False)]
+        if scheduler.policies:
+            parameters.append(Parameter("GEMM_POLICY", POLICIES, "FullRow"))
+        return Rewritten(
+            with_source(kernel, redeclared(kernel, module, parameters, ())),
+            "made warp specialization and the sharing of a product's tile parameters",
+            tuple(parameters),
+        )
+
+
+def _has_product(function: cst.FunctionDef) -> bool:
+    return any(m.findall(loop, _GEMM) for loop in m.findall(function, _PIPELINED))
+
+
+class _Scheduler(cst.CSTTransformer):
+    def __init__(self, products: set[str]) -> None:
+        self.products = products
+        self.compiled = 0
+        self.policies = 0
+        self._inside: list[bool] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._inside.append(node.name.value in self.products)
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        self._inside.pop()
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        given = {arg.keyword.value for arg in original_node.args if arg.keyword}
+        if m.matches(original_node, _COMPILE) and "pass_configs" not in given:
+            first = original_node.args[0].value
+            if isinstance(first, cst.Name) and first.value in self.products:
+                self.compiled += 1
+                return _with(updated_node, "pass_configs", _SWITCH)
+        # With more than the three tiles by position, the policy may be among them.
+        positional = sum(arg.keyword is None for arg in original_node.args)
+        if m.matches(original_node, _GEMM) and any(self._inside) and "policy" not in given and positional <= 3:
+            self.policies += 1
+            return _with(updated_node, "policy", "T.GemmWarpPolicy[GEMM_POLICY]")
+        return updated_node
+
+
+def _with(call: cst.Call, keyword: str, text: str) -> cst.Call:
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return call.with_changes(
+        args=[*call.args, cst.Arg(keyword=cst.Name(keyword), value=cst.parse_expression(text), equal=equal)]
+    )
