@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..core import Budget, Config, Evaluation, Kernel, Profile, Proposal
+from ..core import Budget, Config, Evaluation, Kernel, Profile
 from ..core.baselines import STRICT, against_text
 from .analysis import Category, analyse
+from .batch import Batch, search
 from .observer import Observer
 from .parallel import raise_any, run_parallel
 from .population import Population
-from .proposer import NoKernel, Proposer, RunEnded, TurnContext
+from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
 from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Lane, Workbench
@@ -143,45 +144,45 @@ class Optimization:
         try:
             context = replace(context, analysis=self.proposer.analyse(context))
             self.observer.analysed(lane.name, context.analysis)
-            while len(attempts) <= self.criteria.repairs and (attempt := self._attempt(context, attempts)) is not None:
-                attempts.append(attempt)
-                if attempt.correct or not attempt.error:
+            while len(attempts) <= self.criteria.repairs and (found := self._attempt(context, attempts)):
+                attempts += found
+                last = attempts[-1]
+                if last.quick or last.correct or not last.error:
                     break
-                self.observer.failed(lane.name, attempt.error)
+                self.observer.failed(lane.name, last.error)
         except RunEnded as error:
             ended = str(error)
         if not (attempts or lane.tried or lane.tool_calls):
             return Expanded(None, ended)
-        found = min(
+        fastest = min(
             (one for one in lane.tried if self.criteria.refusal(one.evaluation) is None),
             key=lambda one: (self._population.knows(one.kernel), one.evaluation.contention is not None, one.latency_ms),
             default=None,
         )
         calls, cost = tuple(lane.tool_calls), self._cost(lane.name)
         turn = Turn(
-            lane.number, lane.index, context.analysis, candidate, tuple(attempts), found, tool_calls=calls, cost=cost
+            lane.number, lane.index, context.analysis, candidate, tuple(attempts), fastest, tool_calls=calls, cost=cost
         )
         return Expanded(turn, ended)
 
-    def _attempt(self, context: TurnContext, failed: list[Attempt]) -> Attempt | None:
+    def _attempt(self, context: TurnContext, failed: list[Attempt]) -> list[Attempt]:
+        """Ask for a proposal and evaluate it; several where the proposer has several. Empty when there is none."""
         try:
             proposal = self.proposer.propose(context, failed)
         except NoKernel as error:
-            return Attempt(None, (), str(error))
+            return [Attempt(None, (), str(error))]
         if proposal is None:
-            return None
-        evaluations = self._evaluate(context.lane, proposal)
-        failure = next((f"{e.status}: {e.message}" for e in evaluations if not e.ok), "")
-        failure = failure or next(filter(None, map(self.criteria.refusal, evaluations)), "")
-        return Attempt(proposal, tuple(evaluations), failure)
+            return []
+        if isinstance(proposal, Rewrites):
+            attempts = Batch(context.lane, context.candidate, proposal, self.observer).run()
+        else:
+            attempts = [search(context.lane, proposal, context.candidate.evaluation, self.observer)]
+        return [replace(one, error=one.error or self._refused(one)) for one in attempts]
 
-    def _evaluate(self, lane: Lane, proposal: Proposal) -> list[Evaluation]:
-        trials = min(self.criteria.trials_per_turn, proposal.space.cardinality if proposal.space else 1)
-        self.observer.proposed(lane.name, proposal, trials)
-        if proposal.space is None:
-            return [lane.evaluate(proposal.kernel, Config(), proposal.strategy)]
-        start = [proposal.space.default, *proposal.first]
-        return lane.climb(proposal.kernel, proposal.space, start, trials, proposal.strategy)
+    def _refused(self, attempt: Attempt) -> str:
+        """Return why no result of an attempt counts; empty where one does, or where it was only tried quickly."""
+        refusals = [self.criteria.refusal(one) for one in attempt.evaluations if one.reference is not None]
+        return refusals[0] or "" if refusals and all(refusals) and not attempt.quick else ""
 
     def _take(self, turns: list[Turn]) -> None:
         """Record the turns and their kernels, in the order of their lanes."""

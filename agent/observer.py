@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ..core import Evaluation, Profile, Proposal, ToolCall
@@ -20,6 +21,9 @@ class Observer(Protocol):
 
     def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
         """A lane has a proposal, with its number of trials."""
+
+    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
+        """A lane tries several proposals side by side, each with a trial of its own."""
 
     def trial(self, origin: str, evaluation: Evaluation) -> None:
         """An evaluation ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,17 @@ class TurnContext:
     """Number of earlier expansions of the same candidate: the index of the suggestion to follow."""
 
 
+@dataclass(frozen=True)
+class Rewrites:
+    """Several changes of the candidate, each for itself, to be tried in one turn."""
+
+    proposals: tuple[Proposal, ...]
+    """The most promising first. Their spaces have all parameters that are worth searching."""
+    combine: Callable[[Sequence[str]], Proposal | None]
+    """Returns the candidate with several of the changes in sequence, by their strategies; None where they do not go
+    together."""
+
+
 class NoKernel(Exception):
     """A reply without a usable kernel; the message gives the reason, for the next attempt to learn from."""
 
@@ -47,8 +58,8 @@ class Proposer(Protocol):
         """
         ...
 
-    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
-        """Return a change of the candidate given the turns so far; None when nothing is left to try.
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | Rewrites | None:
+        """Return a change of the candidate, or several, given the turns so far; None when nothing is left to try.
 
         `failed` are this turn's failed attempts: the last is to be repaired, or given up with None. Raises `NoKernel`
         and `RunEnded`.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 
 import black
 import libcst as cst
@@ -13,73 +14,149 @@ from black.parsing import InvalidInput
 from ..core import Kernel, Proposal, PythonKernel, SearchSpace
 from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
-from .proposer import TurnContext
-from .rules import RULES, Machine, Rule
+from .priors import HELPED, NEVER_HELPED, Prior, expected, kind_of, unknown
+from .proposer import Rewrites, TurnContext
+from .rules import RULES, Machine, Rewritten, Rule
 from .turn import Attempt, Turn
 
 TUNE = "tune-parameters"
 LINE_LENGTH = 120
+MOST = 16
+"""Rules in one turn."""
+TOGETHER = " + "
+"""Between the names of rules that were applied in sequence."""
+PLACE = 0.8
+"""What a rule's expected gain counts for each category that is ranked before its own."""
+OTHER_WORK = 0.5
+"""What it counts when the rule is for the other kind of work."""
 
 
 class RuleProposer:
-    """Applies the first rule that fits the bottleneck, one per turn, and then searches all parameters.
+    """Tries all rules that apply to a kernel in one turn, then searches all parameters.
 
-    Rules for the kind of work that bounds the kernel come first, the others after the search. A rule that did not
-    help is not tried again, and no rule twice on the same kernel. With a beam, further expansions of a kernel take
-    the next rules. Parameters that rules introduced stay in the search. Decisions depend only on the arguments, so a
-    resumed run takes the same turns.
+    The rules that are expected to gain most come first: by the bottleneck, by what they gained on this kind of kernel
+    before (`prior`), and by this run's own turns. Those that never helped on this kind come last, after the search. No
+    rule is tried twice on the same kernel. With a beam, further expansions of a kernel take what comes next. Parameters
+    that rules introduced stay in the search. Decisions depend only on the arguments, so a resumed run takes the same
+    turns.
     """
 
-    def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES) -> None:
+    def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES, prior: Prior = unknown) -> None:
         self._machine = machine
         self._rules = rules
+        self._prior = prior
 
     def analyse(self, context: TurnContext) -> Analysis:
         """Derive the bottleneck from the metrics."""
         return context.analysis
 
-    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
-        """Return the next step for the candidate, or None when nothing is left. Failures are not repaired."""
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | Rewrites | None:
+        """Return what is next for the candidate, or None when nothing is left. Failures are not repaired."""
         if failed:
             return None
+        return next(islice(self._ideas(context), context.variant, None), None)
+
+    def _ideas(self, context: TurnContext) -> Iterator[Proposal | Rewrites]:
         kernel, analysis, turns = context.candidate.kernel, context.analysis, context.turns
-        done = {turn.strategy for turn in turns if not turn.helped or turn.before.kernel.digest == kernel.digest}
-        rules = [rule for rule in self._rules if rule.name not in done]
-        rules.sort(key=lambda rule: analysis.ranking.index(Category(rule.category)))
-        suitable = [rule for rule in rules if rule.work in (analysis.work, "both")]
-        others = [rule for rule in rules if rule not in suitable]
-        tuning = _tuning(kernel, analysis, turns, named_sizes(context.problem, context.profile))
-        ideas = chain(self._rewritings(suitable, kernel), [tuning] if tuning else [], self._rewritings(others, kernel))
-        return next(islice(ideas, context.variant, None), None)
+        sizes = named_sizes(context.problem, context.profile)
+        spaces = _spaces(_lineage(kernel, turns))
+        proposals = []
+        done = _tried_on(kernel, turns)
+        for rule in self._ordered(analysis, kernel.backend, turns):
+            if rule.name not in done and (proposal := self._rewriting([rule], kernel, spaces, sizes)) is not None:
+                proposals.append(proposal)
 
-    def _rewritings(self, rules: Sequence[Rule], kernel: Kernel) -> Iterator[Proposal]:
-        if not isinstance(kernel, PythonKernel):
-            return  # rules rewrite Python
+        def combine(names: Sequence[str]) -> Proposal | None:
+            return self._rewriting([self._named(name) for name in names], kernel, spaces, sizes)
+
+        hopeless = self._hopeless(analysis, kernel.backend, turns)
+        first = [one for one in proposals if one.strategy not in hopeless]
+        rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
+        if first:
+            yield Rewrites(tuple(first[:MOST]), combine)
+        if (tuning := _tuning(kernel, analysis, turns, joint_space(kernel, spaces, sizes))) is not None:
+            yield tuning
+        for begin in range(0, len(rest), MOST):
+            yield Rewrites(tuple(rest[begin : begin + MOST]), combine)
+
+    def _ordered(self, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> list[Rule]:
+        """Return the rules with the largest expected gain first; those for the other kind of work count less."""
+
+        def promise(rule: Rule) -> float:
+            place = analysis.ranking.index(Category(rule.category))
+            share = PLACE**place * (1.0 if rule.work in (analysis.work, "both") else OTHER_WORK)
+            return share * math.log(max(1.0, self._expected(rule.name, analysis, backend, turns)))
+
+        return sorted(self._rules, key=promise, reverse=True)
+
+    def _expected(self, rule: str, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> float:
+        """Return the expected gain of a rule: the prior, and what it gained in this run."""
+        gains = [
+            one.gain or 0.0
+            for turn in turns
+            for one in turn.tried
+            if one.proposal is not None and one.proposal.strategy == rule
+        ]
+        before = self._prior(rule, kind_of(backend, analysis.work))
+        return max(before, expected(gains)) if gains and max(gains) > HELPED else before
+
+    def _hopeless(self, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> set[str]:
+        """Return the rules that never helped on this kind of kernel."""
+        return {
+            rule.name for rule in self._rules if self._expected(rule.name, analysis, backend, turns) <= NEVER_HELPED
+        }
+
+    def _named(self, name: str) -> Rule:
+        return next(rule for rule in self._rules if rule.name == name)
+
+    def _rewriting(
+        self, rules: Sequence[Rule], kernel: Kernel, spaces: Sequence[SearchSpace], sizes: Mapping[str, int]
+    ) -> Proposal | None:
+        """Return the kernel after the rules in sequence; None where one of them does not apply."""
+        found: list[Rewritten] = []
+        after = kernel
         for rule in rules:
+            if not isinstance(after, PythonKernel):
+                return None  # rules rewrite Python
             try:
-                rewritten = rule.apply(kernel, self._machine)
-                after = formatted(rewritten.kernel) if rewritten else kernel
+                rewritten = rule.apply(after, self._machine)
+                if rewritten is None or rewritten.kernel.source == after.source:
+                    return None
+                after = formatted(rewritten.kernel)
             except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
-                continue  # a form of source that the rule does not support
-            if rewritten is not None and rewritten.kernel.source != kernel.source:
-                yield Proposal(
-                    kernel=after,
-                    strategy=rule.name,
-                    category=rule.category,
-                    rationale=f"{rewritten.did}: {rule.why}",
-                    space=rewritten.space,
-                )
+                return None  # a form of source that the rule does not support
+            found.append(rewritten)
+        return Proposal(
+            kernel=after,
+            strategy=TOGETHER.join(rule.name for rule in rules),
+            category=rules[0].category,
+            rationale="; ".join(f"{one.did}: {rule.why}" for one, rule in zip(found, rules, strict=True)),
+            space=joint_space(after, [*spaces, *(one.space for one in found if one.space is not None)], sizes),
+        )
 
 
-def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn], sizes: Mapping[str, int]) -> Proposal | None:
+def _tried_on(kernel: Kernel, turns: Sequence[Turn]) -> set[str]:
+    """Return the rules that were tried on this kernel."""
+    return {
+        one.proposal.strategy
+        for turn in turns
+        if turn.before.kernel.digest == kernel.digest
+        for one in turn.tried
+        if one.proposal is not None
+    }
+
+
+def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn], space: SearchSpace | None) -> Proposal | None:
     """Propose a search of the parameters, unless a search started at this kernel or ended with it."""
-    for turn in turns:
-        ends = [turn.before, *([turn.found] if turn.found and not turn.helped else [])]
-        if turn.strategy == TUNE and kernel.digest in {end.kernel.digest for end in ends}:
-            return None
-    space = joint_space(kernel, _lineage(kernel, turns), sizes)
-    if space is None:
+    if space is None or space.cardinality < 2:
         return None
+    for turn in turns:
+        searched = turn.proposal is not None and turn.proposal.space is not None
+        ends = [turn.found] if turn.found is not None else []
+        if turn.strategy == TUNE:
+            ends.append(turn.before)
+        if searched and kernel.digest in {end.kernel.digest for end in ends}:
+            return None
     return Proposal(
         kernel=kernel,
         strategy=TUNE,
@@ -88,6 +165,11 @@ def _tuning(kernel: Kernel, analysis: Analysis, turns: Sequence[Turn], sizes: Ma
         space=space,
         first=tuple(kernel.configs_in(space)),
     )
+
+
+def _spaces(lineage: Sequence[Turn]) -> list[SearchSpace]:
+    """Return the spaces of the changes that produced a kernel."""
+    return [turn.proposal.space for turn in lineage if turn.proposal is not None and turn.proposal.space is not None]
 
 
 def _lineage(kernel: Kernel, turns: Sequence[Turn]) -> list[Turn]:
@@ -106,8 +188,8 @@ def _lineage(kernel: Kernel, turns: Sequence[Turn]) -> list[Turn]:
     return line
 
 
-def joint_space(kernel: Kernel, lineage: Sequence[Turn], sizes: Mapping[str, int]) -> SearchSpace | None:
-    """Return the parameters that the kernel declares or its constants suggest, and those of its lineage.
+def joint_space(kernel: Kernel, brought: Sequence[SearchSpace], sizes: Mapping[str, int]) -> SearchSpace | None:
+    """Return the parameters that the kernel declares or its constants suggest, and those that its changes brought.
 
     Constraints may name `sizes` of the problem.
     """
@@ -115,14 +197,13 @@ def joint_space(kernel: Kernel, lineage: Sequence[Turn], sizes: Mapping[str, int
     values = dict(declared)
     suggested = {name: choices for name, choices in parameter_values(kernel).items() if name not in declared}
     constraints = list(kernel.declared_constraints) if declared else []
-    for turn in lineage:
-        if turn.proposal and turn.proposal.space:
-            for parameter in turn.proposal.space.parameters:
-                if len(parameter.values) == 1 and parameter.name in suggested:
-                    continue  # it was fixed at this value; now it may change
-                if parameter.name in present and present[parameter.name] in parameter.values:
-                    values.setdefault(parameter.name, parameter.values)
-            constraints += [text for text in turn.proposal.space.constraints if text not in constraints]
+    for space in brought:
+        for parameter in space.parameters:
+            if len(parameter.values) == 1 and parameter.name in suggested:
+                continue  # it was fixed at this value; now it may change
+            if parameter.name in present and present[parameter.name] in parameter.values:
+                values.setdefault(parameter.name, parameter.values)
+        constraints += [str(text) for text in space.constraints if text not in constraints]
     values = {**values, **{name: choices for name, choices in suggested.items() if name not in values}}
     return kernel.space(values, constraints, sizes) if values else None
 

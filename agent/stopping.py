@@ -27,10 +27,9 @@ class StoppingCriteria:
     target_speedup: float = 1.5
     against: str = STRICT
     """The baseline of the target, a name of `core.baselines`."""
-    max_iterations: int = 5
+    max_iterations: int | None = 5
+    """None ends the run when nothing is left to try, or by a budget."""
     min_improvement: float = 0.05
-    trials_per_turn: int = 10
-    """Trials for the parameters of a proposal that comes with a space."""
     beam: int = 1
     """Number of candidates that are kept, and of expansions per iteration."""
     repairs: int = 2
@@ -53,7 +52,7 @@ class StoppingCriteria:
     def done(self, turns: Sequence[Turn]) -> str | None:
         """Return why the turns so far are enough, or None."""
         rounds = [max(turn.gain for turn in round_) for _, round_ in groupby(turns, key=lambda turn: turn.number)]
-        if len(rounds) >= self.max_iterations:
+        if self.max_iterations is not None and len(rounds) >= self.max_iterations:
             return f"{self.max_iterations} iterations done"
         recent = rounds[-MAX_STALE_ROUNDS:]
         if len(recent) == MAX_STALE_ROUNDS and all(gain < 1 + self.min_improvement for gain in recent):

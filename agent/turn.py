@@ -12,6 +12,8 @@ from .analysis import Analysis
 
 NO_KERNEL = "no-kernel"
 """The strategy of a turn in which no kernel was proposed."""
+RULES = "rules"
+"""The strategy of a turn in which several rules were tried, and none was worth a search."""
 SIGNIFICANT = 1.01
 """A smaller improvement is noise."""
 
@@ -24,6 +26,14 @@ class Attempt:
     evaluations: tuple[Evaluation, ...] = ()
     error: str = ""
     """The first failure, for the next attempt to learn from."""
+    gain: float | None = None
+    """Of one that was tried quickly beside others: its speedup over the turn's kernel as measured beside it, 0.0 when
+    it failed. What such a one measured is no result."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether it was only tried quickly beside others."""
+        return self.gain is not None
 
     @property
     def correct(self) -> bool:
@@ -32,11 +42,16 @@ class Attempt:
 
     def record(self) -> AttemptRecord:
         """Return the attempt without the samples of its evaluations."""
+        timed = [evaluation for evaluation in self.evaluations if evaluation.latency_ms is not None]
+        best = min(timed, key=lambda one: one.latency_ms or 0.0, default=None)
         return AttemptRecord(
             strategy=self.proposal.strategy if self.proposal else NO_KERNEL,
             kernel=self.proposal.kernel.source if self.proposal else None,
             error=self.error,
             statuses=tuple(evaluation.status for evaluation in self.evaluations),
+            config=best.config if best else {},
+            latency_ms=best.latency_ms if best else None,
+            gain=self.gain,
         )
 
 
@@ -87,23 +102,31 @@ class Turn:
 
     @property
     def proposal(self) -> Proposal | None:
-        """The last proposal of the turn."""
-        return next((attempt.proposal for attempt in reversed(self.attempts) if attempt.proposal), None)
+        """The last proposal of the turn; none of those that were only tried quickly."""
+        whole = (attempt.proposal for attempt in reversed(self.attempts) if not attempt.quick)
+        return next(filter(None, whole), None)
 
     @property
     def strategy(self) -> str:
-        """The strategy of the last proposal, or `NO_KERNEL`."""
-        return self.proposal.strategy if self.proposal else NO_KERNEL
+        """The strategy of the last proposal, `RULES` or `NO_KERNEL`."""
+        if self.proposal is not None:
+            return self.proposal.strategy
+        return RULES if any(attempt.quick for attempt in self.attempts) else NO_KERNEL
+
+    @property
+    def tried(self) -> tuple[Attempt, ...]:
+        """Those that were tried quickly beside each other."""
+        return tuple(attempt for attempt in self.attempts if attempt.quick)
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """All evaluations of the turn, in order."""
-        return tuple(evaluation for attempt in self.attempts for evaluation in attempt.evaluations)
+        """All evaluations of the turn, in order, without those of proposals that were only tried quickly."""
+        return tuple(one for attempt in self.attempts if not attempt.quick for one in attempt.evaluations)
 
     @property
     def error(self) -> str:
-        """The first failure of the last attempt."""
-        return self.attempts[-1].error if self.attempts else ""
+        """The first failure of the last attempt; failures of those that were tried quickly are theirs alone."""
+        return self.attempts[-1].error if self.attempts and not self.attempts[-1].quick else ""
 
     @property
     def kernel(self) -> Kernel | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from ..core import Evaluator, Screener
 from ..core.files import memory_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
@@ -13,7 +15,7 @@ from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, SearchSettings, Settings
-from ..evaluators.several_workloads import SeveralWorkloads
+from ..evaluators.several_workloads import SearchingSeveral, SeveralWorkloads
 from .devices import CPU
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Searcher = LocalEvaluator | MultiDeviceEvaluator | RemoteEvaluator
 EvaluatorT = TypeVar("EvaluatorT", bound=Searcher)
+Pooled = SeveralWorkloads[LocalEvaluator] | SeveralWorkloads[RemoteEvaluator]
 STRICT = TimingOptions()
 """The default strictness."""
 
@@ -74,20 +77,25 @@ def search_evaluator(
     limits = Limits(compile_s=compile_s)
     if remote is not None:
         return remote.search_evaluator(compilers, adaptive, settings_of(trust, Settings(limits=limits)))
-    ahead = devices != [CPU]
-    if compilers is None:
-        share = cores() // len(devices)
-        compilers = max(1, share // 2 if ahead and adaptive else share)
-    window = 4 * compilers if ahead and not adaptive else compilers
-    settings = Settings(limits=limits, search=SearchSettings(compilers, window))
+    settings = Settings(limits=limits, search=_search_settings(devices, compilers, adaptive))
     members = [local_evaluator(device, trust, settings) for device in devices]
     return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
 
 
-class Evaluators:
-    """The evaluators of a run: as many as its lanes can use, and one that evaluates many configs quickly.
+def _search_settings(devices: list[str], compilers: int | None, adaptive: bool) -> SearchSettings:
+    ahead = devices != [CPU]
+    if compilers is None:
+        share = cores() // len(devices)
+        compilers = max(1, share // 2 if ahead and adaptive else share)
+    return SearchSettings(compilers, 4 * compilers if ahead and not adaptive else compilers)
 
-    Lanes on a CPU share one, since other work disturbs a timing.
+
+class Evaluators:
+    """The evaluators of a run: as many as its lanes can use, each with one beside it that evaluates many configs
+    quickly, and one for last checks.
+
+    Lanes on a CPU share one, since other work disturbs a timing. Those beside one another share processes, and so do
+    those of a lane's workloads: nothing is imported, drawn or compiled twice.
     """
 
     def __init__(self, device: str, lanes: int, trust: TrustOptions = STRICT, remote: Remote | None = None) -> None:
@@ -95,15 +103,19 @@ class Evaluators:
         self._remote = remote
         self._trust = trust
         self._stack = contextlib.ExitStack()
-        self._searcher: SeveralWorkloads[Searcher] | None = None
-        settings = Settings(compile_ahead=lanes > 1)
-        self.pool: list[SeveralWorkloads[LocalEvaluator] | SeveralWorkloads[RemoteEvaluator]] = []
+        # On a GPU, workloads compile beside each other; a CPU's timings would be disturbed.
+        self._settings = settings_of(trust, Settings(compile_ahead=lanes > 1))
+        self._searchers: dict[int, Screener] = {}
+        self._finalists: dict[tuple[int, tuple[str, ...]], Evaluator] = {}
+        self.pool: list[Pooled] = []
         if remote is not None:
-            there = remote_evaluator(remote, trust, settings)
+            there = remote.evaluator(self._settings)
             self.pool += [SeveralWorkloads(there, lambda: there)] * min(lanes, remote.lanes)
         else:
             for _ in range(1 if device == CPU else lanes):
-                self.pool.append(at_workloads(lambda: local_evaluator(device, trust, settings), self._stack))
+                first = local_evaluator(device, trust, self._settings)
+                self._stack.enter_context(first)
+                self.pool.append(self._at_workloads(first, self._settings))
 
     def start(self) -> None:
         """Start the processes of this machine's evaluators; returns before they are ready."""
@@ -111,14 +123,64 @@ class Evaluators:
             if isinstance(evaluator.first, LocalEvaluator):
                 evaluator.first.start()
 
-    def searcher(self) -> SeveralWorkloads[Searcher]:
-        """Return the evaluator for searches, created at the first call."""
-        if self._searcher is None:
-            self._searcher = at_workloads(self._new_searcher, self._stack)
-        return self._searcher
+    @property
+    def compilers(self) -> int:
+        """How many kernels a search compiles at once."""
+        if self._remote is not None:
+            return max(1, self._remote.lanes)
+        return _search_settings([self._device], None, True).compilers
 
-    def _new_searcher(self) -> Searcher:
-        return search_evaluator([self._device], None, True, Limits().compile_s, self._trust, self._remote)
+    def searcher(self, evaluator: Evaluator) -> Screener:
+        """Return the evaluator for searches in the place of one of the pool."""
+        if id(evaluator) not in self._searchers:
+            self._searchers[id(evaluator)] = self._new_searcher(evaluator)
+        return self._searchers[id(evaluator)]
+
+    def finalist(self, baselines: tuple[str, ...], evaluator: Evaluator) -> Evaluator:
+        """Return the evaluator for last checks in the place of one of the pool: these baselines are timed anew."""
+        if not baselines:
+            return evaluator
+        key = (id(evaluator), baselines)
+        if key not in self._finalists:
+            known = self._settings.baselines
+            settings = replace(
+                self._settings, baselines=tuple(dict.fromkeys([*known, *baselines])), fresh_baselines=baselines
+            )
+            self._finalists[key] = self._beside(evaluator, settings)
+        return self._finalists[key]
+
+    def _new_searcher(self, evaluator: Evaluator) -> Screener:
+        if self._remote is not None:
+            there = self._remote.search_evaluator(None, True, self._settings)
+            return SearchingSeveral(there, lambda: there)
+        assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
+        search = _search_settings([self._device], None, True)
+        settings = replace(self._settings, search=search, compile_ahead=False)
+        first = self._stack.enter_context(evaluator.first.beside(settings))
+        return SearchingSeveral(first, self._another(first, settings), LocalEvaluator.prepare)
+
+    def _beside(self, evaluator: Evaluator, settings: Settings) -> Evaluator:
+        if self._remote is not None:
+            there = self._remote.evaluator(settings)
+            return SeveralWorkloads(there, lambda: there)
+        assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
+        return self._at_workloads(self._stack.enter_context(evaluator.first.beside(settings)), settings)
+
+    def _at_workloads(self, first: LocalEvaluator, settings: Settings) -> SeveralWorkloads[LocalEvaluator]:
+        another = self._another(first, replace(settings, compile_ahead=True))
+        return SeveralWorkloads(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
+
+    def _another(self, first: LocalEvaluator, settings: Settings) -> Callable[[], LocalEvaluator]:
+        """Return what makes the evaluators of further workloads, each with a reference of its own."""
+        made = 1
+
+        def another() -> LocalEvaluator:
+            nonlocal made
+            made += 1
+            first.processes.keep(made)
+            return self._stack.enter_context(first.beside(settings))
+
+        return another
 
     def __enter__(self) -> Evaluators:
         return self

@@ -17,7 +17,7 @@ from ..core import (
     TorchProblem,
     default_backend,
 )
-from ..core.baselines import reference_name
+from ..core.baselines import COMPILE, reference_name
 from ..corpus import find_kernel, find_problem, list_problems
 from ..corpus.functions.target import is_function
 from ..corpus.recorded import RecordedProblem
@@ -25,7 +25,7 @@ from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Precision
 from .devices import CPU, device_label
 from .observers import Observer
-from .options.groups import FunctionOptions, ProblemOptions, TargetOptions, TimingOptions, TrustOptions
+from .options.groups import Baseline, FunctionOptions, ProblemOptions, TargetOptions, TimingOptions, TrustOptions
 
 if TYPE_CHECKING:
     from ..corpus.functions.translation import UserFunction
@@ -48,6 +48,8 @@ class Job:
     trust: TrustOptions = field(default_factory=TimingOptions)
     function: UserFunction | None = None
     """The user's function that the kernel was made of."""
+    first: bool = False
+    """Whether the kernel was made for a problem without one."""
 
     @property
     def label(self) -> str:
@@ -68,6 +70,12 @@ class Job:
     def precision(self) -> Precision:
         """How exactly the reference computes."""
         return self.trust.precision if isinstance(self.trust, TimingOptions) else Precision.FP32
+
+    @property
+    def beside_compile(self) -> bool:
+        """Whether the result is timed beside `torch.compile`: on request, and where a user's other way is that."""
+        asked = isinstance(self.trust, TimingOptions) and Baseline.COMPILE in self.trust.baseline
+        return asked or self.first or self.against == COMPILE
 
     @property
     def against(self) -> str:

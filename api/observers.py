@@ -62,6 +62,9 @@ class RunObserver(Observer):
     def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
         """A kernel was proposed, and at most `trials` configs of it will be tried."""
 
+    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
+        """Several changes are tried side by side, one trial each, and one more for the kernel as it is."""
+
     def trial(self, origin: str, evaluation: Evaluation) -> None:
         """A config was evaluated."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
+from ..agent.priors import Gains, recorded_gains
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
@@ -20,10 +21,12 @@ from ..core import (
     Journal,
     JournalError,
     OptionError,
+    PriorRecord,
     RunRecord,
     TurnRecord,
     read_journal,
 )
+from ..core.baselines import COMPILE, BesideCompile, beside_compile
 from ..core.journal import of
 from ..core.space_inference import declared_space
 from ..evaluators.local import LocalEvaluator
@@ -38,6 +41,9 @@ from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers, model_of
 from .solutions import save_solution
+
+MODEL_ITERATIONS = 5
+"""Turns of a language model, each of which costs money; rules come to an end by themselves."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,13 @@ class OptimizeResult:
         """Whether the verified speedup over the target's baseline is at least the target."""
         return self.outcome.reached(self.target, self.job.against)
 
+    @property
+    def beside_compile(self) -> BesideCompile | None:
+        """How the verified kernel stands to `torch.compile`; None where that was not timed beside it."""
+        if not (self.job.beside_compile and self.outcome.verified):
+            return None
+        return beside_compile(self.outcome.best.metrics().interval_compile)
+
     def record(self) -> FinishedRecord:
         """How the run ended, as its journal holds it."""
         outcome = self.outcome
@@ -87,6 +100,7 @@ class OptimizeResult:
             against=self.job.against,
             precision=self.job.precision.value,
             verified=outcome.verified,
+            beside_compile=self.beside_compile,
             start=outcome.start.metrics(),
             best=outcome.best.metrics(),
             model=self.model,
@@ -148,7 +162,7 @@ class Session:
         path = self.results.first_kernel_path(task.problem, task.backend)
         writing = self._proposers.writer(path.with_suffix(".jsonl"), options.resume) if model else None
         kernel = first_kernel_of(task, evaluator, writing, path, options.resume, self._observer)
-        return Job(kernel, task.problem, self.device, reference, trust=options)
+        return Job(kernel, task.problem, self.device, reference, trust=options, first=True)
 
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""
@@ -162,9 +176,16 @@ class Session:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            opened = stack.enter_context(self._proposers.open(job, transcript))
+            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self.results, job.backend)
+            opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(
-                job.problem, self._evaluators.pool, self._evaluators.searcher, journal, self._observer
+                job.problem,
+                self._evaluators.pool,
+                self._evaluators.searcher,
+                journal,
+                self._observer,
+                finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
+                compilers=self._evaluators.compilers,
             )
             run = Optimization(
                 workbench, job.kernel, opened.proposer, criteria, self._observer, partial(keep, journal), opened.cost
@@ -207,7 +228,7 @@ class Session:
         return StoppingCriteria(
             target_speedup=options.target_speedup,
             against=options.target_baseline.value,
-            max_iterations=options.max_iterations,
+            max_iterations=options.max_iterations or (MODEL_ITERATIONS if self._proposers.choice.is_model else None),
             min_improvement=options.min_improvement,
             beam=options.beam,
             require_replay=options.require_replay,
@@ -240,6 +261,15 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._evaluators.__exit__()
+
+
+def expected_gains(journal: Journal, results: Results, backend: str) -> Gains:
+    """What rules are expected to gain on kernels of a backend: as a resumed run began, else by the recorded runs."""
+    known = next(journal.of(PriorRecord), None)
+    if known is None:
+        known = PriorRecord(gains=recorded_gains(results.logs, backend))
+        journal.append(known)
+    return known.gains
 
 
 def keep(journal: Journal, turn: Turn) -> None:

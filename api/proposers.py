@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT_KEY, choose, parse
+from ..agent.priors import Gains, prior_of
 from ..agent.proposer import Proposer
 from ..core import Budget, OptionError
 from .deadline import Deadline
@@ -66,15 +67,15 @@ class Proposers:
                 models.check()
 
     @contextlib.contextmanager
-    def open(self, job: Job, transcript: Path) -> Iterator[OpenProposer]:
-        """The proposer of one kernel."""
+    def open(self, job: Job, transcript: Path, gains: Gains | None = None) -> Iterator[OpenProposer]:
+        """The proposer of one kernel; `gains` are what rules are expected to gain."""
         if not self.choice.is_model:
             if not self._noted:
                 self._observer.note(f"no key for a language model ({DEFAULT_KEY}): the built-in rules propose")
                 self._noted = True
             from ..agent.rule_proposer import RuleProposer
 
-            yield OpenProposer(RuleProposer(machine(job.device)))
+            yield OpenProposer(RuleProposer(machine(job.device), prior=prior_of(gains or {})))
             return
         with self._models(transcript) as models:
             from ..agent.program.proposer import ModelProposer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -64,16 +65,17 @@ class LineDisplay(RunDisplay):
         """The bottleneck and its evidence."""
         number, _, index = lane.partition(".")
         which = f", candidate {int(index) + 1}" if self.criteria.beam > 1 else ""
-        self.line(
-            f"turn {number}/{self.criteria.max_iterations}{which}: "
-            f"bottleneck {analysis.category}, {analysis.performance}"
-        )
+        self.line(f"turn {self._turn(number)}{which}: bottleneck {analysis.category}, {analysis.performance}")
         for evidence in analysis.evidence:
             self.line(f"  {evidence}")
 
     def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
         """The strategy and why."""
         self.line(f"  {self._lane(lane)}{proposal.strategy}: {proposal.rationale}")
+
+    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
+        """The changes that are tried."""
+        self.line(f"  {self._lane(lane)}trying {', '.join(one.strategy for one in proposals)}")
 
     def trial(self, origin: str, evaluation: Evaluation) -> None:
         """One config and its time."""
@@ -99,12 +101,18 @@ class LineDisplay(RunDisplay):
         self.line(f"  {self._lane(lane)}{first_line(error, 100)}")
 
     def turn_ended(self, turn: Turn) -> None:
-        """What the turn gained and cost."""
+        """What the turn gained and cost, and what each change gained that was tried beside others."""
+        if turn.tried:
+            gains = (f"{one.proposal.strategy} {gain_text(one.gain)}" for one in turn.tried if one.proposal)
+            self.line(f"  {self._lane(f'{turn.number}.{turn.lane}')}tried: {', '.join(gains)}")
         gain = f"improved by {turn.gain - 1:.1%}" if turn.improved else "no improvement"
         cost = f" ({turn.cost['tokens']} tokens, ${turn.cost['dollars']:.4f})" if turn.cost else ""
         self.line(f"  {self._lane(f'{turn.number}.{turn.lane}')}{gain}{cost}")
         if self.display.verbose and turn.improved and turn.kernel is not None:
             self.line(diff(turn.before.kernel.source, turn.kernel.source))
+
+    def _turn(self, number: str) -> str:
+        return f"{number}/{self.criteria.max_iterations}" if self.criteria.max_iterations else number
 
     def _lane(self, lane: str) -> str:
         return f"({lane}) " if self.criteria.beam > 1 else ""
@@ -117,6 +125,7 @@ class LiveDisplay(LineDisplay):
     _analysis: Analysis | None = None
     _best_ms: float | None = None
     _lines = False
+    _first = "config"
 
     def run_started(self, job: Job, criteria: StoppingCriteria, model: bool) -> None:
         """What is optimized, and where."""
@@ -139,14 +148,25 @@ class LiveDisplay(LineDisplay):
         if self._lines:
             super().proposed(lane, proposal, trials)
             return
+        self._begin_table(lane, proposal.strategy, proposal.rationale, "config", trials)
+
+    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
+        """A heading, and an empty table with a row for each change."""
+        if self._lines:
+            super().screening(lane, proposals)
+            return
+        self._begin_table(lane, f"{len(proposals)} changes", "tried side by side", "change", len(proposals) + 1)
+
+    def _begin_table(self, lane: str, what: str, why: str, first: str, trials: int) -> None:
+        self.close()  # a turn may have several
         assert self._analysis is not None
-        number = lane.partition(".")[0]
-        title = f"turn {number}/{self.criteria.max_iterations} · {self._analysis.category} · {proposal.strategy}"
+        title = f"turn {self._turn(lane.partition('.')[0])} · {self._analysis.category} · {what}"
         self.console.rule(escape(title), align="left")
         self.console.print(f"[dim]{escape('; '.join(self._analysis.evidence))}[/]")
-        self.console.print(escape(proposal.rationale))
+        self.console.print(escape(why))
+        self._first = first
         self._table = Table(box=None, pad_edge=False)
-        for column in ("config", "status", "latency", "speedup", ""):
+        for column in (first, "status", "latency", "speedup", ""):
             self._table.add_column(column, justify="right" if column in ("latency", "speedup") else "left")
         columns = (TextColumn("trial"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns)
@@ -171,7 +191,11 @@ class LiveDisplay(LineDisplay):
             better += " [yellow]not replayed[/]"
         remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
         status = f"[{color}]{evaluation.status}[/]"
-        self._table.add_row(escape(describe_config(evaluation.config)), status, latency, speedup, remark)
+        what = describe_config(evaluation.config)
+        if self._first == "change":
+            name = origin.partition(": ")[2]
+            what = f"{name} ({what})" if evaluation.config else name
+        self._table.add_row(escape(what), status, latency, speedup, remark)
         self._bar.advance(self._task)
 
     def turn_ended(self, turn: Turn) -> None:
@@ -187,6 +211,11 @@ class LiveDisplay(LineDisplay):
             self._live.update(self._table)
             self._live.stop()
             self._live = None
+
+
+def gain_text(gain: float | None) -> str:
+    """'1.32x', or 'failed'."""
+    return f"{gain:.2f}x" if gain else "failed"
 
 
 def trial_metrics(evaluation: Evaluation) -> tuple[str, str]:

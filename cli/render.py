@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ..api.observers import Observer
 from ..core import Evaluation, Metrics, Value
-from ..core.baselines import STRICT, against_text
+from ..core.baselines import COMPILE, STRICT, against_text
 from ..core.text import gigabytes
 from .console import console
 from .parameters import as_flags, option_names
@@ -148,6 +148,8 @@ class Screen(Observer):
             f"{outcome.start.latency_ms / latency:.2f} times as fast as the start; "
             f"[bold]{escape(str(outcome.best.speedup))}[/] against the reference{beside_reference(outcome.best)}"
         )
+        if (compiled := compile_line(result)) is not None:
+            self.console.print(compiled)
         for line in workload_lines(outcome.best.workloads, outcome.start.workloads):
             self.console.print(line)
         wanted = "" if against == "the reference" else f" against {against}"
@@ -158,6 +160,21 @@ class Screen(Observer):
         for what, path in (*files, ("history", result.history)):
             if path is not None:
                 self.console.print(f"{what}: {escape(str(path))}")
+
+
+def compile_line(result: OptimizeResult) -> str | None:
+    """Return how a result stands to torch.compile, in words; None where that was not asked for."""
+    best = result.outcome.best.speedup_against(COMPILE)
+    if result.beside_compile is None:
+        return None
+    if best is None:
+        return "torch.compile does not compile the reference, so there is nothing to compare with"
+    told = {
+        "faster": f"[green]{best.ratio:.2f} times as fast as torch.compile[/]",
+        "as fast": f"as fast as torch.compile ({best.ratio:.2f}x)",
+        "slower": f"[yellow]slower than torch.compile ({best.ratio:.2f}x)[/], which serves better here",
+    }
+    return told[result.beside_compile]
 
 
 def workload_lines(rows: Mapping[str, Metrics], start: Mapping[str, Metrics]) -> list[str]:

@@ -36,11 +36,12 @@ from .measurement import Measurement, Speedup
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
-from .protocols import Evaluator, Retriever, Tuner
+from .protocols import Evaluator, Retriever, Screener, Tuner
 from .records import (
     ExchangeRecord,
     FinishedRecord,
     KernelRecord,
+    PriorRecord,
     ProfileRecord,
     Record,
     RunRecord,
@@ -87,6 +88,7 @@ __all__ = [
     "OptionError",
     "Origin",
     "Parameter",
+    "PriorRecord",
     "Problem",
     "ProblemError",
     "Profile",
@@ -100,6 +102,7 @@ __all__ = [
     "ResultsError",
     "Retriever",
     "RunRecord",
+    "Screener",
     "SearchSpace",
     "SecondWorkload",
     "SpaceError",

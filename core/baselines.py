@@ -14,6 +14,17 @@ COMPILE = "compile"
 Precision = Literal["fp32", "default"]
 """How exactly the reference computes and a kernel must: fp32 in fp32, or as PyTorch does by default."""
 
+BesideCompile = Literal["faster", "as fast", "slower", "not compiled"]
+"""How a result stands to `torch.compile`, by the interval of its speedup."""
+
+
+def beside_compile(interval: tuple[float, float] | None) -> BesideCompile:
+    """Return how a result stands to `torch.compile`; without an interval, torch did not compile the reference."""
+    if interval is None:
+        return "not compiled"
+    low, high = interval
+    return "faster" if low > 1 else "slower" if high < 1 else "as fast"
+
 
 def reference_name(precision: str) -> str:
     """Return the name of the baseline that is the reference under a policy of precision."""

@@ -40,6 +40,18 @@ class Evaluator(Protocol):
         ...
 
 
+class Screener(Evaluator, Protocol):
+    """An evaluator for searches: quick, since what it finds is evaluated again."""
+
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Generator[Evaluation]:
+        """Yield one evaluation per kernel, in order, with its parameters as they are.
+
+        All are compiled side by side before they are measured one by one. Their times compare with each other, not with
+        those of `evaluate`. The first kernel is one that works: others are not timed further when they are far slower.
+        """
+        ...
+
+
 class Tuner(Protocol):
     """Chooses configs. Never measures, never prints."""
 

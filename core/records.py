@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, model_serializer
 
-from .baselines import STRICT, Precision
+from .baselines import STRICT, BesideCompile, Precision
 from .errors import JournalError
 from .evaluation import Evaluation, Metrics
 from .exchange_record import Reply, Request
@@ -48,6 +48,14 @@ class RunRecord(Line):
     def changed(self, other: RunRecord) -> list[str]:
         """The names of the fields that must be the same for a run to go on from another's journal, and are not."""
         return [name for name in _IDENTITY if getattr(self, name) != getattr(other, name)]
+
+
+class PriorRecord(Line):
+    """What rules were expected to gain when the run began: a resumed run must try them in the same order."""
+
+    kind: Literal["prior"] = "prior"
+    gains: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """The expected speedup by kind of kernel ('triton products') and rule."""
 
 
 class KernelRecord(Line):
@@ -102,6 +110,9 @@ class FinishedRecord(Line):
     start: Metrics
     best: Metrics
     """At the final check."""
+    beside_compile: BesideCompile | None = None
+    """How the best kernel stands to `torch.compile`, timed beside it at the final check; None where that was not asked
+    for."""
     model: str = ""
     """Who proposed; empty in old journals."""
     iterations: int = 0
@@ -127,7 +138,8 @@ class FinishedRecord(Line):
     @model_serializer(mode="wrap")
     def _without_absent_files(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        return {name: value for name, value in found.items() if name not in ("solution", "patch") or value is not None}
+        absent = ("solution", "patch", "beside_compile")
+        return {name: value for name, value in found.items() if name not in absent or value is not None}
 
 
 class ExchangeRecord(Line):
@@ -165,7 +177,7 @@ class ExchangeRecord(Line):
 
 
 Record = Annotated[
-    RunRecord | KernelRecord | Trial | TurnRecord | ProfileRecord | FinishedRecord | ExchangeRecord,
+    RunRecord | PriorRecord | KernelRecord | Trial | TurnRecord | ProfileRecord | FinishedRecord | ExchangeRecord,
     Field(discriminator="kind"),
 ]
 """A record of a journal, by its kind."""

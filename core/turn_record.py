@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from .evaluation import EvaluationSummary, Status
 from .line import Line
+from .space import Value
+
+_TIMES = ("config", "latency_ms", "gain")
 
 
 class _Part(BaseModel):
@@ -35,6 +38,18 @@ class AttemptRecord(_Part):
     """Its source."""
     error: str = ""
     statuses: tuple[Status, ...] = ()
+    config: dict[str, Value] = Field(default_factory=dict)
+    """The values of its parameters where it was fastest."""
+    latency_ms: float | None = None
+    """Where it was fastest; None when nothing was correct and timed."""
+    gain: float | None = None
+    """Of one that was tried quickly beside others: its speedup over the turn's kernel as measured beside it, 0.0 when
+    it failed; None of any other."""
+
+    @model_serializer(mode="wrap")
+    def _without_absent_times(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if name not in _TIMES or value not in (None, {})}
 
 
 class AnalysisRecord(_Part):
@@ -97,6 +112,11 @@ class TurnRecord(Line):
     def name(self) -> str:
         """'3.0': the third turn, its first expansion."""
         return f"{self.number}.{self.lane}"
+
+    @property
+    def tried(self) -> tuple[AttemptRecord, ...]:
+        """The changes that were tried quickly beside each other."""
+        return tuple(attempt for attempt in self.attempts if attempt.gain is not None)
 
     @property
     def category(self) -> str:

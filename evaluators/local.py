@@ -12,6 +12,7 @@ import math
 import random
 import shutil
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class LocalEvaluator:
     """Evaluates on `device`, 'cpu' or 'cuda' or 'cuda:1'.
 
     `memory` is a folder for once-per-device measurements (its ceilings). Seeds come from `rng`, by default from the
-    system's entropy, and are recorded in the evaluations.
+    system's entropy, and are recorded in the evaluations. `processes` are another evaluator's, which ends them.
     """
 
     def __init__(
@@ -64,10 +65,14 @@ class LocalEvaluator:
         settings: Settings | None = None,
         memory: Path | None = None,
         rng: random.Random | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self.device = device
         self.settings = settings or Settings()
-        self.processes = Processes(device, self.settings.limits, self.settings.sandbox, memory, self.settings.precision)
+        self.processes = processes or Processes(
+            device, self.settings.limits, self.settings.sandbox, memory, self.settings.precision
+        )
+        self._owns_processes = processes is None
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         self._timekeeper = InterleavedTimer(device, self.settings, self.processes, memory)
@@ -87,6 +92,20 @@ class LocalEvaluator:
         """Start the processes before there is something to evaluate; returns before they are ready."""
         self.processes.start()
 
+    def beside(self, settings: Settings | None = None) -> LocalEvaluator:
+        """Return an evaluator, by default with the same settings, that uses this one's processes.
+
+        So neither libraries are imported nor references drawn a second time, and both find what the other compiled.
+        """
+        return LocalEvaluator(self.device, settings or self.settings, self._memory, self._rng, self.processes)
+
+    def prepare(self, problem: Problem, kernel: Kernel) -> None:
+        """Start the problem's reference, and the kernel's worker on a GPU; several may be prepared at once."""
+        problem = TorchProblem.of(problem)
+        if self.settings.search is None and is_timed(kernel, self.device) and not self.settings.compile_ahead:
+            self.processes.start_spare(problem)  # it opens the GPU while the reference does
+        self._reference_for(problem, kernel)
+
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
@@ -95,16 +114,33 @@ class LocalEvaluator:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
-        search = self.settings.search
-        if search is None and is_timed(kernel, self.device) and not self.settings.compile_ahead:
-            self.processes.start_spare(problem)  # it opens the GPU while the reference does
-        reference_client = self._reference_for(problem, kernel)
-        if search is not None and is_timed(kernel, self.device):
-            yield from self._search(search, reference_client, kernel, configs, known)
+        self.prepare(problem, kernel)
+        if self.settings.search is not None and is_timed(kernel, self.device):
+            pairs = ((kernel, config) for config in configs)
+            yield from self._search(self.settings.search, problem, kernel, pairs, known)
             return
         for config in configs:
             # The current reference client: a server that the last config took down took its worker too.
             yield self._evaluate_in_full(self._reference_for(problem, kernel), kernel, config)
+
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Generator[Evaluation]:
+        """Evaluate different kernels as configs in a search, in one process; see `core.Screener`."""
+        problem = TorchProblem.of(problem)
+        search = self.settings.search
+        if search is None or not all(is_timed(kernel, self.device) for kernel in kernels):
+            for kernel in kernels:
+                yield from self.evaluate(problem, kernel, [Config()])
+            return
+        allowed = [kernel for kernel in kernels if self._broken_rule(problem, kernel) is None]
+        # Nothing is chosen by what is measured, so all may be compiled at once.
+        search = replace(search, compilers=max(1, min(cores(), len(allowed))), window=max(1, len(allowed)))
+        pairs = ((kernel, Config()) for kernel in allowed)
+        measured = self._search(search, problem, allowed[0], pairs, ()) if allowed else iter(())
+        for kernel in kernels:
+            if (broken := self._broken_rule(problem, kernel)) is not None:
+                yield rejected_evaluation(kernel, Config(), broken, self.settings.precision)
+            else:
+                yield next(measured)
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
@@ -248,33 +284,38 @@ class LocalEvaluator:
     def _search(
         self,
         search: SearchSettings,
-        reference_client: ReferenceClient,
-        kernel: Kernel,
-        configs: Iterable[Config],
+        problem: TorchProblem,
+        first: Kernel,
+        pairs: Iterable[tuple[Kernel, Config]],
         earlier: Sequence[Evaluation],
     ) -> Generator[Evaluation]:
-        """Compile ahead in parallel; measure compiled configs one at a time, and equal code once."""
-        cache = self.processes.cache(kernel)
-        client = self._new_client(reference_client.problem, kernel, cache)
+        """Compile ahead in parallel; measure compiled configs one at a time, and equal code once.
+
+        All kernels are measured in one process, with the cache of the `first`.
+        """
+        reference_client = self._reference_for(problem, first)
+        cache = self.processes.cache(first)
+        client = self._new_client(problem, first, cache)
         known = {e.code_digest: e for e in earlier if e.code_digest is not None and e.duplicate_of is None}
         best_ms = min((e.latency_ms for e in earlier if e.latency_ms is not None), default=math.inf)
         with contextlib.closing(client):
             client.start()
-            with self.processes.compilers(reference_client.problem, cache, search.compilers) as pool:
+            with self.processes.compilers(problem, cache, search.compilers) as pool:
                 ahead = compiled_ahead(
-                    configs,
-                    submit=lambda config: pool.submit(kernel.bind(config).source),
+                    pairs,
+                    submit=lambda pair: pool.submit(pair[0].bind(pair[1]).source),
                     window=search.window,
                     together=self.device == "cpu",
                 )
-                for config, compiled in ahead:
+                for (kernel, config), compiled in ahead:
+                    client.kernel = kernel
                     if compiled.digest in known:
-                        yield duplicate_evaluation(known[compiled.digest], config)
+                        yield duplicate_evaluation(known[compiled.digest], kernel, config)
                         continue
                     if compiled.is_verdict:
                         yield compile_failure(reference_client, kernel, config, compiled)
                         continue
-                    reference_client = self._reference_for(reference_client.problem, kernel)
+                    reference_client = self._reference_for(problem, kernel)
                     with self._exclusive(reference_client):
                         evaluation = self._evaluate(
                             reference_client, client, config, compiled, search.prune_factor * best_ms
@@ -309,9 +350,10 @@ class LocalEvaluator:
         return failed_evaluation(reference_client, client, config, failure)
 
     def close(self) -> None:
-        """End all processes and remove their folders."""
+        """End all processes and remove their folders; of another evaluator's processes only the candidate's."""
         self.forget_candidate()
-        self.processes.close()
+        if self._owns_processes:
+            self.processes.close()
 
     def __enter__(self) -> LocalEvaluator:
         return self

@@ -103,6 +103,8 @@ class Settings:
     baselines: tuple[str, ...] = ()
     """Other ways to run the reference that are timed too: 'compile', 'max-autotune'. Cached ones are always
     reported, and PyTorch's defaults are always timed."""
+    fresh_baselines: tuple[str, ...] = ()
+    """Those of the baselines that are timed anew each time, though their times are cached."""
     required_baseline: str | None = None
     """One of these that a target is against: timed anew each time, and an `OptionError` where it does not compile."""
     precision: Precision = Precision.FP32

@@ -6,12 +6,14 @@ import contextlib
 import itertools
 import statistics
 from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from ..core import Config, Evaluation, Evaluator, JointProblem, Kernel, Problem, Profile, TorchProblem
+from ..core import Config, Evaluation, Evaluator, JointProblem, Kernel, Problem, Profile, Screener, TorchProblem
 from ..core.workload_rows import merged
 
 EvaluatorT = TypeVar("EvaluatorT", bound=Evaluator)
+ScreenerT = TypeVar("ScreenerT", bound=Screener)
 
 
 class SeveralWorkloads(Generic[EvaluatorT]):
@@ -21,11 +23,24 @@ class SeveralWorkloads(Generic[EvaluatorT]):
     `known` evaluations are measured again: which code a config compiles to differs between workloads.
     """
 
-    def __init__(self, first: EvaluatorT, another: Callable[[], EvaluatorT]) -> None:
-        """`another` makes one more evaluator like the first; the caller closes all."""
+    def __init__(
+        self,
+        first: EvaluatorT,
+        another: Callable[[], EvaluatorT],
+        prepare: Callable[[EvaluatorT, Problem, Kernel], None] | None = None,
+        side_by_side: bool = False,
+    ) -> None:
+        """`another` makes one more evaluator like the first; the caller closes all.
+
+        `prepare` gets an evaluator ready for a problem and a kernel, and is called for all workloads at once.
+        `side_by_side` evaluators compile at the same time, and measure one after the other by themselves.
+        """
         self.first = first
         self._another = another
+        self._prepare = prepare
+        self._side_by_side = side_by_side
         self._members = [first]
+        self._prepared: JointProblem | None = None
 
     def evaluate(
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
@@ -34,22 +49,22 @@ class SeveralWorkloads(Generic[EvaluatorT]):
         if not isinstance(problem, JointProblem) or not problem.members:
             yield from self.first.evaluate(problem, kernel, configs, known)
             return
-        at = self._at(problem)
+        at = self._at(problem, kernel)
+        if self._side_by_side:
+            yield from self._at_once(problem, at, kernel, configs)
+            return
         # Each evaluator draws the same configs, no earlier than the first one does.
         copies = itertools.tee(configs, len(at))
-        with contextlib.ExitStack() as stack:
-            running = [
-                stack.enter_context(contextlib.closing(evaluator.evaluate(member, kernel, copy)))
-                for (evaluator, member), copy in zip(at, copies, strict=True)
-            ]
-            for found in zip(*running, strict=True):
-                yield merged(dict(zip(problem.members, found, strict=True)))
+        yield from self._together(
+            problem,
+            [evaluator.evaluate(member, kernel, copy) for (evaluator, member), copy in zip(at, copies, strict=True)],
+        )
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config; at each workload all are timed interleaved. See `core.Evaluator`."""
         if not isinstance(problem, JointProblem) or not problem.members:
             return self.first.compare(problem, kernel, configs)
-        found = [evaluator.compare(member, kernel, configs) for evaluator, member in self._at(problem)]
+        found = [evaluator.compare(member, kernel, configs) for evaluator, member in self._at(problem, kernel)]
         return [merged(dict(zip(problem.members, row, strict=True))) for row in zip(*found, strict=True)]
 
     def profile(self, problem: Problem) -> Profile:
@@ -61,10 +76,54 @@ class SeveralWorkloads(Generic[EvaluatorT]):
         mean |= {name: _mean([getattr(one, name) for one in found]) for name in ("flops", "matrix_flops")}
         return found[-1].model_copy(update=mean)
 
-    def _at(self, problem: JointProblem) -> list[tuple[EvaluatorT, TorchProblem]]:
+    def _at(self, problem: JointProblem, kernel: Kernel | None = None) -> list[tuple[EvaluatorT, TorchProblem]]:
         while len(self._members) < len(problem.members):
             self._members.append(self._another())
-        return list(zip(self._members, problem.members.values(), strict=False))
+        at = list(zip(self._members, problem.members.values(), strict=False))
+        prepare = self._prepare
+        if prepare is not None and kernel is not None and self._prepared != problem:
+            self._prepared = problem
+            with ThreadPoolExecutor(len(at), "prepare") as threads:
+                for future in [threads.submit(prepare, evaluator, member, kernel) for evaluator, member in at]:
+                    future.result()
+        return at
+
+    def _at_once(
+        self,
+        problem: JointProblem,
+        at: Sequence[tuple[EvaluatorT, TorchProblem]],
+        kernel: Kernel,
+        configs: Iterable[Config],
+    ) -> Generator[Evaluation]:
+        with ThreadPoolExecutor(len(at), "workload") as threads:
+            for config in configs:
+                rows = [threads.submit(_only, evaluator, member, kernel, config) for evaluator, member in at]
+                yield merged(dict(zip(problem.members, [row.result() for row in rows], strict=True)))
+
+    def _together(self, problem: JointProblem, running: Sequence[Generator[Evaluation]]) -> Generator[Evaluation]:
+        """Yield merged evaluations of generators that give one for each workload; they are closed with this one."""
+        with contextlib.ExitStack() as stack:
+            for one in running:
+                stack.enter_context(contextlib.closing(one))
+            for found in zip(*running, strict=True):
+                yield merged(dict(zip(problem.members, found, strict=True)))
+
+
+class SearchingSeveral(SeveralWorkloads[ScreenerT]):
+    """The same for searches."""
+
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Generator[Evaluation]:
+        """One evaluation per kernel, in order; see `core.Screener`."""
+        if not isinstance(problem, JointProblem) or not problem.members:
+            yield from self.first.screen(problem, kernels)
+            return
+        at = self._at(problem, kernels[0] if kernels else None)
+        yield from self._together(problem, [evaluator.screen(member, kernels) for evaluator, member in at])
+
+
+def _only(evaluator: Evaluator, problem: Problem, kernel: Kernel, config: Config) -> Evaluation:
+    (found,) = evaluator.evaluate(problem, kernel, [config])
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

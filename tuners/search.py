@@ -14,7 +14,7 @@ from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Probl
 from ..core.workload_rows import loses
 
 FINALISTS = 5
-"""Maximum number of configs that are measured again."""
+"""How many configs are measured again at most, by default."""
 CLOSE = 1.1
 """Maximum ratio of a finalist's time to the best."""
 SEARCHED, FINAL = "search", "final"
@@ -93,7 +93,7 @@ class Search:
 
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
-    a better one.
+    a better one. At the end the fastest are compared, `finalists` at most.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class Search:
         budget: Budget,
         observer: Observer,
         patience: int | None = None,
+        finalists: int = FINALISTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.problem = problem
@@ -118,6 +119,7 @@ class Search:
         self.budget = budget
         self.observer = observer
         self.patience = patience
+        self.finalists = finalists
         self.progress = Progress()
         self._clock = clock
         self._started = clock()
@@ -216,4 +218,4 @@ class Search:
         for e in timed:
             if (e.latency_ms or 0.0) <= CLOSE * (timed[0].latency_ms or 0.0):
                 same_code.setdefault(Config(e.duplicate_of or e.config), Config(e.config))
-        return list(same_code.values())[:FINALISTS]
+        return list(same_code.values())[: self.finalists]

@@ -28,7 +28,12 @@ class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TargetOptions, Machin
     """How kernels are made faster over several turns."""
 
     target_speedup: float = option(1.5, "Stop when this speedup is reached; `against` says over what.", SEARCH, above=0)
-    max_iterations: int = option(5, "At most this many turns.", SEARCH, above=0)
+    max_iterations: int | None = option(
+        None,
+        "At most this many turns; 5 by default with a language model, while rules go on until nothing is left to try.",
+        SEARCH,
+        above=0,
+    )
     min_improvement: float = option(
         0.05,
         "Stop after three turns in a row that improve by less.",

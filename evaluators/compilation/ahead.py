@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from typing import TypeVar
 
-from ...core import Config
 from .pool import CompileResult
 
-Submit = Callable[[Config], Future[CompileResult]]
+Asked = TypeVar("Asked")
+"""A config, or a kernel and its config."""
 
 
 def compiled_ahead(
-    configs: Iterable[Config], submit: Submit, window: int, together: bool
-) -> Iterator[tuple[Config, CompileResult]]:
+    configs: Iterable[Asked], submit: Callable[[Asked], Future[CompileResult]], window: int, together: bool
+) -> Iterator[tuple[Asked, CompileResult]]:
     """Keep up to `window` configs in the compilers while the caller works on the first of them.
 
     Configs are drawn as late as the window allows, so that a tuner chooses with as many results as possible. With
@@ -22,7 +23,7 @@ def compiled_ahead(
     devices where compilers would disturb the measurement.
     """
     source = iter(configs)
-    waiting: deque[tuple[Config, Future[CompileResult]]] = deque()
+    waiting: deque[tuple[Asked, Future[CompileResult]]] = deque()
     while True:
         if not (together and waiting):
             while len(waiting) < window and (config := next(source, None)) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, Target
+from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, KernelProfile, Target
 from ...core.launch_plan import LaunchPlan
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure, VerifiedConfig, rejected
@@ -187,6 +187,7 @@ class EvaluationPipeline:
         while True:
             left = [config for config in configs if config not in failed]
             checked: dict[Config, VerifiedConfig] = {}
+            profiles: dict[Config, KernelProfile | None] = {}
             times: InterleavedTimes | None = None
             current: Config | None = None
             try:
@@ -196,7 +197,7 @@ class EvaluationPipeline:
                 if left and is_timed(client.kernel, self._device):
                     for current in left:
                         asked.replay(checked[current], plan)
-                        asked.profile(checked[current])
+                        profiles[current] = asked.profile(checked[current])
                     if all(one.replayed for one in checked.values()):
                         client.close()
                     times = self._time(asked, list(checked.values()), self._settings.sampling)
@@ -215,6 +216,10 @@ class EvaluationPipeline:
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
             fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}
             found[config] = Evaluation(
-                **fields, correctness=one.correctness, compile_s=one.compile_s, peak_memory_bytes=peak_bytes
+                **fields,
+                correctness=one.correctness,
+                compile_s=one.compile_s,
+                peak_memory_bytes=peak_bytes,
+                kernel_profile=profiles.get(config),
             )
         return [found[config] for config in configs]

@@ -136,8 +136,9 @@ class InterleavedTimer:
         required = self._settings.required_baseline
         cache = str(self._baselines.cache) if self._baselines.cache else None
         names = [] if reference_client.arithmetic["default_is_reference"] else [EAGER_DEFAULT]
+        anew = {required, *self._settings.fresh_baselines}
         for name in self._settings.baselines:
-            if name != required and self._known(reference_client, name) is not None:
+            if name not in anew and self._known(reference_client, name) is not None:
                 continue
             error = reference_client.call("compile", name=name, cache=cache)["error"]
             if error is None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -102,7 +103,9 @@ class Processes:
         self.spare = SpareWorker()
         self._servers: _Servers | None = None
         self._closed = False
-        self._reference_client: ReferenceClient | None = None
+        self._kept = 1
+        self._reference_clients: list[ReferenceClient] = []
+        self._lock = threading.Lock()
 
     @cached_property
     def containment(self) -> Containment:
@@ -167,16 +170,29 @@ class Processes:
                 self._memory.mkdir(parents=True, exist_ok=True)
         return (self._hidden, self._read[1], *([self._memory] if self._memory and self._memory.is_dir() else []))
 
+    def keep(self, problems: int) -> None:
+        """Keep the reference workers of at least so many problems; the one that was used longest ago ends first."""
+        self._kept = max(self._kept, problems)
+        self.spare.most = self._kept
+
     def reference_client(self, problem: TorchProblem) -> ReferenceClient:
-        """Return the reference worker's client for a problem; the last one is kept, since most calls repeat it."""
-        if (
-            self._reference_client is None
-            or self._reference_client.problem != problem
-            or not self._reference_client.alive
-        ):
-            self.forget_reference()
-            self._reference_client = self.new_reference_client(problem)
-        return self._reference_client
+        """Return the reference worker's client for a problem; the last ones are kept, since most calls repeat them."""
+        with self._lock:
+            known = next((one for one in self._reference_clients if one.problem == problem), None)
+            if known is not None:
+                self._reference_clients.remove(known)
+                if known.alive:
+                    self._reference_clients.append(known)
+                    return known
+            ended = [] if known is None else [known]
+            while len(self._reference_clients) >= self._kept:
+                ended.append(self._reference_clients.pop(0))
+        for one in ended:
+            one.close()
+        client = self.new_reference_client(problem)
+        with self._lock:
+            self._reference_clients.append(client)
+        return client
 
     def new_reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """Start one more reference worker; the caller closes it."""
@@ -190,10 +206,9 @@ class Processes:
         return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
 
     def forget_reference(self) -> None:
-        """End the reference worker, which frees its memory."""
-        if self._reference_client is not None:
-            self._reference_client.close()
-            self._reference_client = None
+        """End the reference workers, which frees their memory."""
+        while self._reference_clients:
+            self._reference_clients.pop().close()
 
     def cache(self, kernel: Kernel) -> Path:
         """Return the cache folder for a kernel: finalists are not compiled a second time."""

@@ -13,42 +13,61 @@ OPENS_S = 60.0
 
 
 class SpareWorker:
-    """At most one, for the problem of the last evaluation."""
+    """At most one for each of the problems evaluated last, `most` of them."""
 
     def __init__(self) -> None:
-        self._problem: TorchProblem | None = None
-        self._worker: Worker | None = None
-        self._opening: threading.Thread | None = None
+        self.most = 1
+        self._spares: list[_Spare] = []
+        self._lock = threading.Lock()
 
     def start(self, problem: TorchProblem, new_worker: Callable[[], Worker]) -> None:
         """Start one for this problem, unless there is one; returns before it is ready."""
-        if self._worker is not None and self._worker.alive and self._problem == problem:
-            return
-        self.discard()
-        self._problem, self._worker = problem, new_worker()
-        self._opening = threading.Thread(target=_open, args=(self._worker,), name="spare", daemon=True)
-        self._opening.start()
+        with self._lock:
+            if any(one.problem == problem and one.worker.alive for one in self._spares):
+                return
+            kept = [one for one in self._spares if one.problem != problem and one.worker.alive]
+            kept = kept[max(0, len(kept) - self.most + 1) :]
+            ended = [one for one in self._spares if one not in kept]
+            self._spares = [*kept, _Spare(problem, new_worker())]
+        for one in ended:
+            one.discard()
 
     def wait(self) -> None:
-        """Wait until it does nothing any more: nothing may run beside a timing."""
-        if self._opening is not None:
-            self._opening.join()
-            self._opening = None
+        """Wait until none does anything any more: nothing may run beside a timing."""
+        for one in list(self._spares):
+            one.opening.join()
 
     def take(self, problem: TorchProblem) -> Worker | None:
         """Return the one for this problem, if there is one; the caller ends it."""
-        self.wait()
-        if self._worker is None or not self._worker.alive or self._problem != problem:
+        with self._lock:
+            found = next((one for one in self._spares if one.problem == problem), None)
+            if found is None:
+                return None
+            self._spares.remove(found)
+        found.opening.join()
+        if not found.worker.alive:
+            found.discard()
             return None
-        worker, self._worker = self._worker, None
-        return worker
+        return found.worker
 
     def discard(self) -> None:
-        """End it."""
-        self.wait()
-        if self._worker is not None:
-            self._worker.discard()
-            self._worker = None
+        """End them."""
+        with self._lock:
+            ended, self._spares = self._spares, []
+        for one in ended:
+            one.discard()
+
+
+class _Spare:
+    def __init__(self, problem: TorchProblem, worker: Worker) -> None:
+        self.problem = problem
+        self.worker = worker
+        self.opening = threading.Thread(target=_open, args=(worker,), name="spare", daemon=True)
+        self.opening.start()
+
+    def discard(self) -> None:
+        self.opening.join()
+        self.worker.discard()
 
 
 def _open(worker: Worker) -> None:

@@ -66,6 +66,7 @@ def compile_failure(
     return Evaluation(**found, message=compiled.message, compile_s=compiled.seconds)
 
 
-def duplicate_evaluation(evaluation: Evaluation, config: Config) -> Evaluation:
-    """Return the evaluation of a config with the same code as one measured before: the same result."""
-    return evaluation.model_copy(update={"config": dict(config), "duplicate_of": evaluation.config})
+def duplicate_evaluation(evaluation: Evaluation, kernel: Kernel, config: Config) -> Evaluation:
+    """Return the evaluation of a kernel and config with the same code as one measured before: the same result."""
+    same = {"kernel_digest": kernel.digest, "config": dict(config), "duplicate_of": evaluation.config}
+    return evaluation.model_copy(update=same)

@@ -102,6 +102,23 @@ class RemoteEvaluator:
                 for future in under_way:
                     future.cancel()
 
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Generator[Evaluation]:
+        """See `core.Screener`: each kernel goes to the next free worker."""
+        self._workers.open()
+        given_up = threading.Event()
+        payloads = [Payload.asking(What.EVALUATE, problem, self.settings, kernel, [Config()]) for kernel in kernels]
+        with ThreadPoolExecutor(MOST_THREADS, "remote") as threads:
+            futures = [threads.submit(self._evaluate_window, payload, given_up) for payload in payloads]
+            try:
+                for future in futures:
+                    (evaluation,) = future.result()
+                    self._note_device(evaluation)
+                    yield evaluation
+            finally:
+                given_up.set()
+                for future in futures:
+                    future.cancel()
+
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """See `core.Evaluator`: all on one worker, where they run under the same clocks."""
         payload = Payload.asking(What.COMPARE, problem, self.settings, kernel, configs)

@@ -63,6 +63,10 @@ class Scripted:
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         return list(self.evaluate(problem, kernel, configs))
 
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
+        for one in kernels:
+            yield from self.evaluate(problem, one, [Config()])
+
     def profile(self, problem: Problem) -> Profile:
         self.profiles += 1
         return PROFILE
@@ -149,11 +153,10 @@ def run(
     clock: Callable[[], float] = lambda: 0.0,
     searcher: Scripted | None = None,
 ) -> Outcome:
-    """A run in a folder, which goes on from what it finds there. Without a searcher, a search is a mistake."""
+    """A run in a folder, which goes on from what it finds there. Without a searcher, its evaluators search too."""
 
-    def search() -> Scripted:
-        assert searcher is not None
-        return searcher
+    def search(evaluator: Any) -> Any:
+        return searcher or evaluator
 
     pool = [evaluator or Scripted()] if evaluator is None or isinstance(evaluator, Scripted) else list(evaluator)
     watching: Any = observer or Silence()
@@ -170,7 +173,9 @@ def trials(limit: int) -> StoppingCriteria:
 class Bench:
     """A workbench over a journal in a folder, with what it is made of."""
 
-    def __init__(self, folder: Path, evaluators: int = 1, evaluator: Scripted | None = None) -> None:
+    def __init__(
+        self, folder: Path, evaluators: int = 1, evaluator: Scripted | None = None, finalist: Any = None
+    ) -> None:
         self.evaluator = evaluator or Scripted()
         self.searcher = Scripted()
         self.searchers = 0
@@ -178,9 +183,9 @@ class Bench:
         self.journal = Journal(folder / "journal.jsonl")
         pool: list[Any] = [self.evaluator] * evaluators
         watching: Any = self.observer
-        self.bench = Workbench(PROBLEM, pool, self._searcher, self.journal, watching, Ticking())
+        self.bench = Workbench(PROBLEM, pool, self._searcher, self.journal, watching, Ticking(), lambda one: finalist or one)
 
-    def _searcher(self) -> Any:
+    def _searcher(self, evaluator: Any) -> Any:
         self.searchers += 1
         return self.searcher
 

@@ -222,7 +222,7 @@ def test_the_order_in_which_lanes_finish_changes_nothing(tmp_path: Path, seed: i
     searching = Proposal(tuned, "tune", "compute", "because", space)
     plan = {f"{number}.{lane}": [searching, kernel(18.0, SPEED=12)] for number in (1, 2) for lane in range(3)}
     plan |= {f"3.{lane}": [kernel("timeout"), kernel(6.0 + lane)] for lane in range(3)}
-    criteria = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3, trials_per_turn=2)
+    criteria = StoppingCriteria(target_speedup=1e9, max_iterations=3, beam=3)
 
     def result(folder: str, evaluators: list[Scripted]) -> list[object]:
         outcome = run(tmp_path / folder, START, Planned(plan), evaluators, criteria)

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.loop import Outcome
+from kernelwright.agent.priors import NEVER_HELPED, prior_of
 from kernelwright.agent.rule_proposer import TUNE, RuleProposer, formatted, joint_space
 from kernelwright.agent.rules.rule import Machine, Rewritten
 from kernelwright.agent.stopping import StoppingCriteria
+from kernelwright.agent.turn import RULES, Turn
 from kernelwright.core import Kernel, Parameter, PythonKernel, Target
 from kernelwright.core.languages import TILELANG
 from kernelwright.tuners.discovery import space_of
 
 from ..fakes import kernel
-from .made_up import Scripted, run
+from .made_up import ENDLESS, Scripted, run
 
 START = kernel(20.0)
 
@@ -59,22 +61,34 @@ def strategies(outcome: Outcome) -> list[str]:
     return [f"{turn.number}.{turn.lane} {turn.strategy}" for turn in outcome.turns]
 
 
-def test_one_rule_per_turn_until_nothing_is_left(tmp_path: Path) -> None:
-    outcome = optimized(tmp_path, Times("half", 0.5), Times("worse", 2.0), Times("third", 0.3))
-    assert strategies(outcome) == ["1.0 half", "2.0 worse", "3.0 third"]
-    assert [turn.improved for turn in outcome.turns] == [True, False, True]
+def tried(turn: Turn) -> dict[str, float]:
+    """The gain of each change that was tried, by its name."""
+    return {one.proposal.strategy: round(one.gain or 0.0, 2) for one in turn.tried if one.proposal}
+
+
+def test_all_rules_are_tried_in_one_turn_then_those_that_helped_together(tmp_path: Path) -> None:
+    rules = Times("half", 0.5), Times("worse", 2.0), Times("third", 0.3), Times("fifth", 0.2)
+    outcome = optimized(tmp_path, *rules)
+    first, second = outcome.turns
+    singles = {"half": 2.0, "worse": 0.5, "third": 3.33, "fifth": 5.0}
+    pairs = {"fifth + third": 16.67, "fifth + third + half": 33.33, "fifth + half": 10.0}
+    assert tried(first) == singles | pairs
+    assert (first.strategy, first.improved) == ("fifth + third + half", True)
+    assert outcome.best.latency_ms == pytest.approx(0.6)
+    assert (tried(second), second.strategy, second.found) == ({"worse": 0.5}, RULES, None)
     assert outcome.stopped == "nothing left to try"
-    assert outcome.best.latency_ms == pytest.approx(3.0)
 
 
-def test_what_a_rule_got_wrong_is_not_repaired(tmp_path: Path) -> None:
+def test_what_a_rule_got_wrong_costs_that_rule_only(tmp_path: Path) -> None:
     def wrong(bound: Kernel, call: int) -> str | None:
         return "wrong_value" if "HALF" in bound.constants else None
 
     rules = Times("half", 0.5), Times("third", 0.3)
     outcome = run(tmp_path, START, RuleProposer(Machine(cores=2), rules), Scripted(change=wrong))
-    assert strategies(outcome) == ["1.0 half", "2.0 third"]
-    assert [len(turn.attempts) for turn in outcome.turns] == [1, 1]
+    assert tried(outcome.turns[0]) == {"half": 0.0, "third": 3.33}
+    assert [one.error for one in outcome.turns[0].attempts] == ["wrong_value: as told", "", ""]
+    assert (outcome.turns[0].strategy, outcome.turns[0].error) == ("third", "")
+    assert outcome.best.latency_ms == pytest.approx(6.0)
 
 
 def test_no_rules_and_no_sizes_leave_nothing_to_try(tmp_path: Path) -> None:
@@ -83,53 +97,56 @@ def test_no_rules_and_no_sizes_leave_nothing_to_try(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_meets_what_it_does_not_foresee_is_passed_over(tmp_path: Path) -> None:
-    assert strategies(optimized(tmp_path, Times("broken", 0.5, broken=True), Times("half", 0.5))) == ["1.0 half"]
-
-
-def test_further_expansions_take_the_rules_after_the_first(tmp_path: Path) -> None:
-    rules = Times("half", 0.5), Times("third", 0.3), Times("tenth", 0.1), Times("worse", 2.0)
-    outcome = optimized(tmp_path, *rules, beam=3, iterations=1)
-    assert strategies(outcome) == ["1.0 half", "1.1 third", "1.2 tenth"]
-    assert outcome.best.latency_ms == pytest.approx(2.0)
-
-
-def test_fewer_ideas_than_lanes_leave_lanes_empty(tmp_path: Path) -> None:
-    outcome = optimized(tmp_path, Times("half", 0.5), beam=4, iterations=1)
+    outcome = optimized(tmp_path, Times("broken", 0.5, broken=True), Times("half", 0.5))
     assert strategies(outcome) == ["1.0 half"]
 
 
-def test_a_rule_that_helped_one_candidate_is_tried_on_the_others(tmp_path: Path) -> None:
-    """'half' and 'third' help side by side; the best of them gets the other one too."""
-    outcome = optimized(tmp_path, Times("half", 0.5), Times("third", 0.3), beam=2)
-    assert strategies(outcome)[:4] == ["1.0 half", "1.1 third", "2.0 half", "2.1 third"]
-    assert [turn.before.latency_ms for turn in outcome.turns[2:4]] == [6.0, 10.0]
-    assert outcome.best.latency_ms == pytest.approx(3.0)
+def test_further_expansions_of_a_kernel_search_its_parameters(tmp_path: Path) -> None:
+    start = kernel(20.0, BLOCK=64)
+    outcome = optimized(tmp_path, Times("half", 0.5), Times("tenth", 0.1), beam=3, iterations=1, start=start)
+    assert strategies(outcome) == ["1.0 tenth + half", f"1.1 {TUNE}"]
+    assert outcome.best.latency_ms == pytest.approx(1.0)
+
+
+def test_the_other_candidates_of_a_beam_get_all_rules_too(tmp_path: Path) -> None:
+    outcome = optimized(tmp_path, Times("half", 0.5), Times("worse", 1.5, brings=Parameter("TILE", [2, 4], 2)), beam=2)
+    done = [(turn.number, turn.before.latency_ms, sorted(tried(turn))) for turn in outcome.turns if turn.tried]
+    assert done == [(1, 20.0, ["half", "worse"]), (2, 10.0, ["worse"])]
     assert outcome.stopped == "nothing left to try"
 
 
 def test_no_rule_is_tried_twice_on_the_same_candidate(tmp_path: Path) -> None:
-    """The start kernel stays in the beam."""
-    outcome = optimized(tmp_path, Times("half", 0.5), Times("third", 0.3), Times("fifth", 0.2), beam=9)
-    tried = [(turn.strategy, turn.before.kernel.digest) for turn in outcome.turns]
-    assert len(tried) == len(set(tried))
-    assert outcome.best.latency_ms == pytest.approx(20 * 0.5 * 0.3 * 0.2)
+    rules = Times("half", 0.5), Times("third", 0.3), Times("worse", 2.0), Times("twice", 2.0)
+    outcome = optimized(tmp_path, *rules, beam=4)
+    done = [(name, turn.before.kernel.digest) for turn in outcome.turns for name in tried(turn)]
+    assert len(done) == len(set(done))
     assert outcome.stopped == "nothing left to try"
 
 
 def test_parameters_are_searched_once_per_kernel(tmp_path: Path) -> None:
     start = kernel(20.0, BLOCK=64)
     outcome = optimized(tmp_path, Times("half", 0.5, work="products"), start=start)
-    # The work is streams: a rule for products comes after the search; what it made better is searched again.
-    assert strategies(outcome) == [f"1.0 {TUNE}", "2.0 half", f"3.0 {TUNE}"]
+    # What the rule made better was searched with it.
+    assert strategies(outcome) == ["1.0 half"]
+    assert {**outcome.turns[0].attempts[-1].evaluations[0].config} == {"BLOCK": 64}
     assert outcome.stopped == "nothing left to try"
 
 
-def test_a_search_that_helped_goes_on_from_where_it_came_to(tmp_path: Path) -> None:
-    outcome = optimized(tmp_path, start=kernel(64.0, SPEED=64, SEARCH_SPACE={"SPEED": [16, 32, 64]}), iterations=2)
-    first, second = outcome.turns
-    assert [turn.strategy for turn in outcome.turns] == [TUNE, TUNE]
-    assert first.improved
-    assert first.found == second.before
+def test_a_search_that_helped_is_not_repeated(tmp_path: Path) -> None:
+    outcome = optimized(tmp_path, start=kernel(64.0, SPEED=64, SEARCH_SPACE={"SPEED": [16, 32, 64]}))
+    (turn,) = outcome.turns
+    assert (turn.strategy, turn.improved, outcome.best.latency_ms) == (TUNE, True, 16.0)
+
+
+def test_a_change_that_helps_by_its_parameters_only_is_searched(tmp_path: Path) -> None:
+    """As it stands it costs a tenth; at its best it is twice as fast. One that costs more is not worth a search."""
+    speed = Parameter("SPEED", [22, 10, 40], 22)
+    near = Times("near", 1.1, brings=speed)
+    outcome = optimized(tmp_path / "near", near, iterations=1)
+    assert strategies(outcome) == ["1.0 near"]
+    assert (tried(outcome.turns[0]), outcome.best.latency_ms) == ({"near": 0.91}, 10.0)
+    outcome = optimized(tmp_path / "far", replace(near, brings=Parameter("SPEED", [30, 10], 30)), iterations=1)
+    assert strategies(outcome) == [f"1.0 {RULES}"]
 
 
 def test_a_rule_that_leads_back_leads_nowhere(tmp_path: Path) -> None:
@@ -137,37 +154,74 @@ def test_a_rule_that_leads_back_leads_nowhere(tmp_path: Path) -> None:
         def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
             return None if kernel == start else Rewritten(start, "done")
 
-    start = formatted(kernel(20.0, BLOCK=64))
+    start = formatted(kernel(20.0))
     outcome = optimized(tmp_path, Times("half", 0.5), Back("back", 1.0), start=start)
-    assert strategies(outcome) == ["1.0 half", "2.0 back", f"3.0 {TUNE}"]
-    assert outcome.turns[1].found is not None
-    assert outcome.turns[1].found.kernel == start
+    assert strategies(outcome) == ["1.0 half", f"2.0 {RULES}"]
+    assert tried(outcome.turns[1]) == {"back": 0.5}
     assert outcome.best.latency_ms == 10.0
 
 
-def test_each_candidate_is_searched_once(tmp_path: Path) -> None:
-    start = kernel(20.0, BLOCK=64)
-    outcome = optimized(tmp_path, Times("half", 0.5), beam=3, start=start)
-    searched = [turn.before.kernel.digest for turn in outcome.turns if turn.strategy == TUNE]
-    assert len(searched) == len(set(searched)) == 2
-    assert outcome.stopped == "nothing left to try"
-
-
 def test_a_search_takes_the_parameters_of_the_rules_that_made_the_kernel(tmp_path: Path) -> None:
-    """Constraints of a rule that is in another candidate are none of this one's: its names are unknown here."""
+    """Constraints of a rule that is not in a kernel are none of its own: its names are unknown there."""
     tiled = Times("padded", 0.5, brings=Parameter("TILE", [2, 4, 6], 2), constraints=("TILE != 6",))
-    lanes = Times("lanes", 0.4, brings=Parameter("WIDTH", [3, 5], 3), constraints=("WIDTH > 2",))
-    outcome = optimized(tmp_path, tiled, lanes, beam=8, iterations=6)
+    lanes = Times("lanes", 0.49, brings=Parameter("WIDTH", [3, 5], 3), constraints=("WIDTH > 2",))
+    outcome = optimized(tmp_path, tiled, lanes, iterations=1)
     spaces = {
-        frozenset(turn.before.kernel.constants) & {"TILE", "WIDTH"}: turn.proposal.space
-        for turn in outcome.turns
-        if turn.strategy == TUNE and turn.proposal and turn.proposal.space
+        one.proposal.strategy: one.proposal.space
+        for one in outcome.turns[0].attempts
+        if one.proposal and one.proposal.space
     }
-    assert set(spaces) == {frozenset({"TILE"}), frozenset({"WIDTH"}), frozenset({"TILE", "WIDTH"})}
+    named = {"padded": {"TILE"}, "lanes": {"WIDTH"}, "lanes + padded": {"TILE", "WIDTH"}}
     constraint = {"TILE": "TILE != 6", "WIDTH": "WIDTH > 2"}
-    for names, space in spaces.items():
-        assert set(space.names) == names
-        assert {str(one) for one in space.constraints} == {constraint[name] for name in names}
+    assert {name: set(space.names) for name, space in spaces.items()} == named
+    for space in spaces.values():
+        assert {str(one) for one in space.constraints} == {constraint[name] for name in space.names}
+
+
+def test_what_never_helped_on_this_kind_comes_last(tmp_path: Path) -> None:
+    """After the search; unless it helped in this run."""
+    gains = {"tilelang_cpu streams": {"vain": NEVER_HELPED, "good": 2.0}, "triton streams": {"other": NEVER_HELPED}}
+    rules = Times("vain", 0.9), Times("other", 1.1), Times("good", 1.2)
+    start = kernel(20.0, BLOCK=64)
+    proposer = RuleProposer(Machine(cores=2), rules, prior_of(gains))
+    outcome = run(tmp_path, start, proposer, Scripted(), replace(ENDLESS, min_improvement=0.0))
+    assert [list(tried(turn)) for turn in outcome.turns] == [["good", "other"], [], ["vain"], ["good", "other"]]
+    assert [turn.strategy for turn in outcome.turns[1:3]] == [TUNE, "vain"]
+
+
+def test_rules_for_the_bottleneck_come_first(tmp_path: Path) -> None:
+    """The work is streams, and the algorithm is what bounds it."""
+    rules = (
+        Times("products", 0.9, work="products"),
+        Times("memory", 0.9, category="memory"),
+        Times("first", 0.9, category="parallelism"),
+    )
+    outcome = optimized(tmp_path, *rules, iterations=1)
+    ranking = [str(one) for one in outcome.turns[0].analysis.ranking]
+    expected = sorted(["memory", "first"], key=lambda name: ranking.index(name.replace("first", "parallelism")))
+    assert list(tried(outcome.turns[0]))[:3] == [*expected, "products"]
+
+
+@pytest.mark.parametrize("after", range(1, 14, 2))
+def test_a_batch_that_was_cut_off_goes_on(tmp_path: Path, after: int) -> None:
+    """The same turns, and nothing measured twice."""
+    rules = Times("half", 0.5, brings=Parameter("TILE", [2, 4, 6], 2)), Times("worse", 2.0), Times("third", 0.3)
+    start = kernel(20.0, BLOCK=64)
+
+    def optimize(folder: str, *evaluators: Scripted) -> Outcome:
+        full, quick = evaluators
+        proposer = RuleProposer(Machine(cores=2), rules)
+        return run(tmp_path / folder, start, proposer, full, replace(ENDLESS, max_iterations=3), searcher=quick)
+
+    whole, quick = Scripted(), Scripted()
+    expected = optimize("whole", whole, quick)
+    first, second, full = Scripted(after=after), Scripted(), [Scripted(), Scripted()]
+    with pytest.raises(KeyboardInterrupt):
+        optimize("cut", full[0], first)
+    resumed = optimize("cut", full[1], second)
+    assert [turn.record() for turn in resumed.turns] == [turn.record() for turn in expected.turns]
+    assert sorted(full[0].calls + full[1].calls) == sorted(whole.calls)
+    assert sorted(first.calls + second.calls) == sorted(quick.calls)
 
 
 def test_a_size_of_the_problem_is_not_searched(tmp_path: Path) -> None:

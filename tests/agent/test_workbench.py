@@ -155,7 +155,7 @@ def test_the_profile_is_measured_once_and_recalled(tmp_path: Path) -> None:
 def test_origins_name_the_turn_and_the_lane(made: Bench) -> None:
     made.lane(2, 0).evaluate(kernel(5.0), Config(), "evaluate")
     made.lane(2, 1).evaluate(kernel(6.0), Config(), "evaluate")
-    made.lane(3, 1).climb(TUNED, SPACE, [SPACE.default], 1, "split-grid")
+    made.lane(3, 1).evaluate(TUNED, SPACE.default, "split-grid")
     assert made.origins() == ["turn 2: evaluate", "turn 2.1: evaluate", "turn 3.1: split-grid"]
     assert made.lane(3, 1).name == "3.1"
 
@@ -172,25 +172,18 @@ def test_a_lane_remembers_what_was_correct_and_what_came_last(made: Bench) -> No
     assert lane.trials == 3
 
 
-def test_a_climb_counts_what_is_new(made: Bench) -> None:
-    made.lane(1).evaluate(TUNED, Config({"SPEED": 16}), "evaluate")
-    lane = made.lane(2)
-    found = lane.climb(TUNED, SPACE, [SPACE.default, Config({"SPEED": 16})], 2, "tune")
-    assert [dict(one.config) for one in found] == [{"SPEED": 20}, {"SPEED": 12}]
-    assert (lane.trials, made.bench.trials) == (2, 3)
-    assert [one.latency_ms for one in lane.tried] == [12.0]
-
-
-def test_a_climb_ends_with_its_space(made: Bench) -> None:
-    assert len(made.lane().climb(TUNED, SPACE, [SPACE.default], 99, "tune")) == 4
-    assert made.lane(2).climb(TUNED, SPACE, [SPACE.default], 99, "tune") == []
-
-
 def test_what_a_lane_beside_measured_meanwhile_counts_as_a_trial_of_this_one(made: Bench) -> None:
-    """Or the length of a climb would depend on which lane was faster."""
+    """Or what a lane may still do would depend on which was faster."""
     one, other = made.lane(1, 0), made.lane(1, 1)
-    first = one.climb(TUNED, SPACE, [SPACE.default], 3, "tune")
-    second = other.climb(TUNED, SPACE, [SPACE.default], 3, "tune")
-    assert [e.config for e in first] == [e.config for e in second]
-    assert len(made.evaluator.calls) == 3
-    assert (one.trials, other.trials, made.bench.trials) == (3, 3, 3)
+    for lane in (one, other):
+        lane.evaluate(TUNED, Config({"SPEED": 16}), "evaluate")
+    assert len(made.evaluator.calls) == 1
+    assert (one.trials, other.trials, made.bench.trials) == (1, 1, 1)
+
+
+def test_a_last_check_has_an_evaluator_of_its_own(tmp_path: Path) -> None:
+    last = Scripted()
+    made = Bench(tmp_path, finalist=last)
+    for again in (False, True):
+        made.bench.evaluate(kernel(5.0), Config(), "start", again=again)
+    assert (len(made.evaluator.calls), len(last.calls)) == (1, 1)

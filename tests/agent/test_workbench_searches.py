@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.workbench import TUNING
-from kernelwright.core import Kernel, SearchSpace, Trial, read_journal
+from kernelwright.agent.workbench import TUNING, Lane
+from kernelwright.core import Config, Kernel, SearchSpace, Trial, read_journal
 from kernelwright.core.journal import of
 
 from ..fakes import kernel
@@ -108,7 +108,9 @@ def test_a_search_takes_the_place_of_an_evaluator(tmp_path: Path) -> None:
     lanes = [made.lane(1, index) for index in range(2)]
     threads = [
         threading.Thread(target=lanes[0].tune, args=(TUNED, SPACE, "grid", 4), daemon=True),
-        threading.Thread(target=lanes[1].climb, args=(TUNED, SPACE, [SPACE.default], 4, "step"), daemon=True),
+        threading.Thread(
+            target=lambda: [lanes[1].evaluate(TUNED, config, "step") for config in SPACE], daemon=True
+        ),
     ]
     for thread in threads:
         thread.start()
@@ -116,3 +118,51 @@ def test_a_search_takes_the_place_of_an_evaluator(tmp_path: Path) -> None:
         thread.join(20)
     assert (len(made.searcher.calls), len(made.evaluator.calls)) == (6, 4)
     assert most == [1]
+
+
+def test_several_kernels_are_screened_once(tmp_path: Path) -> None:
+    """Each is named as it was asked for, and a resumed run measures only what is missing."""
+    variants = [(TUNED, Config()), (TUNED, Config({"SPEED": 8})), (kernel(5.0), Config())]
+    names = ["as it is", "faster", "fast"]
+    times: list[list[float | None]] = []
+    for calls in (3, 0):
+        made = Bench(tmp_path)
+        found = made.lane().screen(variants, names)
+        beside = made.lane(1, 1).screen(variants, names)
+        assert [one.config for one in found] == [{}, {"SPEED": 8}, {}]
+        assert [one.kernel_digest for one in found] == [one.digest for one, _ in variants]
+        assert (len(made.searcher.calls), beside) == (calls, found)
+        assert [origin for origin, _ in made.observer.of("trial")] == [f"turn 1: {name}" for name in names]
+        times.append([one.latency_ms for one in found])
+        made.journal.close()
+    assert times == [[20.0, 8.0, 5.0]] * 2
+
+
+def test_a_screening_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    variants = [(kernel(time), Config()) for time in (9.0, 8.0, 7.0)]
+    made = Bench(tmp_path)
+    made.searcher = Scripted(after=2)
+    with pytest.raises(KeyboardInterrupt):
+        made.lane().screen(variants, ["a", "b", "c"])
+    made.journal.close()
+    made = Bench(tmp_path)
+    assert [one.latency_ms for one in made.lane().screen(variants, ["a", "b", "c"])] == [9.0, 8.0, 7.0]
+    assert made.searcher.calls == [kernel(7.0).source]
+    made.journal.close()
+
+
+def test_a_screening_ends_with_the_time_of_the_run(made: Bench) -> None:
+    lane = Lane(made.bench, 1, 0, lambda: "late" if made.bench.trials >= 2 else None)
+    assert len(lane.screen([(kernel(time), Config()) for time in (9.0, 8.0, 7.0)], ["a", "b", "c"])) == 2
+
+
+def test_a_search_that_its_seconds_ended_is_recalled_as_it_was(tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        made = Bench(tmp_path)
+        found.append(made.lane().tune(TUNED, SPACE, "grid", 4, seconds=0.0))
+        made.journal.close()
+        # The seconds of the first run are over, and the second would have its own.
+        assert len(found[-1].evaluations) <= 1
+    assert found[0].finals == found[1].finals
+    assert made.searcher.calls == []

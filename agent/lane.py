@@ -1,0 +1,104 @@
+"""One conversation with the workbench: what a lane evaluates and searches, and the tools that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..core import Config, Evaluation, Kernel, SearchSpace, ToolCall
+from ..core.workload_rows import loses
+from ..tuners.search import Found
+from .searches import Variant, search_name
+from .turn import Candidate, fastest
+
+if TYPE_CHECKING:
+    from .workbench import Workbench
+
+
+class Lane:
+    """One conversation with the workbench: its evaluations and tool calls.
+
+    Its decisions must not depend on the progress of parallel lanes, or a resumed run would take another way. So what
+    other lanes have measured meanwhile is not measured again, but counts as a trial of this lane too.
+    """
+
+    def __init__(
+        self,
+        workbench: Workbench,
+        number: int,
+        index: int,
+        late: Callable[[], str | None],
+        left: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """The set before any lane of the same turn starts."""
+        self.workbench = workbench
+        self.number = number
+        self.index = index
+        self.late = late
+        """Returns the limit of the run that is reached, or None."""
+        self._left = left
+        self.trials = 0
+        """Evaluations that were unknown when the lane started."""
+        self.tried: list[Candidate] = []
+        """Correct and timed candidates."""
+        self.tool_calls: list[ToolCall] = []
+        self.last: tuple[Kernel, Evaluation] | None = None
+        """The latest evaluation, for a tool that explains its failure."""
+        self._known = workbench.measured()
+
+    @property
+    def name(self) -> str:
+        """'3.0': the third turn, its first expansion."""
+        return f"{self.number}.{self.index}"
+
+    def evaluate(self, kernel: Kernel, config: Config, strategy: str) -> Evaluation:
+        """Return a full evaluation of one config."""
+        evaluation = self._evaluate(kernel, config, strategy)
+        self.last = kernel.bind(config), evaluation
+        self._note(kernel, [evaluation])
+        return evaluation
+
+    def screen(self, variants: Sequence[Variant], strategies: Sequence[str]) -> list[Evaluation]:
+        """See `Searches.screen`."""
+        origins = [self._origin(strategy) for strategy in strategies]
+        found = self.workbench.searches.screen(variants, origins, self.late)
+        self.trials += len(found)
+        return found
+
+    def tune(
+        self,
+        kernel: Kernel,
+        space: SearchSpace,
+        tuner: str,
+        trials: int,
+        seconds: float | None = None,
+        strategy: str | None = None,
+        patience: int | None = None,
+    ) -> Found:
+        """See `Searches.tune`; it gets at most the run's time that is left."""
+        origin = self._origin(strategy or f"tune with {tuner}")
+        limits = [limit for limit in (seconds, self._left()) if limit is not None]
+        left = min(limits, default=None)
+        found = self.workbench.searches.tune(kernel, space, tuner, trials, origin, left, patience)
+        name = search_name(kernel, space, tuner, trials)
+        self.trials += 0 if name in self._known else found.progress.trials
+        self._known.add(name)
+        self._note(kernel, found.finals)
+        return found
+
+    def _evaluate(self, kernel: Kernel, config: Config, strategy: str) -> Evaluation:
+        evaluation = self.workbench.evaluate(kernel, config, self._origin(strategy))
+        bound = kernel.bind(config).digest
+        self.trials += bound not in self._known
+        self._known.add(bound)
+        return evaluation
+
+    def _origin(self, strategy: str) -> str:
+        """Return the journal's name for this lane's evaluations."""
+        lane = f".{self.index}" if self.index else ""
+        return f"turn {self.number}{lane}: {strategy}"
+
+    def _note(self, kernel: Kernel, evaluations: Sequence[Evaluation]) -> None:
+        best = fastest(kernel, tuple(one for one in evaluations if loses(one, self.workbench.start) is None))
+        if best is not None:
+            self.tried.append(best)

@@ -1,0 +1,192 @@
+"""Searches of a run, and screenings of several kernels: each made once, with a journal of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from ..core import (
+    Budget,
+    Config,
+    Evaluation,
+    Journal,
+    Kernel,
+    KernelRecord,
+    Problem,
+    Profile,
+    Screener,
+    SearchSpace,
+    Trial,
+)
+from ..tuners import catalogue
+from ..tuners.search import FINAL, FINALISTS, Found, Progress, Search
+
+TUNING = "_tune_"
+"""Separator between the name of a run's journal and that of one of its searches."""
+FEW_FINALISTS = 2
+Variant = tuple[Kernel, Config]
+"""A kernel, and the values of its parameters."""
+Borrow = Callable[[], contextlib.AbstractContextManager[Screener]]
+Result = TypeVar("Result")
+
+
+class Searches:
+    """Makes the searches of a run, or reads them from the journals of an earlier run.
+
+    A search or screening that several lanes ask for is made by the first; the others wait for it. `borrow` gives an
+    evaluator for searches in the place of one of the run's: on a CPU, where there is one, nothing runs beside it.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        journal: Path,
+        borrow: Borrow,
+        profile: Callable[[], Profile],
+        count: Callable[[str, Evaluation], None],
+    ) -> None:
+        self._problem = problem
+        self._journal = journal
+        self._borrow = borrow
+        self._profile = profile
+        self._count = count
+        self._lock = threading.Lock()
+        self._tuned: dict[str, Future[Found]] = {}
+        self._screened: dict[str, Future[list[Evaluation]]] = {}
+
+    def names(self) -> set[str]:
+        """The names of all searches so far."""
+        with self._lock:
+            return {*self._tuned}
+
+    def tune(
+        self,
+        kernel: Kernel,
+        space: SearchSpace,
+        tuner: str,
+        trials: int,
+        origin: str,
+        seconds: float | None,
+        patience: int | None = None,
+    ) -> Found:
+        """Search with one of the tuners, with compilation ahead and a final comparison.
+
+        With `patience` it is a short search, which ends after so many trials in a row without a better one, and
+        compares few finalists.
+        A search that came to its comparison has ended, whatever ended it: a resumed run takes it as it was.
+        """
+        name = search_name(kernel, space, tuner, trials)
+
+        def search() -> Found:
+            profile = self._profile()
+            with self._borrow() as evaluator, Journal(self._path(name)) as journal:
+                start = [space.default, *kernel.configs_in(space)]
+                ended = any(trial.origin == FINAL for trial in journal.of(Trial))
+                return Search(
+                    self._problem,
+                    kernel,
+                    space,
+                    catalogue.create(tuner, space, start=start, profile=profile),
+                    evaluator,
+                    journal,
+                    Budget(trials=0) if ended else Budget(trials=trials, seconds=seconds),
+                    _Watched(self._count, origin),
+                    patience,
+                    FINALISTS if patience is None else FEW_FINALISTS,
+                ).run()
+
+        return self._once(self._tuned, name, search)
+
+    def screen(
+        self, variants: Sequence[Variant], origins: Sequence[str], late: Callable[[], str | None]
+    ) -> list[Evaluation]:
+        """Evaluate kernels quickly, the first of which works; fewer where the run's time is over before the last.
+
+        Times compare with each other only.
+        """
+        name = hashlib.sha256("screen".join(kernel.bind(at).digest for kernel, at in variants).encode()).hexdigest()
+
+        def screen() -> list[Evaluation]:
+            with Journal(self._path(name[:16])) as journal:
+                known = {_key(trial.evaluation): trial.evaluation for trial in journal.of(Trial)}
+                found = [known.get((kernel.digest, config)) for kernel, config in variants]
+                for origin, evaluation in zip(origins, found, strict=True):
+                    if evaluation is not None:
+                        self._count(origin, evaluation)
+                missing = [place for place, one in enumerate(found) if one is None]
+                if missing:
+                    self._measure(journal, variants, origins, missing, found, late)
+                return [one for one in found if one is not None]
+
+        return self._once(self._screened, name, screen)
+
+    def _measure(
+        self,
+        journal: Journal,
+        variants: Sequence[Variant],
+        origins: Sequence[str],
+        missing: Sequence[int],
+        found: list[Evaluation | None],
+        late: Callable[[], str | None],
+    ) -> None:
+        bound = [variants[place][0].bind(variants[place][1]) for place in missing]
+        last = time.monotonic()
+        with self._borrow() as evaluator, contextlib.closing(evaluator.screen(self._problem, bound)) as evaluations:
+            for place, measured in zip(missing, evaluations, strict=True):
+                kernel, config = variants[place]
+                evaluation = measured.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
+                now, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+                journal.append(KernelRecord(digest=kernel.digest, source=kernel.source))
+                journal.append(Trial(origin=origins[place], evaluation=evaluation, seconds=now - last, at=at))
+                found[place], last = evaluation, now
+                self._count(origins[place], evaluation)
+                if late():
+                    return
+
+    def _path(self, name: str) -> Path:
+        return self._journal.with_name(f"{self._journal.stem}{TUNING}{name}.jsonl")
+
+    def _once(self, made: dict[str, Future[Result]], name: str, make: Callable[[], Result]) -> Result:
+        with self._lock:
+            pending = made.get(name)
+            if mine := pending is None:
+                pending = made[name] = Future()
+        assert pending is not None
+        if mine:
+            try:
+                pending.set_result(make())
+            except BaseException as error:
+                with self._lock:
+                    del made[name]
+                pending.set_exception(error)
+        return pending.result()
+
+
+def search_name(kernel: Kernel, space: SearchSpace, tuner: str, trials: int) -> str:
+    """Return 16 hexadecimal digits. The number of trials is included: a resumed run must repeat each search."""
+    return hashlib.sha256(f"{kernel.digest}{space!r}{tuner}{trials}".encode()).hexdigest()[:16]
+
+
+def _key(evaluation: Evaluation) -> tuple[str, Config]:
+    return evaluation.kernel_digest, Config(evaluation.config)
+
+
+class _Watched:
+    """Forwards a search's trials to the run."""
+
+    def __init__(self, count: Callable[[str, Evaluation], None], origin: str) -> None:
+        self._count = count
+        self._origin = origin
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        self._count(self._origin, evaluation)
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        pass
