@@ -10,7 +10,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..agent.program.briefing import device_text, measured_text
+from ..agent.program.briefing import measured_text
+from ..agent.program.device import device_text
 from ..api.options.evaluate import ProfileOptions
 from ..api.profile import ProfileResult, run_profile
 from ..core import KernelProfile

@@ -18,6 +18,10 @@ _FULL = 0.85
 _OCCUPIED = 0.25
 """Share of a multiprocessor's warps, from which on more of them seldom help (Volkov: Better Performance at Lower
 Occupancy, 2010)."""
+FEW_WARPS = "of a multiprocessor's warps"
+"""Part of the evidence for a low occupancy."""
+_SATURATED = 0.85
+"""Share of the copy's bandwidth, from which on a kernel has no other limit."""
 _WEIGHT = 0.1
 """Share of the kernels' time; kernels below it are ignored."""
 
@@ -87,14 +91,19 @@ def _idle_cores(profile: Profile, used: float | None) -> Iterator[Cause]:
 def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Cause]:
     """Yield bandwidth, rate, and the distance from the floor, without the part that `lost` explains."""
     ceilings = profile.ceilings
+    share = profile.min_bytes / latency_ms / 1e6 / ceilings.copy_gb_s
     yield Cause(
         "memory", "traffic", 1.0,
-        f"moves {profile.min_bytes / latency_ms / 1e6:.1f} GB/s of the {ceilings.copy_gb_s:.1f} that a copy reaches "
-        f"({profile.min_bytes / 1e6:.1f} MB at least)",
+        f"moves at least {share * ceilings.copy_gb_s:.1f} GB/s, {share:.0%} of the {ceilings.copy_gb_s:.1f} that a "
+        f"copy reaches (counts each of {profile.min_bytes / 1e6:.1f} MB once; what is read twice is not in it)",
     )  # fmt: skip
     if profile.matrix_flops:
         rate = profile.matrix_flops / latency_ms / 1e6
-        yield Cause("compute", "rate", 1.0, f"computes {rate:.1f} of {profile.matrix_gflop_s:.1f} GFLOP/s")
+        yield Cause(
+            "compute", "rate", 1.0,
+            f"computes {rate:.1f} GFLOP/s in matrix products, {rate / profile.matrix_gflop_s:.0%} of the "
+            f"{profile.matrix_gflop_s:.1f} that {profile.product_precision} allow",
+        )  # fmt: skip
     gap = latency_ms / profile.floor_ms
     rest = max(1.0, gap / lost)
     yield Cause("memory", "traffic", 1.0, f"{gap:.1f} times its roofline floor of {_digits(profile.floor_ms)} ms")
@@ -102,12 +111,21 @@ def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Caus
         yield Cause("compute", "matrix rate", rest, "the floor is that of its matrix products")
         yield Cause("memory", "data reuse", rest**0.5, "")
     elif gap < 2 * lost:
-        close = "close enough to the copy's bandwidth that only less traffic helps"
-        yield Cause("memory", "memory bandwidth", rest, close)
+        yield Cause("memory", "memory bandwidth", rest, _bandwidth_text(share))
     else:
         far = "far from both ceilings: waiting for instructions, not for memory"
         yield Cause("compute", "instructions", rest, far)
         yield Cause("memory", "access pattern", rest**0.5, "")
+
+
+def _bandwidth_text(share: float) -> str:
+    """Say what a share of the copy's bandwidth allows to say; the bytes that really moved are not known."""
+    if share >= _SATURATED:
+        return "close enough to the copy's bandwidth that only less traffic helps"
+    return (
+        f"the other {1 - share:.0%} of the bandwidth goes into bytes that move more than once (count them in the "
+        "source), or is not used because too few loads are in flight"
+    )
 
 
 def _launching(latency_ms: float, ran: KernelProfile) -> Iterator[Cause]:
@@ -148,7 +166,7 @@ def _registers(ran: KernelProfile) -> Iterator[Cause]:
             yield Cause("compute", "register spills", factor, text)
         if kernel.occupancy is not None and kernel.occupancy < _OCCUPIED:
             factor = _partly(share, min(1.5, (_OCCUPIED / max(kernel.occupancy, 0.01)) ** 0.5))
-            text = f"{kernel.short_name} keeps {kernel.occupancy:.0%} of a multiprocessor's warps, limited by "
+            text = f"{kernel.short_name} keeps {kernel.occupancy:.0%} {FEW_WARPS}, limited by "
             yield Cause("parallelism", "occupancy", factor, text + _limit(kernel))
 
 

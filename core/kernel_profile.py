@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME_LIMIT = 80
@@ -35,6 +37,9 @@ class DeviceKernel(BaseModel):
     """The resource that limits the occupancy: 'registers', 'shared memory', 'threads', 'blocks'."""
     resident_blocks: int | None = Field(default=None, ge=0)
     """Blocks that a multiprocessor can keep at once."""
+    tensor_cores: tuple[str, ...] | None = None
+    """The matrix instructions in its compiled code and their operands, such as 'wgmma bf16'; empty where it has none,
+    None where its code is unknown."""
 
     @property
     def short_name(self) -> str:
@@ -47,6 +52,14 @@ class DeviceKernel(BaseModel):
         if self.blocks is None or not self.resident_blocks:
             return None
         return self.blocks / (self.resident_blocks * multiprocessors)
+
+    def filled(self, multiprocessors: int) -> float | None:
+        """Return the mean occupancy over the launch if all blocks take the same time; None where it is unknown.
+
+        It is below `occupancy` where the grid or its last wave does not fill the GPU.
+        """
+        waves = self.waves(multiprocessors)
+        return None if waves is None or self.occupancy is None else self.occupancy * waves / math.ceil(waves)
 
 
 class KernelProfile(BaseModel):

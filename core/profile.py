@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_SPECIAL_FUNCTIONS = 16
+"""Results per clock and multiprocessor of exp2, log2, rsqrt, sin and their like, on every GPU since compute capability
+5.0."""
+
 
 class Ceilings(BaseModel):
     """The measured peak rates of a device."""
@@ -16,13 +20,24 @@ class Ceilings(BaseModel):
     copy_gb_s: float = Field(gt=0)
     """Bytes read plus bytes written per second by a large copy, in 1e9."""
     matrix_gflop_s: float = Field(gt=0)
-    """Rate of a large fp32 matrix product, in 1e9 operations per second."""
+    """Rate of a large fp32 matrix product, in 1e9 operations per second: on a GPU the larger of the vector units' and a
+    third of TF32's."""
+    vector_gflop_s: float | None = Field(default=None, gt=0)
+    """The same on the vector units alone, without tensor cores; None for a CPU, and in older records."""
+    tf32_gflop_s: float | None = Field(default=None, gt=0)
+    """The same in TF32; None for a CPU, and in older records."""
     half_gflop_s: float | None = Field(default=None, gt=0)
     """The same in fp16; None for a CPU."""
     bfloat16_gflop_s: float | None = Field(default=None, gt=0)
     """The same in bf16; None for a CPU, and in older records."""
     float8_gflop_s: float | None = Field(default=None, gt=0)
     """The same in fp8; None where the device has no such product, and in older records."""
+    l2_gb_s: float | None = Field(default=None, gt=0)
+    """Bytes that a reduction reads per second from the L2 cache, in 1e9; None for a CPU, and in older records."""
+    launch_us: float | None = Field(default=None, gt=0)
+    """What each further launch adds to a call, in microseconds; None for a CPU, and in older records."""
+    latency_ns: float | None = Field(default=None, gt=0)
+    """From a load to its value in device memory, in nanoseconds; None for a CPU, without Triton, in older records."""
     cores: int = Field(gt=0)
     """Processor cores, or multiprocessors of a GPU."""
 
@@ -41,6 +56,18 @@ class DeviceLimits(BaseModel):
     """32-bit registers of a multiprocessor."""
     threads: int = Field(gt=0)
     """Threads that a multiprocessor keeps at once."""
+    l2_bytes: int | None = Field(default=None, gt=0)
+    """Size of the L2 cache; None in older records."""
+    clock_mhz: float | None = Field(default=None, gt=0)
+    """The highest clock of the multiprocessors; None in older records."""
+
+    @property
+    def exp_g_s(self) -> float | None:
+        """Exponentials per second, in 1e9, by the special function units' 16 per clock and multiprocessor.
+
+        CUDA C++ Programming Guide, 'Throughput of Native Arithmetic Instructions'. None without the clock.
+        """
+        return None if self.clock_mhz is None else _SPECIAL_FUNCTIONS * self.multiprocessors * self.clock_mhz / 1e3
 
 
 class MatrixProduct(BaseModel):
@@ -91,16 +118,43 @@ class Profile(BaseModel):
 
     @property
     def matrix_gflop_s(self) -> float:
-        """The rate that bounds the problem's matrix products: that of its operands' dtype."""
-        ceilings, product = self.ceilings, self.product
-        # Older records do not name the dtype.
-        dtype = (product.dtype or {2: "float16"}.get(product.element_bytes, "")) if product else ""
+        """The rate that bounds the problem's matrix products: that of its operands' dtype.
+
+        An fp32 product may be three products of bf16 or TF32 parts, which are nearly as accurate.
+        """
+        ceilings, dtype = self.ceilings, self._product_dtype
         half = ceilings.half_gflop_s or ceilings.matrix_gflop_s
         if dtype.startswith("float8"):
             return ceilings.float8_gflop_s or half
         if dtype == "bfloat16":
             return ceilings.bfloat16_gflop_s or half
-        return half if dtype == "float16" else ceilings.matrix_gflop_s
+        if dtype == "float16":
+            return half
+        # Without a matrix product it is a convolution's, of which the dtype is not recorded.
+        split = (ceilings.bfloat16_gflop_s or 0.0) / 3 if dtype in ("float32", "") else 0.0
+        return max(ceilings.matrix_gflop_s, split)
+
+    @property
+    def product_precision(self) -> str:
+        """What `matrix_gflop_s` is the rate of: 'fp32 products', 'bf16 products', 'fp32 products as three of bf16'."""
+        ceilings, dtype = self.ceilings, self._product_dtype
+        for start, name in (("float8", "fp8"), ("bfloat16", "bf16"), ("float16", "fp16")):
+            if dtype.startswith(start):
+                return f"{name} products"
+        if dtype not in ("float32", ""):
+            return f"{dtype} products"
+        parts = {"TF32": ceilings.tf32_gflop_s or 0.0, "bf16": ceilings.bfloat16_gflop_s or 0.0}
+        name = max(parts, key=lambda one: parts[one])
+        # Of older records it is not known what their fp32 rate is of.
+        return (
+            f"fp32 products as three of {name}" if parts[name] / 3 >= self.matrix_gflop_s * 0.999 else "fp32 products"
+        )
+
+    @property
+    def _product_dtype(self) -> str:
+        """The operands' dtype of the largest product; empty where there is none. Older records do not name it."""
+        product = self.product
+        return (product.dtype or {2: "float16"}.get(product.element_bytes, "")) if product else ""
 
     @property
     def floor_ms(self) -> float:

@@ -1,4 +1,4 @@
-"""Shortens untrusted text and errors to one line, and writes sizes."""
+"""Shortens untrusted text and errors to one line, and writes numbers and sizes."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def wrong_field(error: ValidationError) -> str:
 def gigabytes(size: int) -> str:
     """Return '12.9 GB' for that many bytes, and '0.031 GB' for few."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e9:.2g} GB"
+
+
+def digits(value: float) -> str:
+    """Return four digits, without an exponent."""
+    return f"{float(f'{value:.4g}'):.12g}"

@@ -20,8 +20,9 @@ def tokens_of(text: str) -> int:
 def within(hits: Iterable[Hit], tokens: int) -> str:
     """Render the examples of these hits, best first, in at most `tokens` (as `tokens_of` estimates); '' if none fits.
 
-    Each is rendered with both kernels; where that does not fit, as a diff; then with the kernel after alone; then not
-    at all. Code is never cut off: half a kernel teaches mistakes.
+    Each is rendered with both kernels, as a diff of all lines where that is shorter; where they do not fit, as a diff
+    of what changed; then with the kernel after alone; then not at all. Code is never cut off: half a kernel teaches
+    mistakes.
     """
     parts: list[str] = []
     for hit in hits:
@@ -35,12 +36,17 @@ def within(hits: Iterable[Hit], tokens: int) -> str:
 def _forms(example: WorkedExample) -> Iterator[str]:
     """An example at its fullest, then shorter and shorter."""
     head = _head(example)
-    yield "\n\n".join([head, "Before:", _fenced(example.before, "python"), "After:", _fenced(example.after, "python")])
-    change = difflib.unified_diff(
-        source_lines(example.before), source_lines(example.after), "before.py", "after.py", lineterm=""
-    )
-    yield "\n\n".join([head, "The change:", _fenced("\n".join(change), "diff")])
+    both = [head, "Before:", _fenced(example.before, "python"), "After:", _fenced(example.after, "python")]
+    # What both kernels share is there once.
+    whole = [head, "Both kernels, whole:", _fenced(_diff(example, len(example.before)), "diff")]
+    yield min("\n\n".join(both), "\n\n".join(whole), key=len)
+    yield "\n\n".join([head, "The change:", _fenced(_diff(example, 3), "diff")])
     yield "\n\n".join([head, "After:", _fenced(example.after, "python")])
+
+
+def _diff(example: WorkedExample, context: int) -> str:
+    before, after = source_lines(example.before), source_lines(example.after)
+    return "\n".join(difflib.unified_diff(before, after, "before.py", "after.py", n=context, lineterm=""))
 
 
 def _head(example: WorkedExample) -> str:
@@ -49,8 +55,9 @@ def _head(example: WorkedExample) -> str:
         f"{example.language} for {example.target}, {example.operation}, {example.category} bottleneck; "
         f"techniques: {', '.join(example.techniques) or 'none named'}",
     ]
-    if example.gain:
-        lines.append(f"Measured: {example.gain}")
+    lines.append(
+        f"Measured: {example.gain}" if example.gain else "Checked for correctness; its gain is not measured yet."
+    )
     return "\n\n".join([*lines, example.story])
 
 

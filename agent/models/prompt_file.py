@@ -15,10 +15,20 @@ ADVICE = "choose another folder for `model` files:DIR"
 HEAD = """\
 <!-- Conversation {lane}. Answer it, or paste it into a chat window; save the answer beside this file as {reply}.
      The page holds all of the conversation: a chat that knows it needs only what follows its last answer. -->"""
-_FIELDS = "Answer with the fields that are asked for, each below its `[[ ## name ## ]]` line."
 _KERNEL_OR_TOOLS = """\
-To hand in a kernel, answer with the whole file in one ```python block; nothing else is needed. It is compiled, checked
-and timed, and if it fails you are asked for a repair.
+To hand in a kernel, answer in this form, the whole file in one ```python block. It is compiled, checked and timed, and
+if it fails you are asked for a repair.
+
+[[ ## strategy ## ]]
+the change in one to four words
+
+[[ ## rationale ## ]]
+one or two sentences: what was changed, and why it is faster
+
+[[ ## kernel ## ]]
+```python
+...
+```
 
 To use a tool first, answer in this form, with the tool's own name and arguments; the next page has its answer:
 
@@ -32,8 +42,7 @@ Which threads the language offers decides how to split the loop.
 _ROLES = {"user": "Request", "assistant": "Your answer", "tool": "What the tools said", "developer": "Request"}
 _RESULTS = "tool_call_results"
 # What DSPy writes into one line of JSON.
-_TOOLS = re.compile(rf"^(\[\[ ## (?:tools|{_RESULTS}) ## \]\]\n)([\[{{].*)$", re.MULTILINE)
-_TOOL = re.compile(r"^(\w+), whose description is <desc>(.*)</desc>\. It takes arguments (.*)\.$", re.DOTALL)
+_TOLD = re.compile(rf"^(\[\[ ## {_RESULTS} ## \]\]\n)(\{{.*)$", re.MULTILINE)
 
 
 def open_folder(folder: Path) -> list[Path]:
@@ -74,11 +83,11 @@ def _page(lane: str, request: Record, name: str) -> bytes:
         told = text.startswith(f"[[ ## {_RESULTS}")
         parts.append(_title(_ROLES["tool"] if told else _ROLES.get(message["role"], message["role"])))
         if text:
-            parts.append(_TOOLS.sub(lambda found: found[1] + _readable(found[2]), text))
+            parts.append(_TOLD.sub(lambda found: found[1] + _readable(found[2]), text))
         parts += [_call_text(call) for call in message.get("tool_calls", ())]
         parts += [_result_text(result["name"], result["text"]) for result in message.get("tool_results", ())]
     takes_kernels = "[[ ## tool_calls ## ]]" in system
-    parts += [_title("How to answer"), _KERNEL_OR_TOOLS if takes_kernels else _FIELDS]
+    parts += [_title("How to answer"), _KERNEL_OR_TOOLS] if takes_kernels else []
     return "\n\n".join(part.strip("\n") for part in parts).encode("utf-8", "replace") + b"\n"
 
 
@@ -91,12 +100,10 @@ def _call_text(call: Record) -> str:
 
 
 def _readable(line: str) -> str:
-    """Format offered tools, or their results, one by one, with real line ends."""
+    """Format the results of tools one by one, with real line ends."""
     try:
         found: Any = json.loads(line)
-        if isinstance(found, dict):
-            return "\n\n".join(_result_text(result["name"], str(result["value"])) for result in found[_RESULTS])
-        return "\n".join(_TOOL.sub(r"- \1: \2 Arguments: \3", str(tool)) for tool in found)
+        return "\n\n".join(_result_text(result["name"], str(result["value"])) for result in found[_RESULTS])
     except (ValueError, KeyError, TypeError):
         return line
 

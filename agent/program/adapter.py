@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from copy import copy
-from typing import Any
+from typing import Any, get_args
 
 import dspy
+from dspy.adapters.types.tool import ToolCalls
+from pydantic import BaseModel
 
 from ..proposer import NoKernel
 from .reply import source_of
 
 TOOL_CALLS = "tool_calls"
-UNNAMED = "rewrite"
-"""The strategy of a kernel that came without one."""
+TOOLS = "tools"
+UNNAMED = ""
+"""The strategy of a kernel that came without one: it is named after its suggestion."""
 # A text field that may accompany a kernel, in DSPy's notation, up to the next field or block.
 _FIELD = re.compile(r"^\[\[ ## (strategy|rationale) ## \]\]\n?(.*?)(?=^\[\[ ## |^[ \t]*```|\Z)", re.M | re.S)
 
@@ -30,27 +32,42 @@ class KernelAdapter(dspy.ChatAdapter):
         super().__init__(use_native_function_calling=native, use_json_adapter_fallback=False)
 
     def format_system_message(self, signature: type[dspy.Signature]) -> str:
-        """Return DSPy's text without its agent's additions: a field for the history, and None as a type."""
-        # One new signature for all fields: DSPy's methods would copy every field for each that changes.
-        fields = {name: copy(field) for name, field in signature.fields.items()}
-        for name in signature.input_fields:
-            if fields[name].annotation is dspy.History:
-                del fields[name]
-            elif fields[name].annotation == str | None:
-                fields[name].annotation = str
-        text: str = super().format_system_message(dspy.Signature(fields, signature.instructions))
-        return text
+        """Return each field once, with its form, and the instructions.
+
+        DSPy's text has a template of every field besides its description, its agent's field for the history, and JSON
+        schemas.
+        """
+        return f"{self.format_field_description(signature)}\n\n{self.format_task_description(signature)}"
+
+    def format_field_description(self, signature: type[dspy.Signature]) -> str:
+        """Return the fields of a request and of its reply, a line each."""
+        given = {name: field for name, field in signature.input_fields.items() if field.annotation is not dspy.History}
+        lines = ["A request has these fields, each below its line:", *_field_lines(given)]
+        lines += ["", "A reply has these, in the same form, and ends with `[[ ## completed ## ]]`:"]
+        return "\n".join([*lines, *_field_lines(signature.output_fields)])
 
     def format_task_description(self, signature: type[dspy.Signature]) -> str:
         """Return the instructions unchanged; DSPy would indent them."""
-        return f"In adhering to this structure, your objective is:\n\n{signature.instructions}"
+        return str(signature.instructions)
+
+    def format_user_message_content(
+        self,
+        signature: type[dspy.Signature],
+        inputs: dict[str, Any],
+        prefix: str = "",
+        suffix: str = "",
+        main_request: bool = False,
+    ) -> str:
+        """Return the fields and their values; tools as signatures, where DSPy would write JSON schemas."""
+        if isinstance(tools := inputs.get(TOOLS), list):
+            inputs = {**inputs, TOOLS: "\n".join(map(tool_line, tools))}
+        text: str = super().format_user_message_content(signature, inputs, prefix, suffix, main_request)
+        return text
 
     def user_message_output_requirements(self, signature: type[dspy.Signature]) -> str:
         """Return the expected form of a reply; DSPy asks for valid Python where it reads JSON."""
-        fields = ", then ".join(f"`[[ ## {name} ## ]]`" for name in signature.output_fields)
-        return (
-            f"Respond with {fields}, each below its line, lists and objects as JSON; end with `[[ ## completed ## ]]`."
-        )
+        first, *_ = signature.output_fields
+        return f"Reply in the form given above, from `[[ ## {first} ## ]]` to `[[ ## completed ## ]]`."
 
     def _call_postprocess(
         self, processed_signature: Any, original_signature: Any, outputs: list[Any], lm: Any, lm_kwargs: Any
@@ -61,6 +78,54 @@ class KernelAdapter(dspy.ChatAdapter):
             processed_signature, original_signature, outputs, lm, lm_kwargs
         )
         return found
+
+
+def _field_lines(fields: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, field in fields.items():
+        extra = field.json_schema_extra or {}
+        described = extra.get("desc", "")
+        # DSPy describes a field without words as '${name}'.
+        parts = ["" if described == f"${{{name}}}" else described]
+        parts += [_form(field.annotation)] if extra.get("__dspy_field_type") == "output" else []
+        text = "; ".join(part for part in parts if part)
+        lines.append(f"- `[[ ## {name} ## ]]`" + (f": {text}" if text else ""))
+    return lines
+
+
+def _form(annotation: Any) -> str:
+    """Describe the JSON of a reply's field; empty for text."""
+    if annotation is ToolCalls:
+        return 'as JSON: {"tool_calls": [{"name": "...", "args": {...}}]}'
+    item, *_ = get_args(annotation) or (None,)
+    if isinstance(item, type) and issubclass(item, BaseModel):
+        keys = ", ".join(f'"{name}": {field.description}' for name, field in item.model_fields.items())
+        return f"as a JSON list of {{{keys}}}"
+    return "as a JSON list of texts" if annotation == list[str] else ""
+
+
+def tool_line(tool: dspy.Tool) -> str:
+    """Return a tool's name, arguments and description: `- tune(kernel: string, trials: integer = 30): Search ...`."""
+    arguments = []
+    for name, schema in (tool.args or {}).items():
+        default = f" = {json.dumps(schema['default'])}" if "default" in schema else ""
+        arguments.append(f"{name}: {_type(schema)}{default}")
+    return f"- {tool.name}({', '.join(arguments)}): {tool.desc}"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Describe a JSON schema in a few words."""
+    if "enum" in schema:
+        return " | ".join(map(json.dumps, schema["enum"]))
+    if "anyOf" in schema:
+        return " | ".join(map(_type, schema["anyOf"]))
+    if schema.get("type") == "array":
+        return f"[{_type(schema['items'])}, ...]"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"{{name: {_type(schema['additionalProperties'])}}}"
+    bounds = [str(schema[name]) for name in ("minimum", "maximum") if name in schema]
+    text = str(schema.get("type", "any")) + (f" {' to '.join(bounds)}" if bounds else "")
+    return f"{text} ({schema['description']})" if "description" in schema else text
 
 
 def _submitted(output: Any) -> Any:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core import DeviceKernel, Evaluation, KernelProfile, Problem, Profile, Status
+from ...core import DeviceKernel, Evaluation, Kernel, KernelProfile, Problem, Profile, Status
 from ...core.baselines import against_text
+from ...core.bottleneck import FEW_WARPS
+from ...core.text import digits
 from ..analysis import Analysis
-from ..turn import Attempt, Turn
+from ..turn import Attempt, Candidate, Turn
+from . import tensor_cores
+from .changes import change_text
 from .context import gist, last_lines
 
 RECENT = 6
@@ -25,22 +29,6 @@ _ADVICE = {
     Status.CRASHED: "an access out of bounds is the likeliest reason: check masks and indices",
     Status.REJECTED: "compute with the kernel itself, and leave the measurement alone",
 }
-
-
-def device_text(profile: Profile) -> str:
-    """Describe the device, its measured ceilings and its limits."""
-    ceilings = profile.ceilings
-    lines = [
-        f"{profile.device}: {ceilings.cores} {'multiprocessors' if profile.limits else 'cores'}",
-        f"measured: copy bandwidth {_digits(ceilings.copy_gb_s)} GB/s, "
-        f"matrix rate {_digits(ceilings.matrix_gflop_s)} GFLOP/s",
-    ]
-    if limits := profile.limits:
-        lines.append(
-            f"compute capability {limits.capability / 10:.1f}; a block may take {limits.shared_bytes // 1024} KiB of "
-            f"shared memory; {limits.registers} registers and {limits.threads} threads per multiprocessor"
-        )
-    return "\n".join(lines)
 
 
 def workload_text(problem: Problem) -> str:
@@ -62,53 +50,81 @@ def precision_text(evaluation: Evaluation) -> str:
     )
 
 
+def tolerance_text(evaluation: Evaluation) -> str:
+    """Describe what error the comparison allows, and how much of that a measured kernel uses; empty without one."""
+    checked = evaluation.correctness
+    if checked is None:
+        return ""
+    absolute = checked.tolerance if checked.absolute_tolerance is None else checked.absolute_tolerance
+    same = absolute == checked.tolerance
+    text = f"tolerance: {absolute:g} absolute{' and' if same else f', {checked.tolerance:g}'} relative"
+    if checked.own_errors is not None:
+        text += f"; this kernel's largest error is {checked.own_errors[0]:.1e}"
+    if checked.error_fp64 is not None and checked.torch_error_fp64 is not None:
+        text += (
+            f"; root mean square against fp64 {checked.error_fp64:.1e}, the reference's {checked.torch_error_fp64:.1e}"
+        )
+    return text
+
+
 def work_text(profile: Profile) -> str:
     """Describe what the reference computes, and the floor under its time."""
+    products = f"; {digits(profile.compute_floor_ms)} for {profile.product_precision}" if profile.matrix_flops else ""
     return "\n".join(
         [
-            f"work: {_digits(profile.flops / 1e6)} MFLOP, "
-            f"{_digits(profile.matrix_flops / 1e6)} of them in matrix products; "
-            f"at least {_digits(profile.min_bytes / 1e6)} MB must move; {_digits(profile.intensity)} FLOP per byte",
-            f"floor: {_digits(profile.floor_ms)} ms ({_digits(profile.memory_floor_ms)} for memory, "
-            f"{_digits(profile.compute_floor_ms)} for matrix products)",
+            f"work: {digits(profile.flops / 1e6)} MFLOP, "
+            f"{digits(profile.matrix_flops / 1e6)} of them in matrix products; "
+            f"at least {digits(profile.min_bytes / 1e6)} MB must move; {digits(profile.intensity)} FLOP per byte",
+            f"floor: {digits(profile.floor_ms)} ms ({digits(profile.memory_floor_ms)} for memory{products})",
             f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
         ]
     )
 
 
-def roofline_text(profile: Profile, evaluation: Evaluation) -> str:
+def roofline_text(profile: Profile, candidate: Candidate) -> str:
     """Describe a measured kernel's position between the reference and the floor."""
-    lines = [work_text(profile), measured_text(evaluation)]
+    lines, evaluation = [ran_text(profile, candidate)], candidate.evaluation
     if evaluation.latency_ms:
+        moved = profile.min_bytes / evaluation.latency_ms / 1e6
         lines.append(
-            f"that is {evaluation.latency_ms / profile.floor_ms:.2f} times the floor, "
-            f"{_digits(profile.min_bytes / evaluation.latency_ms / 1e6)} GB/s, "
-            f"{_digits(profile.flops / evaluation.latency_ms / 1e6)} GFLOP/s"
+            f"that is {evaluation.latency_ms / profile.floor_ms:.2f} times the floor, at least {digits(moved)} GB/s "
+            f"({moved / profile.ceilings.copy_gb_s:.0%} of a copy's), "
+            f"{digits(profile.flops / evaluation.latency_ms / 1e6)} GFLOP/s"
         )
     if evaluation.cores_used is not None:
         lines.append(f"{evaluation.cores_used:.1f} of {profile.ceilings.cores} cores were busy")
-    if evaluation.kernel_profile is not None:
-        lines += _ran(evaluation.kernel_profile)
     return "\n".join(lines)
 
 
-def _ran(found: KernelProfile) -> list[str]:
+def ran_text(profile: Profile, candidate: Candidate) -> str:
+    """Describe the work, the time of a kernel, and what ran: what no bottleneck's evidence repeats."""
+    found = candidate.evaluation.kernel_profile
+    lines = [work_text(profile), measured_text(candidate.evaluation)]
+    if found is not None:
+        lines += _ran(found, profile)
+    known = found is not None and any(one.own and one.tensor_cores is not None for one in found.kernels)
+    if profile.limits and profile.matrix_flops and not known and (told := tensor_cores.by_source(candidate.kernel)):
+        lines.append(told)
+    return "\n".join(lines)
+
+
+def _ran(found: KernelProfile, profile: Profile) -> list[str]:
     """Describe one profiled call, and Nsight Compute's counters."""
     if not found.kernels:
         return ["in one call the profiler saw nothing run"]
     share = found.own_share or 0.0
-    lines = [f"in one call the profiler saw {_digits(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
-    lines += [f"- {_kernel(one)}" for one in found.kernels[:SHOWN_KERNELS]]
+    lines = [f"in one call the profiler saw {digits(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
+    lines += [f"- {_kernel(one, profile)}" for one in found.kernels[:SHOWN_KERNELS]]
     if rest := found.kernels[SHOWN_KERNELS:]:
-        lines.append(f"- {len(rest)} more: {_digits(sum(one.time_ms for one in rest))} ms")
+        lines.append(f"- {len(rest)} more: {digits(sum(one.time_ms for one in rest))} ms")
     if found.counters:
-        counters = ", ".join(f"{name} {_digits(value)}" for name, value in found.counters.items())
+        counters = ", ".join(f"{name} {digits(value)}" for name, value in found.counters.items())
         lines.append(f"Nsight Compute, of its own kernels: {counters}")
     return lines
 
 
-def _kernel(one: DeviceKernel) -> str:
-    parts = [f"{one.short_name}{'' if one.own else ' (library)'}: {_digits(one.time_ms)} ms"]
+def _kernel(one: DeviceKernel, profile: Profile) -> str:
+    parts = [f"{_named(one)} {digits(one.time_ms)} ms"]
     if one.launches > 1:
         parts.append(f"{one.launches} launches")
     if one.blocks is not None and one.threads is not None:
@@ -117,10 +133,26 @@ def _kernel(one: DeviceKernel) -> str:
         spilled = f" and {one.spills} bytes spilled" if one.spills else ""
         parts.append(f"{one.registers} registers{spilled} per thread")
     if one.shared_bytes:
-        parts.append(f"{_digits(one.shared_bytes / 1024)} KiB of shared memory")
+        parts.append(f"{digits(one.shared_bytes / 1024)} KiB of shared memory")
     if one.occupancy is not None:
-        parts.append(f"occupancy {one.occupancy:.0%}" + (f" limited by {one.limited_by}" if one.occupancy < 1 else ""))
+        parts.append(_occupancy(one, profile))
+    if told := tensor_cores.by_code(one):
+        parts.append(told)
     return ", ".join(parts)
+
+
+def _occupancy(one: DeviceKernel, profile: Profile) -> str:
+    """Describe how many warps fit, and how many there are on average over the launch's waves."""
+    text = f"occupancy at most {one.occupancy:.0%}"
+    if one.occupancy is not None and one.occupancy < 1:
+        text += f" (limited by {one.limited_by})"
+    cores = profile.ceilings.cores
+    waves, filled = one.waves(cores), one.filled(cores)
+    return text if waves is None or filled is None else f"{text}, {waves:.3g} waves, so {filled:.0%} on average"
+
+
+def _named(one: DeviceKernel) -> str:
+    return f"{one.short_name}{'' if one.own else ' (library)'}:"
 
 
 def measured_text(evaluation: Evaluation) -> str:
@@ -168,34 +200,44 @@ def analysis_text(analysis: Analysis) -> str:
     return "\n".join([f"{analysis.category}-bound", *(f"- {line}" for line in analysis.evidence)])
 
 
-def history_text(turns: Sequence[Turn], recent: int = RECENT) -> str:
-    """Describe the past turns and their results."""
+def reading_text(analysis: Analysis) -> str:
+    """Describe the bottleneck by the metrics alone, without what `ran_text` tells of each kernel."""
+    lines = [f"- {line}" for line in analysis.evidence if FEW_WARPS not in line]
+    return "\n".join([f"by the metrics alone: {analysis.category}-bound", *lines])
+
+
+def history_text(turns: Sequence[Turn], recent: int = RECENT, shown: Kernel | None = None) -> str:
+    """Describe the past turns: what each lane changed, and what came of it. `shown` is the kernel to improve now."""
     if not turns:
         return "nothing was tried so far"
     early, late = turns[:-recent] if recent else turns, turns[-recent:] if recent else ()
-    return "\n".join([*(_outcome(turn) for turn in early), *(_turn_text(turn) for turn in late)])
+    lanes = any(turn.lane for turn in turns)
+    outcomes = [_outcome(turn, lanes, shown) for turn in turns]
+    return "\n".join([*outcomes[: len(early)], *map(_turn_text, late, outcomes[len(early) :])])
 
 
-def _turn_text(turn: Turn) -> str:
-    lines = [_outcome(turn)]
+def _turn_text(turn: Turn, outcome: str) -> str:
+    lines = [outcome]
     if turn.proposal and turn.proposal.rationale:
         lines.append(f"  idea: {turn.proposal.rationale}")
+    if turn.kernel is not None and (changed := change_text(turn.before.kernel, turn.kernel)):
+        lines.append(f"  change: {changed}")
     lines += [f"  an attempt failed: {gist(attempt.error)}" for attempt in turn.attempts if attempt.error]
+    if turn.found is not None and (ran := turn.found.evaluation.kernel_profile) is not None and ran.kernels:
+        times = ", ".join(f"{_named(one)} {digits(one.time_ms)} ms" for one in ran.kernels[:SHOWN_KERNELS])
+        lines.append(f"  its kernels: {times}")
     if turn.found is not None and turn.found.evaluation.config:
         lines.append(f"  parameters: {dict(turn.found.evaluation.config)}")
     return "\n".join(lines)
 
 
-def _outcome(turn: Turn) -> str:
+def _outcome(turn: Turn, lanes: bool, shown: Kernel | None) -> str:
     if turn.found is None:
         came = "nothing was correct"
     else:
         gain = turn.before.latency_ms / turn.found.latency_ms
         came = f"{turn.found.latency_ms:.4g} ms, {gain:.3f} times as fast as the kernel that it began with"
         came += ", the best so far" if turn.improved else ""
-    return f"turn {turn.number}: {turn.strategy} ({turn.analysis.category}): {came}"
-
-
-def _digits(value: float) -> str:
-    """Return four digits, without an exponent."""
-    return f"{float(f'{value:.4g}'):.12g}"
+        came += "; this is the kernel to improve now" if shown and turn.found.kernel.digest == shown.digest else ""
+    where = f"turn {turn.number}, lane {turn.lane}" if lanes else f"turn {turn.number}"
+    return f"{where}: {turn.strategy} ({turn.analysis.category}): {came}"

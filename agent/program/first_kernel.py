@@ -16,7 +16,6 @@ from ...core import (
     Query,
     Retriever,
     Target,
-    TorchProblem,
 )
 from ...prompts import guide_for, render, sections
 from ...rag.render import within
@@ -25,7 +24,8 @@ from ..proposer import RunEnded
 from . import briefing
 from .adapter import KernelAdapter
 from .asking import asking
-from .inputs import EXAMPLE_TOKENS
+from .device import device_text
+from .inputs import EXAMPLE_TOKENS, reference_text
 from .reply import kernel_of, laid_out
 from .retrieval import operation_of
 
@@ -86,9 +86,9 @@ class FirstKernelWriter:
         failed: Sequence[tuple[Kernel | None, Evaluation | str]],
     ) -> dict[str, str]:
         return {
-            "reference": TorchProblem.of(problem).source,
+            "reference": reference_text(problem),
             "workload": briefing.workload_text(problem),
-            "device": briefing.device_text(profile),
+            "device": device_text(profile),
             "work": briefing.work_text(profile),
             "examples": self._examples(problem, profile, language, target) or "none",
             "guide": "\n\n".join(sections(guide_for(language, target)).values()),

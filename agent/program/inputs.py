@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...core import Kernel, TorchProblem
+from ...core import Kernel, Problem, TorchProblem, source_lines
 from ...prompts import guide_for, sections
 from ..proposer import TurnContext
 from ..turn import Attempt
 from . import briefing
+from .device import device_text, versions_text
+from .suggestions import suggestion_text
 
-EXAMPLE_TOKENS = 12_000
+EXAMPLE_TOKENS = 6_000
 
 
 @dataclass(frozen=True)
@@ -33,25 +36,26 @@ DETAILS = (
 
 def analysis_inputs(context: TurnContext, detail: Detail) -> dict[str, str]:
     """Return the inputs of `signatures.AnalyseBottleneck`."""
+    measured = briefing.ran_text(context.profile, context.candidate)
     return {
         **_task(context),
-        "roofline": briefing.roofline_text(context.profile, context.candidate.evaluation),
-        "profile": briefing.analysis_text(context.analysis),
-        "past_turns": briefing.history_text(context.turns, detail.turns),
+        "measured": f"{measured}\n{briefing.reading_text(context.analysis)}",
+        "past_turns": _past(context, detail),
     }
 
 
 def rewrite_inputs(context: TurnContext, detail: Detail, examples: Callable[[str, int], str]) -> dict[str, str]:
     """Return the inputs of `signatures.RewriteKernel`; `examples` finds some for a suggestion, up to a token limit."""
-    suggestion = _suggestion(context)
+    suggestions = context.analysis.suggestions
+    idea = suggestions[context.variant] if context.variant < len(suggestions) else ""
     return {
         **_task(context),
-        "measured": briefing.roofline_text(context.profile, context.candidate.evaluation),
+        "measured": briefing.roofline_text(context.profile, context.candidate),
         "bottleneck": briefing.analysis_text(context.analysis),
-        "suggestion": suggestion,
-        "examples": examples(suggestion, detail.example_tokens) or "none",
+        "suggestion": suggestion_text(suggestions, context.variant),
+        "examples": examples(idea, detail.example_tokens) or "none",
         "guide": _guide_titles(context.candidate.kernel),
-        "past_turns": briefing.history_text(context.turns, detail.turns),
+        "past_turns": _past(context, detail),
     }
 
 
@@ -62,24 +66,39 @@ def repair_inputs(context: TurnContext, detail: Detail, failed: Sequence[Attempt
         **_task(context),
         "failed": proposal.kernel.source if proposal else "there was no kernel in the reply",
         "failure": briefing.failed_text(failed, detail.log),
-        "suggestion": _suggestion(context),
+        "suggestion": suggestion_text(context.analysis.suggestions, context.variant),
         "guide": _guide_titles(context.candidate.kernel),
     }
 
 
+def reference_text(problem: Problem) -> str:
+    """Return the reference's source without the sizes of other workloads."""
+    source = TorchProblem.of(problem).source
+    lines = source_lines(source, keepends=True)
+    for node in reversed(ast.parse(source).body):
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if any(isinstance(one, ast.Name) and one.id == "WORKLOADS" for one in targets):
+            first = node.lineno - 1
+            while first and not lines[first - 1].strip():
+                first -= 1
+            del lines[first : node.end_lineno]
+    return "".join(lines)
+
+
 def _task(context: TurnContext) -> dict[str, str]:
+    evaluation = context.candidate.evaluation
+    workload = briefing.workload_text(context.problem) + briefing.precision_text(evaluation)
+    versions = versions_text(context.candidate.kernel, evaluation.environment)
     return {
-        "reference": TorchProblem.of(context.problem).source,
-        "workload": briefing.workload_text(context.problem) + briefing.precision_text(context.candidate.evaluation),
+        "reference": reference_text(context.problem),
+        "workload": "\n".join(filter(None, [workload, briefing.tolerance_text(evaluation)])),
         "source": context.candidate.kernel.source,
-        "device": briefing.device_text(context.profile),
+        "device": "\n".join(filter(None, [device_text(context.profile), versions])),
     }
 
 
-def _suggestion(context: TurnContext) -> str:
-    """Return the suggestion that this lane follows."""
-    suggestions = context.analysis.suggestions
-    return suggestions[context.variant % len(suggestions)] if suggestions else "what the evidence suggests"
+def _past(context: TurnContext, detail: Detail) -> str:
+    return briefing.history_text(context.turns, detail.turns, context.candidate.kernel)
 
 
 def _guide_titles(kernel: Kernel) -> str:

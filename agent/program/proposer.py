@@ -23,11 +23,13 @@ from .adapter import KernelAdapter
 from .asking import asking
 from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inputs
 from .reply import kernel_of, laid_out
-from .retrieval import question
+from .retrieval import question, relevant
 from .signatures import KernelProgram, Suggestion
 from .toolbox import Toolbox, ToolBroke
 
 Ask = Callable[[KernelProgram, Detail], dspy.Prediction]
+FINISHED = 0.8
+"""Share of the roofline from which on an analysis may suggest nothing, and a turn proposes nothing."""
 NOT_SUBMITTED = "ReActV2 failed to produce final outputs"
 """Prefix of DSPy's error for this; it has no exception type."""
 
@@ -69,8 +71,10 @@ class ModelProposer:
                 future.set_exception(error)
         return future.result()
 
-    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal:
-        """Return a kernel that the model submits after using its tools."""
+    def propose(self, context: TurnContext, failed: Sequence[Attempt] = ()) -> Proposal | None:
+        """Return a kernel that the model submits after using its tools; None where its analysis suggests nothing."""
+        if not context.analysis.suggestions:
+            return None
         toolbox = Toolbox(context, self._retriever, lambda call: self._observer.tool(context.lane.name, call))
 
         def ask(program: KernelProgram, detail: Detail) -> dspy.Prediction:
@@ -97,7 +101,7 @@ class ModelProposer:
         kernel = kernel_of(str(prediction.kernel or ""), context.problem, before.language, before.target)
         return Proposal(
             kernel=laid_out(kernel),
-            strategy=" ".join(str(prediction.strategy or "rewrite").split())[:60],
+            strategy=" ".join(str(prediction.strategy or _technique(context)).split())[:60],
             category=context.analysis.category,
             rationale=" ".join(str(prediction.rationale or "").split()),
         )
@@ -110,11 +114,13 @@ class ModelProposer:
             )
             suggestions = tuple(_idea(Suggestion.model_validate(one)) for one in prediction.suggestions)
             evidence = tuple(str(line) for line in prediction.evidence)
+            # Near its roofline a kernel may have nothing left; elsewhere an empty list is a slip.
+            finished = metrics.floor_ms >= FINISHED * metrics.latency_ms
             return dataclasses.replace(
                 metrics,
                 category=_category(prediction.category),
                 evidence=evidence or metrics.evidence,
-                suggestions=suggestions or metrics.suggestions,
+                suggestions=suggestions if suggestions or finished else metrics.suggestions,
             )
         except (dspy.AdapterParseError, ValidationError, ValueError) as error:
             self._observer.failed(
@@ -146,9 +152,16 @@ class ModelProposer:
         def found(suggestion: str, tokens: int) -> str:
             if self._retriever is None or not self._rag_k or not tokens:
                 return ""
-            return within(self._retriever.search(question(context, suggestion), self._rag_k), tokens)
+            query = question(context, suggestion)
+            return within(relevant(self._retriever.search(query, self._rag_k), query), tokens)
 
         return found
+
+
+def _technique(context: TurnContext) -> str:
+    """Name a kernel that came without a strategy after the suggestion that it followed."""
+    suggestions, variant = context.analysis.suggestions, context.variant
+    return suggestions[variant].partition(":")[0] if variant < len(suggestions) else "rewrite"
 
 
 def _category(text: str) -> Category:

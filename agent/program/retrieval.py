@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...core import Query
+from ...core import Hit, Query
 from ..proposer import TurnContext
 
 _PRODUCT = re.compile(r"^(mm|addmm|bmm|baddbmm|mv|addmv|matmul|linear|dot|einsum)$")
@@ -22,6 +22,30 @@ _NAMED = (
 )
 _SUMS = re.compile(r"^(sum|mean|amax|amin|max|min|prod|argmax|argmin|var|norm|linalg_vector_norm|mse_loss)$")
 _ROOTS = re.compile(r"^r?sqrt$")
+_WORDS = {
+    "shared-memory": r"shared memory|stag(?:e|ed|ing) in shared",
+    "pipelining": r"pipelin|num_stages|prefetch|double.buffer|cp\.async",
+    "tensor-cores": r"tensor.core|wgmma|\bmma\b|tf32|bf16|T\.gemm|tl\.dot",
+    "swizzle": r"swizzl|grouped order|bank conflict",
+    "vectorized-access": r"vectori[sz]|128.bit|16.byte|wide load",
+    "fusion": r"\bfus(?:e|ed|ing|ion)\b|epilogue",
+    "split-k": r"split.k\b",
+    "persistent-grid": r"persistent",
+    "online-reduction": r"\bonline\b|running (?:maximum|sum)|welford",
+    "coalescing": r"coalesc|transpos",
+    "register-tiling": r"register.til|in registers",
+    "two-stage-reduction": r"two.stage|two.pass|partial (?:sum|result)",
+    "multi-row-blocks": r"(?:several|multiple|many) rows|rows per (?:block|program)",
+    "tma": r"\btma\b|tensor.descriptor",
+    "warp-specialization": r"warp.speciali",
+    "recomputation": r"recomput",
+    "launch-tuning": r"launch.tun|num_warps|block size",
+    "loop-order": r"loop.order|interchange|contiguous",
+    "threads": r"\bthreads?\b|\bcores?\b",
+    "unrolling": r"unroll",
+    "scan": r"\bscan\b|prefix sum",
+}
+"""How ideas name the techniques of `core.TECHNIQUES`."""
 
 
 def question(context: TurnContext, text: str) -> Query:
@@ -37,6 +61,25 @@ def question(context: TurnContext, text: str) -> Query:
         source=kernel.source,
         exclude=context.problem.id,
     )
+
+
+def relevant(hits: Sequence[Hit], query: Query) -> list[Hit]:
+    """Return the hits that have something to do with the idea: the kernel's operation, or the technique that it is.
+
+    An example in another language must have both, since its code cannot be taken over. What an idea names in its
+    explanation, behind the colon, is not what it is.
+    """
+    technique = query.text.partition(":")[0]
+    named = {name for name, words in _WORDS.items() if re.search(words, technique, re.IGNORECASE)}
+    kept = []
+    for hit in hits:
+        example = hit.example
+        signs = (example.operation == query.operation) + bool(named.intersection(example.techniques))
+        at_home = example.language == query.language and example.target == query.target
+        # Where the operation is unknown, the language has to do.
+        if signs >= (2 - at_home if query.operation else 1 - at_home):
+            kept.append(hit)
+    return kept
 
 
 def operation_of(operators: Sequence[str]) -> str | None:

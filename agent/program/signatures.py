@@ -20,12 +20,16 @@ ROUNDS = 16
 
 # Inputs of several signatures, in the same words.
 _REFERENCE = "the problem: the PyTorch model whose results are correct"
-_WORKLOAD = "the sizes at which the kernel is checked and timed"
-_DEVICE = "the device, its measured ceilings and its limits"
-_ROOFLINE = "the work, the floor under its time, and what was measured of the kernel"
+_WORKLOAD = "the sizes at which the kernel is checked and timed, and the tolerance"
+_DEVICE = "the device, its limits, its ceilings by precision, versions"
+_MEASURED = "the work, the floor under its time, and what was measured of the kernel"
+_PAST = "what was tried, in which lane, from which kernel, and what came of it"
 _GUIDE = "titles of the sections that read_guide shows"
 _KERNEL = "the whole file in one ```python block"
 _STRATEGY = "the change in one to four words"
+
+_TOOLS = "Call tools where you need them; `submit` hands in kernel, strategy and rationale, and ends the turn."
+"""In place of DSPy's text, which lists all fields and tools again."""
 
 
 def _factor(value: object) -> object:
@@ -41,12 +45,10 @@ def _factor(value: object) -> object:
 class Suggestion(BaseModel):
     """One idea."""
 
-    technique: str = Field(description="the name of the technique")
-    where: str = Field(description="the function, loop or line that it changes")
-    why: str = Field(description="which of the metrics it improves, and how")
-    expected_gain: Annotated[float | None, BeforeValidator(_factor)] = Field(
-        description="how many times as fast the whole kernel becomes, 1.0 meaning no gain"
-    )
+    technique: str = Field(description="its name")
+    where: str = Field(description="what it changes")
+    why: str = Field(description="how it helps")
+    expected_gain: Annotated[float | None, BeforeValidator(_factor)] = Field(description="a factor, as a number")
 
 
 class AnalyseBottleneck(dspy.Signature):
@@ -56,12 +58,11 @@ class AnalyseBottleneck(dspy.Signature):
     workload: str = dspy.InputField(desc=_WORKLOAD)
     source: str = dspy.InputField(desc="the kernel to make faster; it is correct")
     device: str = dspy.InputField(desc=_DEVICE)
-    roofline: str = dspy.InputField(desc=_ROOFLINE)
-    profile: str = dspy.InputField(desc="the bottleneck by the metrics alone")
-    past_turns: str = dspy.InputField(desc="what was tried and what came of it")
-    category: str = dspy.OutputField(desc="what bounds the kernel: memory, compute, parallelism or algorithm")
+    measured: str = dspy.InputField(desc=f"{_MEASURED}, with the bottleneck by the metrics alone")
+    past_turns: str = dspy.InputField(desc=_PAST)
+    category: str = dspy.OutputField(desc="memory, compute, parallelism or algorithm")
     evidence: list[str] = dspy.OutputField(desc="the metrics that show it")
-    suggestions: list[Suggestion] = dspy.OutputField(desc="three or four ideas, the most promising first")
+    suggestions: list[Suggestion] = dspy.OutputField(desc="the ideas worth measuring, best first")
 
 
 class RewriteKernel(dspy.Signature):
@@ -71,12 +72,12 @@ class RewriteKernel(dspy.Signature):
     workload: str = dspy.InputField(desc=_WORKLOAD)
     source: str = dspy.InputField(desc="the kernel to make faster; it is correct")
     device: str = dspy.InputField(desc=_DEVICE)
-    measured: str = dspy.InputField(desc=_ROOFLINE)
+    measured: str = dspy.InputField(desc=_MEASURED)
     bottleneck: str = dspy.InputField(desc="what bounds it, and the evidence")
-    suggestion: str = dspy.InputField(desc="the idea to follow")
+    suggestion: str = dspy.InputField(desc="the idea to carry out")
     examples: str = dspy.InputField(desc="worked optimizations of other kernels, with what they gained")
     guide: str = dspy.InputField(desc=_GUIDE)
-    past_turns: str = dspy.InputField(desc="what was tried and what came of it")
+    past_turns: str = dspy.InputField(desc=_PAST)
     kernel: str = dspy.OutputField(desc=_KERNEL)
     strategy: str = dspy.OutputField(desc=_STRATEGY)
     rationale: str = dspy.OutputField(desc="one or two sentences: what was changed, and why it is faster")
@@ -120,7 +121,9 @@ def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReA
     # DSPy gives the model only the types of the outputs to submit.
     for name, field in agent.signature.output_fields.items():
         agent.tools["submit"].args[name]["description"] = field.json_schema_extra["desc"]
-    agent.react.signature = agent.react.signature.with_updated_fields("next_thought", desc="what to do next, and why")
+    own = f"{signature.instructions}\n\n{_TOOLS}"
+    react = agent.react.signature.with_instructions(own)
+    agent.react.signature = react.with_updated_fields("next_thought", desc="what to do next, and why")
     if toolbox is not None:
         agent.tools = toolbox.answering_all(agent.tools)
     return agent

@@ -20,6 +20,7 @@ from ..workbench import Lane
 from . import briefing
 from .answers import response_text
 from .context import error_context
+from .device import device_text
 from .reply import kernel_of, laid_out
 from .retrieval import question
 
@@ -133,8 +134,8 @@ class Toolbox:
         context = self._context
         fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=context.candidate)
         return {
-            "result": briefing.roofline_text(context.profile, fastest.evaluation),
-            "device": briefing.device_text(context.profile),
+            "result": briefing.roofline_text(context.profile, fastest),
+            "device": device_text(context.profile),
             "next": "name the limit that the metrics show, and change that",
         }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...core import ToolCall
 from ..analysis import Analysis
 from ..program import briefing
+from ..program.device import device_text
 from ..proposer import TurnContext
 from ..turn import Attempt, Candidate, diff
 
@@ -91,13 +92,13 @@ class Rollout:
         given = [
             f"```python\n{kernel.source[:SOURCE_CHARACTERS]}\n```",
             briefing.workload_text(context.problem),
-            briefing.device_text(context.profile),
+            device_text(context.profile),
         ]
         if predictor == ANALYSE:
             given += [
-                briefing.roofline_text(context.profile, context.candidate.evaluation),
-                f"by the metrics alone: {briefing.analysis_text(self.metrics)}",
-                briefing.history_text(context.turns),
+                briefing.ran_text(context.profile, context.candidate),
+                briefing.reading_text(self.metrics),
+                briefing.history_text(context.turns, shown=kernel),
             ]
             done = [briefing.analysis_text(analysis), "suggested:", *(f"- {idea}" for idea in analysis.suggestions)]
         else:

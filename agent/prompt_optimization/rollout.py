@@ -196,6 +196,8 @@ def _try(proposer: ModelProposer, context: TurnContext, failed: tuple[Attempt, .
     except NoKernel as error:
         attempt = Attempt(None, (), str(error))
     else:
+        if proposal is None:
+            return Try(Attempt(None, (), "the analysis suggested nothing"), tuple(lane.tried), tuple(lane.tool_calls))
         evaluation = lane.evaluate(proposal.kernel, Config(), proposal.strategy)
         error_text = "" if evaluation.ok else f"{evaluation.status}: {evaluation.message}"
         attempt = Attempt(proposal, (evaluation,), error_text)

@@ -52,6 +52,8 @@ class CompiledKernel:
     """Per block, static and dynamic; None where only the launch knows."""
     threads: int | None = None
     """Per block; None where only the launch knows."""
+    tensor_cores: tuple[str, ...] | None = None
+    """The matrix instructions in its code and their operands, as in `core.DeviceKernel`; None where it was not read."""
 
 
 Launched = Callable[[Launch], None]

@@ -260,7 +260,21 @@ def _triton_kernel(kernel: Any) -> CompiledKernel:
     else:
         spills = 4 * words  # Triton divides the driver's count of bytes
     threads = metadata.num_warps * metadata.target.warp_size
-    return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads)
+    used = matrix_instructions(kernel.asm["ptx"]) if "ptx" in kernel.asm else None
+    return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads, used)
+
+
+def matrix_instructions(ptx: str) -> tuple[str, ...]:
+    """Return the matrix instructions of a kernel's PTX with the type of their operands, such as 'wgmma bf16'."""
+    return tuple(sorted({f"{kind} {operand}" for kind, operand in _MATRIX.findall(ptx)}))
+
+
+# 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16', 'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32',
+# 'tcgen05.mma.cta_group::1.kind::tf32': the first operand's type.
+_MATRIX = re.compile(
+    r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[^\n;]*?"
+    r"\.(?:kind::|m\d+n\d+k\d+(?:\.(?:row|col)){0,2}\.\w+\.)(\w+)"
+)
 
 
 def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:

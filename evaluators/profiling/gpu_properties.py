@@ -17,6 +17,7 @@ PROPERTIES = (
     "max_threads_per_multi_processor",
     "warp_size",
     "L2_cache_size",
+    "clock_rate",
 )
 """Properties that a kernel may query; 'major' and 'minor' are required, others are optional."""
 

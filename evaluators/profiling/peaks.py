@@ -8,6 +8,7 @@ from typing import Any
 
 from ..timing.clock import Call, Clock, always
 from ..workers.channel import Message
+from .memory_rates import memory_rates
 
 _COPY_MIB = {"cpu": 64, "cuda": 1024}
 _NARROW = {"half_gflop_s": "float16", "bfloat16_gflop_s": "bfloat16"}
@@ -37,27 +38,33 @@ def measure(device: str, repeats: int = 20) -> Message:
     n = _MATRIX[kind]
     left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
     matrix_ms = fastest(lambda: left @ right)
-    narrow: dict[str, float | None] = dict.fromkeys([*_NARROW, "float8_gflop_s"])
+    on_gpu: dict[str, float | None] = dict.fromkeys(
+        [*_NARROW, "float8_gflop_s", "vector_gflop_s", "tf32_gflop_s", "l2_gb_s", "launch_us", "latency_ns"]
+    )
     if kind == "cuda":
         cores = torch.cuda.get_device_properties(device).multi_processor_count
+        on_gpu["vector_gflop_s"] = 2 * n**3 / matrix_ms / 1e6
         torch.backends.cuda.matmul.allow_tf32 = True
         try:
-            matrix_ms = min(matrix_ms, 3 * fastest(lambda: left @ right))
+            tf32_ms = fastest(lambda: left @ right)
         finally:
             torch.backends.cuda.matmul.allow_tf32 = False
+        on_gpu["tf32_gflop_s"] = 2 * n**3 / tf32_ms / 1e6
+        matrix_ms = min(matrix_ms, 3 * tf32_ms)
         for name, dtype in _NARROW.items():
             one, other = (operand.to(getattr(torch, dtype)) for operand in (left, right))
-            narrow[name] = 2 * n**3 / fastest(partial(torch.mm, one, other)) / 1e6
+            on_gpu[name] = 2 * n**3 / fastest(partial(torch.mm, one, other)) / 1e6
         if torch.cuda.get_device_capability(device) >= _FLOAT8:
             # A library without such a product is no reason to fail: the ceiling stays unknown.
             with contextlib.suppress(RuntimeError, AttributeError, TypeError, ValueError):
-                narrow["float8_gflop_s"] = 2 * n**3 / fastest(_float8_product(left, right)) / 1e6
+                on_gpu["float8_gflop_s"] = 2 * n**3 / fastest(_float8_product(left, right)) / 1e6
+        on_gpu |= memory_rates(clock)
     else:
         cores = torch.get_num_threads()
     return {
         "copy_gb_s": 2 * source.numel() * source.element_size() / copy_ms / 1e6,
         "matrix_gflop_s": 2 * n**3 / matrix_ms / 1e6,
-        **narrow,
+        **on_gpu,
         "cores": cores,
     }
 

@@ -104,6 +104,7 @@ def _kernel(
         "own": own(name),
         "registers": registers,
         "spills": known.spills if known else None,
+        "tensor_cores": known.tensor_cores if known else None,
         "shared_bytes": shared,
         "threads": threads,
         "blocks": blocks,

@@ -41,6 +41,8 @@ def _limits(properties: dict[str, Any]) -> DeviceLimits:
         shared_bytes=properties.get("shared_memory_per_block_optin", properties["shared_memory_per_block"]),
         registers=properties["regs_per_multiprocessor"],
         threads=properties["max_threads_per_multi_processor"],
+        l2_bytes=properties.get("L2_cache_size") or None,
+        clock_mhz=properties["clock_rate"] / 1e3 if properties.get("clock_rate") else None,
     )
 
 

@@ -23,11 +23,16 @@ HITS = [Hit(LONG, 2.0, "near in meaning"), Hit(SHORT, 1.0, "shares words")]
 
 
 def test_both_kernels_are_whole_where_they_fit() -> None:
-    text = within(HITS, 100_000)
-    for one in (LONG, SHORT):
-        assert one.before.rstrip() in text and one.after.rstrip() in text and one.story in text
+    text = within([*HITS, Hit(REWRITTEN, 0.5, "")], 100_000)
+    for one in (LONG, SHORT, REWRITTEN):
+        assert one.story in text
     assert text.index("A long one") < text.index("A short one")
     assert "Measured: 2.00x on NVIDIA H200" in text
+    assert text.count("its gain is not measured yet") == 2
+    # What both share is there once; where they share little, each is there by itself.
+    assert text.count("UNUSED_7 = 7") == 1
+    assert "-UNUSED_100 = 100\n+UNUSED_100 = 101" in text
+    assert REWRITTEN.before.rstrip() in text and REWRITTEN.after.rstrip() in text
 
 
 def test_what_does_not_fit_whole_is_a_diff() -> None:
@@ -58,4 +63,4 @@ def test_the_budget_is_kept(tokens: int) -> None:
 
 def test_a_fence_in_a_kernel_does_not_end_the_code() -> None:
     fenced = example(before=RELU + '\nTEXT = """\n```\n"""\n')
-    assert "````python" in within([Hit(fenced, 1.0, "")], 10_000)
+    assert "````diff" in within([Hit(fenced, 1.0, "")], 10_000)

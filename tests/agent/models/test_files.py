@@ -42,10 +42,7 @@ ANALYSE_REQUEST = {
     "settings": {},
 }
 GUIDE = "## Vectorization\n\n```python\nfor i in T.vectorized(4):\n    ...\n```"
-TOOLS = [
-    "read_guide, whose description is <desc>Read a section.</desc>. It takes arguments {'title': 'string'}.",
-    "profile, whose description is <desc>Where the kernel stands.</desc>. It takes arguments {}.",
-]
+TOOLS = "- read_guide(title: string): Read a section.\n- profile(): Where the kernel stands."
 TOOL_CALL = """\
 [[ ## next_thought ## ]]
 How is a loop vectorized?
@@ -67,7 +64,7 @@ REWRITE_REQUEST = {
         {"role": "user", "text": "[[ ## source ## ]]\nBLOCK = 64\n\nRespond with ..."},
         {"role": "assistant", "text": TOOL_CALL},
         {"role": "user", "text": f"[[ ## tool_call_results ## ]]\n{json.dumps({'tool_call_results': RESULTS})}"},
-        {"role": "user", "text": f"[[ ## tools ## ]]\n{json.dumps(TOOLS)}\n\nRespond with ..."},
+        {"role": "user", "text": f"[[ ## tools ## ]]\n{TOOLS}\n\nRespond with ..."},
     ],
     "tools": [],
     "settings": {},
@@ -86,8 +83,9 @@ def test_prompts_are_pages_to_read_and_to_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["[one, two]", '{"no": "results"}', '{"tool_call_results": [1]}'])
 def test_what_is_listed_in_another_way_stays_as_it_is(tmp_path: Path, line: str) -> None:
-    request = {**REWRITE_REQUEST, "messages": [{"role": "user", "text": f"[[ ## tools ## ]]\n{line}\n"}]}
-    assert f"[[ ## tools ## ]]\n{line}\n" in prompt_path(tmp_path, "1.0", request).read_text()
+    told = f"[[ ## tool_call_results ## ]]\n{line}\n"
+    request = {**REWRITE_REQUEST, "messages": [{"role": "user", "text": told}]}
+    assert told in prompt_path(tmp_path, "1.0", request).read_text()
 
 
 def test_calls_in_a_models_own_form_are_on_the_page_too(tmp_path: Path) -> None:
@@ -126,7 +124,7 @@ def test_answers_as_the_page_describes_them_are_understood(tmp_path: Path) -> No
     with pytest.raises(NoReply):
         rewrite(asked.models())
     page = (chat / "0001.prompt.md").read_text()
-    assert "- read_guide: Read one section of the guide. Arguments: {" in page
+    assert "- read_guide(section_title: string): Read one section of the guide.\n" in page
     advice = page.partition("# How to answer")[2]
     tool_call = advice[advice.index("[[ ## next_thought") :]
     reply(chat, 1, tool_call)
@@ -135,8 +133,12 @@ def test_answers_as_the_page_describes_them_are_understood(tmp_path: Path) -> No
     page = (chat / "0002.prompt.md").read_text()
     assert '{"tool_calls": [{"name": "read_guide", "args": {"section_title": "Threads"}}]}' in page
     assert f"read_guide said:\n\nresult: {GUIDE}\n\nsection: Threads\n" in page
-    reply(chat, 2, "Here you are.\n\n```python\nclass ModelNew: ...\n```\n")
-    assert rewrite(asked.resumed()).kernel == "class ModelNew: ...\n"
+    form = advice[advice.index("[[ ## strategy") : advice.index("To use a tool")]
+    reply(chat, 2, form.replace("\n...\n", "\nclass ModelNew: ...\n"))
+    found = rewrite(asked.resumed())
+    assert found.kernel == "class ModelNew: ...\n"
+    assert found.strategy == "the change in one to four words"
+    assert found.rationale.startswith("one or two sentences")
 
 
 def test_prompts_are_numbered_and_name_their_reply(tmp_path: Path) -> None:

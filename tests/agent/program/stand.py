@@ -164,7 +164,7 @@ class OneExample:
             title="Larger tiles",
             language=START.language,
             target=START.target,
-            operation="scale",
+            operation="elementwise",
             category="memory",
             techniques=("loop-order",),
             before="BLOCK = 1\n",

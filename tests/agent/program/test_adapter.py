@@ -7,7 +7,9 @@ from typing import Any
 
 import dspy
 import pytest
-from kernelwright.agent.program.adapter import KernelAdapter, _submitted
+from dspy.adapters.types.tool import ToolCalls
+from kernelwright.agent.program.adapter import KernelAdapter, _submitted, tool_line
+from pydantic import BaseModel, Field
 
 from ...conftest import SCALE_KERNEL
 
@@ -25,7 +27,7 @@ def submission(output: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("output", [FENCED, {"text": FENCED}, {"text": FENCED, "tool_calls": []}])
 def test_a_kernel_alone_is_a_submission(output: Any) -> None:
-    assert submission(output) == {"kernel": SCALE_KERNEL, "strategy": "rewrite", "rationale": ""}
+    assert submission(output) == {"kernel": SCALE_KERNEL, "strategy": "", "rationale": ""}
 
 
 def test_words_beside_it_are_its_strategy_and_rationale() -> None:
@@ -50,17 +52,57 @@ def test_anything_else_is_left_as_it_is(output: Any) -> None:
     assert _submitted(output) is output
 
 
-def test_instructions_stand_as_they_are_and_no_field_of_the_agents_own_is_shown() -> None:
+class Idea(BaseModel):
+    """One idea."""
+
+    technique: str = Field(description="its name")
+    gain: float = Field(description="a factor")
+
+
+def test_instructions_stand_as_they_are_and_every_field_is_there_once() -> None:
     signature = dspy.Signature(
         {
             "source": (str | None, dspy.InputField(desc="the kernel")),
             "history": (dspy.History, dspy.InputField()),
+            "tools": (list[dspy.Tool], dspy.InputField()),
             "answer": (str, dspy.OutputField(desc="what comes out")),
+            "reasons": (list[str], dspy.OutputField(desc="why")),
+            "ideas": (list[Idea], dspy.OutputField(desc="what next")),
+            "tool_calls": (ToolCalls, dspy.OutputField()),
         },
         "Make it fast.\n\n```python\nx = 1\n```",
     )
-    text = KernelAdapter(native=True).format_system_message(signature)
-    assert text.endswith("your objective is:\n\nMake it fast.\n\n```python\nx = 1\n```")
-    assert "1. `source` (str): the kernel\n" in text
-    assert "history" not in text
-    assert "None" not in text
+    assert (
+        KernelAdapter(native=True).format_system_message(signature)
+        == """\
+A request has these fields, each below its line:
+- `[[ ## source ## ]]`: the kernel
+- `[[ ## tools ## ]]`
+
+A reply has these, in the same form, and ends with `[[ ## completed ## ]]`:
+- `[[ ## answer ## ]]`: what comes out
+- `[[ ## reasons ## ]]`: why; as a JSON list of texts
+- `[[ ## ideas ## ]]`: what next; as a JSON list of {"technique": its name, "gain": a factor}
+- `[[ ## tool_calls ## ]]`: as JSON: {"tool_calls": [{"name": "...", "args": {...}}]}
+
+Make it fast.
+
+```python
+x = 1
+```"""
+    )
+
+
+def test_a_tool_is_described_by_its_signature() -> None:
+    schemas = {
+        "kernel": {"type": "string", "description": "the file"},
+        "trials": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+        "space": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}},
+        "tuner": {"enum": ["grid", "xgboost"], "default": "grid"},
+        "limit": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None},
+    }
+    tool = dspy.Tool(lambda **_: "", name="tune", desc="Search them.", args=schemas)
+    assert tool_line(tool) == (
+        "- tune(kernel: string (the file), trials: integer 1 to 9 = 3, space: {name: [number, ...]}, "
+        'tuner: "grid" | "xgboost" = "grid", limit: number | null = null): Search them.'
+    )

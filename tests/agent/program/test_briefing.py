@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.analysis import Analysis, Category, analyse
 from kernelwright.agent.program import briefing
-from kernelwright.agent.program.inputs import DETAILS, analysis_inputs, repair_inputs, rewrite_inputs
+from kernelwright.agent.program.device import device_text
+from kernelwright.agent.program.inputs import DETAILS, analysis_inputs, reference_text, repair_inputs, rewrite_inputs
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Attempt, Candidate, Turn
@@ -206,7 +207,7 @@ def test_a_prompt_gets_shorter_and_keeps_the_task(tmp_path: Path, case: str) -> 
         assert lengths == sorted(lengths, reverse=True)
         assert lengths[-1] < lengths[0]
         assert inputs[-1]["source"] == inputs[0]["source"] == where.candidate.kernel.source
-        assert inputs[-1]["reference"] == inputs[0]["reference"] == where.problem.source
+        assert inputs[-1]["reference"] == inputs[0]["reference"] == reference_text(where.problem)
 
 
 def test_the_sizes_that_are_measured_are_reported() -> None:
@@ -280,8 +281,8 @@ def test_early_turns_are_reported_in_a_line_each(tmp_path: Path) -> None:
 def test_metrics_have_no_exponent() -> None:
     big = GPU.model_copy(update={"flops": 1.374e11, "matrix_flops": 1.374e11})
     kernel = CASES["triton"][0]
-    told = briefing.roofline_text(big, right(kernel, 0.0003, 0.0004)) + briefing.device_text(big)
+    told = briefing.roofline_text(big, Candidate(kernel, right(kernel, 0.0003, 0.0004))) + device_text(big)
     assert "work: 137400 MFLOP, 137400 of them in matrix products; at least 16.78 MB must move" in told
-    assert "55920 GB/s, 458000000 GFLOP/s" in told
-    assert "matrix rate 480000 GFLOP/s" in told
+    assert "at least 55920 GB/s (1398% of a copy's), 458000000 GFLOP/s" in told
+    assert "fp32 480000 (on vector units or as three of TF32" in told
     assert "e+" not in told

@@ -20,6 +20,8 @@ Run = Callable[[Sequence[Step]], ModelProposer]
 Served = Callable[..., tuple[ModelProposer, OpenAIServer]]
 RIGHT = source(5.0)
 FENCED = f"Loops swapped.\n\n```python\n{RIGHT}```\n"
+FIRST_IDEA = "block and thread configuration"
+"""What a kernel is named after that comes without a strategy."""
 
 
 def test_a_kernel_is_evaluated_tuned_and_submitted(run: Run, here: Stand) -> None:
@@ -105,9 +107,9 @@ def test_in_text_calls_that_are_no_json_end_the_attempt(tmp_path: Path, here: St
 @pytest.mark.parametrize(
     ("text", "strategy", "rationale"),
     [
-        (FENCED, "rewrite", ""),
-        (RIGHT, "rewrite", ""),
-        (f"[[ ## kernel ## ]]\n```python\n{RIGHT}```\n\n[[ ## completed ## ]]", "rewrite", ""),
+        (FENCED, FIRST_IDEA, ""),
+        (RIGHT, FIRST_IDEA, ""),
+        (f"[[ ## kernel ## ]]\n```python\n{RIGHT}```\n\n[[ ## completed ## ]]", FIRST_IDEA, ""),
         (
             f"[[ ## strategy ## ]]\nswap the\nloops\n\n[[ ## rationale ## ]]\nRows\nare cached.\n\n```py\n{RIGHT}```",
             "swap the loops",
@@ -118,7 +120,7 @@ def test_in_text_calls_that_are_no_json_end_the_attempt(tmp_path: Path, here: St
             "swap",
             "It is.",
         ),
-        (f"[[ ## next_thought ## ]]\nSwap them.\n\n{FENCED}", "rewrite", ""),
+        (f"[[ ## next_thought ## ]]\nSwap them.\n\n{FENCED}", FIRST_IDEA, ""),
     ],
 )
 def test_a_bare_kernel_is_submitted(run: Run, here: Stand, text: str, strategy: str, rationale: str) -> None:

@@ -280,7 +280,7 @@ def test_what_must_not_change_is_taken_out_and_put_back(tmp_path: Path, predicto
 def test_the_contract_stands_once_whatever_is_proposed(tmp_path: Path, reply: str) -> None:
     text = reflection(tmp_path).unfolded(REWRITE, reply)
     assert text.count("It defines `class ModelNew(nn.Module)`") == 1
-    assert text.rstrip().endswith("The available tools are: `submit`.")
+    assert text.rstrip().endswith("and ends the turn.")
 
 
 def test_the_split_is_seeded_and_keeps_problems_apart() -> None:
