@@ -14,7 +14,7 @@ from black.parsing import InvalidInput
 from ..core import Kernel, Proposal, PythonKernel, SearchSpace
 from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
-from .priors import HELPED, NEVER_HELPED, Prior, expected, kind_of, unknown
+from .priors import HELPED, NEVER_HELPED, Prior, expected, kinds_of, unknown
 from .proposer import Rewrites, TurnContext
 from .rules import RULES, Machine, Rewritten, Rule
 from .turn import Attempt, Turn
@@ -62,14 +62,15 @@ class RuleProposer:
         spaces = _spaces(_lineage(kernel, turns))
         proposals = []
         done = _tried_on(kernel, turns)
-        for rule in self._ordered(analysis, kernel.backend, turns):
+        kinds = kinds_of(kernel.backend, analysis.work, context.profile.operators, context.problem.id)
+        for rule in self._ordered(analysis, kinds, turns):
             if rule.name not in done and (proposal := self._rewriting([rule], kernel, spaces, sizes)) is not None:
                 proposals.append(proposal)
 
         def combine(names: Sequence[str]) -> Proposal | None:
             return self._rewriting([self._named(name) for name in names], kernel, spaces, sizes)
 
-        hopeless = self._hopeless(analysis, kernel.backend, turns)
+        hopeless = self._hopeless(kinds, turns)
         first = [one for one in proposals if one.strategy not in hopeless]
         rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
         if first:
@@ -79,17 +80,17 @@ class RuleProposer:
         for begin in range(0, len(rest), MOST):
             yield Rewrites(tuple(rest[begin : begin + MOST]), combine)
 
-    def _ordered(self, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> list[Rule]:
+    def _ordered(self, analysis: Analysis, kinds: Sequence[str], turns: Sequence[Turn]) -> list[Rule]:
         """Return the rules with the largest expected gain first; those for the other kind of work count less."""
 
         def promise(rule: Rule) -> float:
             place = analysis.ranking.index(Category(rule.category))
             share = PLACE**place * (1.0 if rule.work in (analysis.work, "both") else OTHER_WORK)
-            return share * math.log(max(1.0, self._expected(rule.name, analysis, backend, turns)))
+            return share * math.log(max(1.0, self._expected(rule.name, kinds, turns)))
 
         return sorted(self._rules, key=promise, reverse=True)
 
-    def _expected(self, rule: str, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> float:
+    def _expected(self, rule: str, kinds: Sequence[str], turns: Sequence[Turn]) -> float:
         """Return the expected gain of a rule: the prior, and what it gained in this run."""
         gains = [
             one.gain or 0.0
@@ -97,14 +98,12 @@ class RuleProposer:
             for one in turn.tried
             if one.proposal is not None and one.proposal.strategy == rule
         ]
-        before = self._prior(rule, kind_of(backend, analysis.work))
+        before = self._prior(rule, kinds)
         return max(before, expected(gains)) if gains and max(gains) > HELPED else before
 
-    def _hopeless(self, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> set[str]:
+    def _hopeless(self, kinds: Sequence[str], turns: Sequence[Turn]) -> set[str]:
         """Return the rules that never helped on this kind of kernel."""
-        return {
-            rule.name for rule in self._rules if self._expected(rule.name, analysis, backend, turns) <= NEVER_HELPED
-        }
+        return {rule.name for rule in self._rules if self._expected(rule.name, kinds, turns) <= NEVER_HELPED}
 
     def _named(self, name: str) -> Rule:
         return next(rule for rule in self._rules if rule.name == name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
-from ..agent.priors import Gains, recorded_gains
+from ..agent.priors import Gains, archived_gains
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
@@ -31,6 +31,7 @@ from ..core.journal import of
 from ..core.space_inference import declared_space
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
+from .archive import Memory
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
@@ -143,7 +144,8 @@ class Session:
         self._options = options
         self._remote = remote
         self._observer = observer
-        self._proposers = Proposers(options, observer)
+        self._memory = Memory(options.results, observer.note, options.archive)
+        self._proposers = Proposers(options, observer, self._memory)
         self.results = Results(options.results)
         self._evaluators = Evaluators(device, options.beam, options, remote)
 
@@ -176,7 +178,8 @@ class Session:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self.results, job.backend)
+            stack.callback(lambda: self._memory.add(journal.records))
+            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self._memory, job)
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(
                 job.problem,
@@ -263,11 +266,12 @@ class Session:
         self._evaluators.__exit__()
 
 
-def expected_gains(journal: Journal, results: Results, backend: str) -> Gains:
+def expected_gains(journal: Journal, memory: Memory, job: Job) -> Gains:
     """What rules are expected to gain on kernels of a backend: as a resumed run began, else by the recorded runs."""
     known = next(journal.of(PriorRecord), None)
     if known is None:
-        known = PriorRecord(gains=recorded_gains(results.logs, backend))
+        gains = archived_gains(memory.runs(enter=True), job.backend, job.label, job.problem.id)
+        known = PriorRecord(gains=gains)
         journal.append(known)
     return known.gains
 
