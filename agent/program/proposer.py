@@ -23,7 +23,7 @@ from .adapter import KernelAdapter
 from .asking import asking
 from .inputs import DETAILS, Detail, analysis_inputs, repair_inputs, rewrite_inputs
 from .reply import kernel_of, laid_out
-from .retrieval import question, relevant
+from .retrieval import question, relevant, technique_of
 from .signatures import KernelProgram, Suggestion
 from .toolbox import Toolbox, ToolBroke
 
@@ -152,7 +152,7 @@ class ModelProposer:
         def found(suggestion: str, tokens: int) -> str:
             if self._retriever is None or not self._rag_k or not tokens:
                 return ""
-            query = question(context, suggestion)
+            query = question(context, technique_of(suggestion))
             return within(relevant(self._retriever.search(query, self._rag_k), query), tokens)
 
         return found
@@ -161,7 +161,7 @@ class ModelProposer:
 def _technique(context: TurnContext) -> str:
     """Name a kernel that came without a strategy after the suggestion that it followed."""
     suggestions, variant = context.analysis.suggestions, context.variant
-    return suggestions[variant].partition(":")[0] if variant < len(suggestions) else "rewrite"
+    return technique_of(suggestions[variant]) if variant < len(suggestions) else "rewrite"
 
 
 def _category(text: str) -> Category:
@@ -174,7 +174,8 @@ def _category(text: str) -> Category:
 
 def _idea(suggestion: Suggestion) -> str:
     gain = f" (expected {suggestion.expected_gain:g}x)" if suggestion.expected_gain is not None else ""
-    return f"{suggestion.technique}: {suggestion.where}; {suggestion.why}{gain}"
+    technique = suggestion.technique.replace(": ", ", ")  # the first colon ends it, see `technique_of`
+    return f"{technique}: {suggestion.where}; {suggestion.why}{gain}"
 
 
 def _no_kernel(error: dspy.AdapterParseError, context: TurnContext) -> NoKernel:

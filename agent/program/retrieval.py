@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...core import Hit, Query
+from ...core import Hit, Query, WorkedExample
 from ..proposer import TurnContext
 
 _PRODUCT = re.compile(r"^(mm|addmm|bmm|baddbmm|mv|addmv|matmul|linear|dot|einsum)$")
@@ -63,23 +63,27 @@ def question(context: TurnContext, text: str) -> Query:
     )
 
 
-def relevant(hits: Sequence[Hit], query: Query) -> list[Hit]:
-    """Return the hits that have something to do with the idea: the kernel's operation, or the technique that it is.
+def technique_of(suggestion: str) -> str:
+    """Return what an idea is, without where it applies and why: 'TMA' of 'TMA: the loads; fewer instructions'."""
+    return suggestion.partition(":")[0]
 
-    An example in another language must have both, since its code cannot be taken over. What an idea names in its
-    explanation, behind the colon, is not what it is.
+
+def relevant(hits: Sequence[Hit], query: Query) -> list[Hit]:
+    """Return the hits that have something to do with the technique in the query's text.
+
+    They use a technique that it names, in the same language or for the same operation. Where it names none, they are
+    for the same operation in the same language; where the operation is unknown too, the language has to do.
     """
-    technique = query.text.partition(":")[0]
-    named = {name for name, words in _WORDS.items() if re.search(words, technique, re.IGNORECASE)}
-    kept = []
-    for hit in hits:
-        example = hit.example
-        signs = (example.operation == query.operation) + bool(named.intersection(example.techniques))
+    named = {name for name, words in _WORDS.items() if re.search(words, query.text, re.IGNORECASE)}
+
+    def fits(example: WorkedExample) -> bool:
         at_home = example.language == query.language and example.target == query.target
-        # Where the operation is unknown, the language has to do.
-        if signs >= (2 - at_home if query.operation else 1 - at_home):
-            kept.append(hit)
-    return kept
+        same = query.operation in (None, example.operation)
+        if named:
+            return bool(named.intersection(example.techniques)) and (at_home or same)
+        return at_home and same
+
+    return [hit for hit in hits if fits(hit.example)]
 
 
 def operation_of(operators: Sequence[str]) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from .retrieval import technique_of
+
 _ORDINALS = ("first", "second", "third", "fourth")
 _MANY = {"two": 2, "three": 3}
 _THING = r"(?:suggestion|idea|change|step)s?"
@@ -28,7 +30,7 @@ def suggestion_text(suggestions: Sequence[str], variant: int) -> str:
     if not suggestions:
         return "what the evidence suggests"
     if variant >= len(suggestions):
-        others = "; ".join(text.partition(":")[0] for text in suggestions)
+        others = "; ".join(technique_of(text) for text in suggestions)
         return f"a change of your own that the evidence suggests, other than those tried beside it: {others}"
     text = suggestions[variant]
     meant = [f"- {suggestions[index]}" for index in leans_on(text, variant, len(suggestions))]

@@ -166,7 +166,7 @@ class OneExample:
             target=START.target,
             operation="elementwise",
             category="memory",
-            techniques=("loop-order",),
+            techniques=("multi-row-blocks", "threads"),
             before="BLOCK = 1\n",
             after="BLOCK = 64\n",
             story="One row at a time left the cache cold.",

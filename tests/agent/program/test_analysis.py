@@ -36,6 +36,11 @@ def test_an_analysis_replaces_what_the_metrics_showed(run: Run, here: Stand) -> 
     assert here.heard.failures == []
 
 
+def test_a_techniques_own_colon_does_not_end_it(run: Run, here: Stand) -> None:
+    found = run([analysis("memory", ["e"], ("bf16x3: split", "the loop", "faster", 2))]).analyse(here.context)
+    assert found.suggestions == ("bf16x3, split: the loop; faster (expected 2x)",)
+
+
 @pytest.mark.parametrize("category", ["Memory", "MEMORY", "memory-bound", "**memory**", '"memory"', "memory."])
 def test_a_category_is_recognized(tmp_path: Path, here: Stand, category: str) -> None:
     assert analysed(tmp_path, here, analysis(category, ["e"], IDEA).content).category is Category.MEMORY

@@ -11,7 +11,7 @@ from kernelwright.agent.program.changes import change_text
 from kernelwright.agent.program.device import device_text, versions_text
 from kernelwright.agent.program.inputs import analysis_inputs, reference_text, rewrite_inputs
 from kernelwright.agent.program.proposer import ModelProposer
-from kernelwright.agent.program.retrieval import relevant
+from kernelwright.agent.program.retrieval import relevant, technique_of
 from kernelwright.agent.program.suggestions import leans_on, suggestion_text
 from kernelwright.agent.turn import Attempt, Candidate, Turn
 from kernelwright.core import (
@@ -209,14 +209,12 @@ def test_only_examples_that_have_to_do_with_the_idea_are_shown() -> None:
         hit("softmax", "online-reduction"), hit("matmul", "swizzle"), hit("matmul", "persistent-grid"),
         hit("softmax", "online-reduction", language=TILELANG), hit("softmax", "persistent-grid", language=TILELANG),
     ]  # fmt: skip
-    query = Query(
-        text="a persistent grid: over the rows, as in swizzled tiles",
-        language=TRITON,
-        target=Target.CUDA,
-        operation="softmax",
-    )
-    assert relevant(hits, query) == [hits[0], hits[2], hits[4]]
-    assert relevant(hits[:4], dataclasses.replace(query, operation=None)) == hits[:3]
+    query = Query(text="a persistent grid", language=TRITON, target=Target.CUDA, operation="softmax")
+    assert relevant(hits, query) == [hits[2], hits[4]]
+    unnamed = dataclasses.replace(query, text="a better way")
+    assert relevant(hits, unnamed) == [hits[0]]
+    assert relevant(hits, dataclasses.replace(unnamed, operation=None)) == hits[:3]
+    assert technique_of("tiles, for wgmma: the loop; a persistent grid would not help") == "tiles, for wgmma"
 
 
 def test_at_the_roofline_nothing_needs_to_be_suggested(tmp_path: Path) -> None:
