@@ -63,9 +63,7 @@ def prior_of(gains: Gains) -> Prior:
     return prior
 
 
-def archived_gains(
-    runs: Iterable[ArchivedRun], backend: str, device: str, problem: str
-) -> dict[str, dict[str, float]]:
+def archived_gains(runs: Iterable[ArchivedRun], backend: str, device: str, problem: str) -> dict[str, dict[str, float]]:
     """Return what the archive says about kernels of a backend, for a run of a problem on a device.
 
     A rule's gains on all kernels of a kind set what is expected of it on narrower ones, and those on any device what
@@ -80,9 +78,8 @@ def archived_gains(
     found: dict[str, dict[str, float]] = {}
     for kinds in sorted(tried, key=len):
         broader = found.get(kinds[1], {}) if len(kinds) > 1 else {}
-        found[kinds[0]] = {
-            rule: round(_on_device(gains, broader.get(rule, UNKNOWN)), 4) for rule, gains in sorted(tried[kinds].items())
-        }
+        gains = {rule: _on_device(one, broader.get(rule, UNKNOWN)) for rule, one in sorted(tried[kinds].items())}
+        found[kinds[0]] = {rule: round(gain, 4) for rule, gain in gains.items()}
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -14,7 +14,7 @@ from black.parsing import InvalidInput
 from ..core import Kernel, Proposal, PythonKernel, SearchSpace
 from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
-from .priors import HELPED, NEVER_HELPED, Prior, expected, kinds_of, unknown
+from .priors import HELPED, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
 from .proposer import Rewrites, TurnContext
 from .rules import RULES, Machine, Rewritten, Rule
 from .turn import Attempt, Turn
@@ -25,6 +25,8 @@ MOST = 16
 """Rules in one turn."""
 TOGETHER = " + "
 """Between the names of rules that were applied in sequence."""
+ALL_TOGETHER = 5
+"""The most rules that are applied at once because earlier runs gained by them."""
 PLACE = 0.8
 """What a rule's expected gain counts for each category that is ranked before its own."""
 OTHER_WORK = 0.5
@@ -35,10 +37,10 @@ class RuleProposer:
     """Tries all rules that apply to a kernel in one turn, then searches all parameters.
 
     The rules that are expected to gain most come first: by the bottleneck, by what they gained on this kind of kernel
-    before (`prior`), and by this run's own turns. Those that never helped on this kind come last, after the search. No
-    rule is tried twice on the same kernel. With a beam, further expansions of a kernel take what comes next. Parameters
-    that rules introduced stay in the search. Decisions depend only on the arguments, so a resumed run takes the same
-    turns.
+    before (`prior`), and by this run's own turns. Several that gained before are tried together in the first turn.
+    Those that never helped on this kind come last, after the search. No rule is tried twice on the same kernel. With a
+    beam, further expansions of a kernel take what comes next. Parameters that rules introduced stay in the search.
+    Decisions depend only on the arguments, so a resumed run takes the same turns.
     """
 
     def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES, prior: Prior = unknown) -> None:
@@ -70,6 +72,8 @@ class RuleProposer:
         def combine(names: Sequence[str]) -> Proposal | None:
             return self._rewriting([self._named(name) for name in names], kernel, spaces, sizes)
 
+        if not turns and (known := self._known(kinds, proposals, combine)):
+            yield Rewrites(known, lambda names: None)
         hopeless = self._hopeless(kinds, turns)
         first = [one for one in proposals if one.strategy not in hopeless]
         rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
@@ -79,6 +83,22 @@ class RuleProposer:
             yield tuning
         for begin in range(0, len(rest), MOST):
             yield Rewrites(tuple(rest[begin : begin + MOST]), combine)
+
+    def _known(
+        self, kinds: Sequence[str], proposals: Sequence[Proposal], combine: Callable[[Sequence[str]], Proposal | None]
+    ) -> tuple[Proposal, ...]:
+        """Return what gained before on this kind of kernel, all together and the beginnings of that sequence.
+
+        So what earlier runs found one by one takes one turn of few trials. Empty unless at least two rules gained.
+        """
+        gains = {one.strategy: self._prior(one.strategy, kinds) for one in proposals}
+        names: list[str] = []
+        found: list[Proposal] = []
+        for name in sorted(gains, key=lambda one: -gains[one]):
+            if gains[name] > UNKNOWN and len(names) < ALL_TOGETHER and (more := combine([*names, name])) is not None:
+                names.append(name)
+                found.insert(0, more)
+        return tuple(found) if len(found) > 1 else ()
 
     def _ordered(self, analysis: Analysis, kinds: Sequence[str], turns: Sequence[Turn]) -> list[Rule]:
         """Return the rules with the largest expected gain first; those for the other kind of work count less."""

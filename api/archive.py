@@ -11,7 +11,6 @@ from ..agent.workbench import TUNING
 from ..core import (
     Archive,
     ArchivedRun,
-    JournalError,
     KernelwrightError,
     Record,
     ResultsError,
@@ -39,7 +38,7 @@ class Memory:
         self._note = note
 
     def runs(self, enter: bool = False) -> list[ArchivedRun]:
-        """Return the runs in the archive, and those whose journals in the results folder it lacks; `enter` adds them."""
+        """Return the archive's runs, and those whose journals in the results folder it lacks; `enter` adds these."""
         if self._archive is None:
             return []
         known = self._archive.read()
@@ -78,7 +77,9 @@ class Memory:
             except (KernelwrightError, OSError) as error:
                 self._note(f"nothing learned from a run: {error}")
             except (KeyError, TypeError, ValueError, RecursionError) as error:
-                self._note(f"nothing learned from a run: {path} is not a run's journal ({type(error).__name__}: {error})")
+                self._note(
+                    f"nothing learned from a run: {path} is not a run's journal ({type(error).__name__}: {error})"
+                )
         return found
 
 
