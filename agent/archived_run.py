@@ -53,6 +53,7 @@ def archived(records: Sequence[Record]) -> ArchivedRun | None:
         run=run_id(run, first),
         at=first.at,
         problem=run.problem,
+        reference=run.reference,
         sizes=run.sizes,
         device=environment.pop("device", run.device),
         backend=run.backend,
@@ -113,8 +114,12 @@ def _improvement(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Impr
         gain=gain,
         category=_category(better),
         techniques=tuple(dict.fromkeys(turn.strategy for turn in better)),
-        story=" ".join(dict.fromkeys(turn.rationale for turn in better if turn.rationale)),
+        story=" ".join(dict.fromkeys(_sentence(turn.rationale) for turn in better if turn.rationale)),
     )
+
+
+def _sentence(text: str) -> str:
+    return text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}."
 
 
 def _between(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:

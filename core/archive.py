@@ -55,6 +55,8 @@ class ArchivedRun(_Part):
     at: str = ""
     """When its first trial ended, ISO 8601 in UTC."""
     problem: str
+    reference: str = ""
+    """Sixteen hexadecimal digits that stand for the problem's source."""
     sizes: str = ""
     """Pairs of name and size, as Python writes them."""
     device: str

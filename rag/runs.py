@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..core import ArchivedRun, KernelError, PythonKernel, WorkedExample
+from ..core.technique_words import techniques_in
 from .code.operation import operation
 from .code.syntax import parse
 
@@ -40,9 +41,9 @@ def _example(run: ArchivedRun) -> WorkedExample | None:
         title=f"{run.problem}: {', '.join(better.techniques) or 'other parameters'}",
         language=before.language,
         target=before.target,
-        operation=operation_of(before.source),
+        operation=kernel_operation(before.source),
         category=better.category,
-        techniques=(),
+        techniques=tuple(sorted(techniques_in(" ".join([*better.techniques, better.story])))),
         before=before.source,
         after=after.source,
         story=" ".join(filter(None, [better.story, _failures(run)])),
@@ -52,7 +53,7 @@ def _example(run: ArchivedRun) -> WorkedExample | None:
     )
 
 
-def operation_of(source: str) -> str:
+def kernel_operation(source: str) -> str:
     """Return what a kernel seems to compute; `UNKNOWN` for code that cannot be analysed."""
     try:
         return operation(parse(source))

@@ -189,6 +189,17 @@ def test_what_never_helped_on_this_kind_comes_last(tmp_path: Path) -> None:
     assert [turn.strategy for turn in outcome.turns[1:3]] == [TUNE, "vain"]
 
 
+def test_what_gained_before_is_tried_together_in_the_first_turn(tmp_path: Path) -> None:
+    """The most promising first, and without what does not go with it."""
+    gains = {"tilelang_cpu streams": {"half": 1.5, "third": 3.0, "unknown": 1.05, "broken": 4.0}}
+    rules = Times("half", 0.5), Times("unknown", 0.9), Times("third", 0.3), Times("broken", 0.1, broken=True)
+    proposer = RuleProposer(Machine(cores=2), rules, prior_of(gains))
+    first, second, *_ = run(tmp_path, START, proposer, Scripted(), replace(ENDLESS, min_improvement=0.0)).turns
+    assert list(tried(first)) == ["third + half", "third"]
+    assert (first.strategy, first.improved) == ("third + half", True)
+    assert list(tried(second)) == ["unknown"]
+
+
 def test_rules_for_the_bottleneck_come_first(tmp_path: Path) -> None:
     """The work is streams, and the algorithm is what bounds it."""
     rules = (
