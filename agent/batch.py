@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..core import Config, Evaluation, Proposal
-from ..core.workload_rows import loses
 from .effort import MOST, effort
 from .lane import Lane
 from .observer import Observer
@@ -16,6 +16,8 @@ from .turn import Attempt, Candidate
 TUNER = "portfolio"
 HELPED = 1.02
 """A smaller gain in a quick measurement is noise."""
+LOST = 1.05
+"""How much longer one of several workloads may take in a quick measurement; the full one is stricter."""
 TOGETHER = 5
 """The most changes of a combination."""
 CLOSE = 1.15
@@ -117,7 +119,10 @@ def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer,
         observer.proposed(lane.name, proposal, 1)
         evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
     else:
-        budget = effort(space, like, lane.workbench.compilers)
+        start = lane.workbench.start or like
+        # What came out of a search was compiled before it was evaluated.
+        compile_s = max((one.compile_s for one in (start, like) if one.compile_s is not None), default=None)
+        budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, most or MOST)
         observer.proposed(lane.name, proposal, trials)
         found = lane.tune(kernel, space, TUNER, trials, budget.seconds, proposal.strategy, PATIENCE)
@@ -134,10 +139,12 @@ def introduced(proposal: Proposal, before: Iterable[str]) -> Config:
 
 
 def _gain(base_ms: float, evaluation: Evaluation, base: Evaluation) -> float:
-    """Return the speedup; 0.0 for what was not timed, and where a workload loses against the turn's kernel."""
-    if evaluation.latency_ms is None or loses(evaluation, base) is not None:
+    """Return the speedup; 0.0 for what was not timed, and where one of several workloads loses."""
+    if evaluation.latency_ms is None:
         return 0.0
-    return base_ms / evaluation.latency_ms
+    before = {name: row.latency_ms for name, row in base.workloads.items()}
+    ratios = ((row.latency_ms or 0.0) / (before.get(name) or math.inf) for name, row in evaluation.workloads.items())
+    return 0.0 if any(ratio > LOST for ratio in ratios) else base_ms / evaluation.latency_ms
 
 
 def _has_choices(proposal: Proposal) -> bool:

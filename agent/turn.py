@@ -135,6 +135,10 @@ class Turn:
             return self.found.kernel
         return self.proposal.kernel if self.proposal else None
 
+    def _why_nothing(self) -> str:
+        names = ", ".join(one.proposal.strategy for one in self.tried if one.proposal)
+        return f"tried {names}: none of them is worth a search" if names else ""
+
     def record(self) -> TurnRecord:
         """Return the turn as the journal and the history file contain it."""
         proposal, kernel = self.proposal, self.kernel
@@ -145,7 +149,7 @@ class Turn:
             suggestions=self.analysis.suggestions,
             strategy=self.strategy,
             proposal_category=proposal.category if proposal else self.analysis.category,
-            rationale=proposal.rationale if proposal else "",
+            rationale=proposal.rationale if proposal else self._why_nothing(),
             before=self.before.kernel.source,
             kernel=kernel.source if kernel else None,
             diff=diff(self.before.kernel.source, kernel.source) if kernel else "",

@@ -32,6 +32,7 @@ def run_batch(options: BatchOptions, observer: RunObserver) -> BatchResult:
     with joined(options) as remote:
         device = choose_device(options, remote)
         with Session(options, device, remote, observer) as session:
+            _ = session.results  # a folder that cannot be written is reported now, not for each kernel
             summaries = []
             for number, reference in enumerate(options.kernels, start=1):
                 observer.kernel_started(number, len(options.kernels), reference)

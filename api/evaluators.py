@@ -101,10 +101,9 @@ class Evaluators:
     def __init__(self, device: str, lanes: int, trust: TrustOptions = STRICT, remote: Remote | None = None) -> None:
         self._device = device
         self._remote = remote
-        self._trust = trust
         self._stack = contextlib.ExitStack()
-        # On a GPU, workloads compile beside each other; a CPU's timings would be disturbed.
-        self._settings = settings_of(trust, Settings(compile_ahead=lanes > 1))
+        # Other sizes are for the last check.
+        self._settings = settings_of(trust, Settings(compile_ahead=lanes > 1, second_workload=False))
         self._searchers: dict[int, Screener] = {}
         self._finalists: dict[tuple[int, tuple[str, ...]], Evaluator] = {}
         self.pool: list[Pooled] = []
@@ -137,14 +136,18 @@ class Evaluators:
         return self._searchers[id(evaluator)]
 
     def finalist(self, baselines: tuple[str, ...], evaluator: Evaluator) -> Evaluator:
-        """Return the evaluator for last checks in the place of one of the pool: these baselines are timed anew."""
-        if not baselines:
-            return evaluator
+        """Return the evaluator for last checks in the place of one of the pool.
+
+        It times these baselines anew, and checks kernels at other sizes too.
+        """
         key = (id(evaluator), baselines)
         if key not in self._finalists:
             known = self._settings.baselines
             settings = replace(
-                self._settings, baselines=tuple(dict.fromkeys([*known, *baselines])), fresh_baselines=baselines
+                self._settings,
+                baselines=tuple(dict.fromkeys([*known, *baselines])),
+                fresh_baselines=baselines,
+                second_workload=True,
             )
             self._finalists[key] = self._beside(evaluator, settings)
         return self._finalists[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..core import (
 from ..core.baselines import COMPILE, BesideCompile, beside_compile
 from ..core.journal import of
 from ..core.space_inference import declared_space
+from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from .archive import Memory
@@ -36,7 +37,7 @@ from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
 from .first_kernels import first_kernel_of, open_problem
-from .jobs import Job, find_job, find_joint_job, require_timed
+from .jobs import Job, find_joint_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
@@ -126,12 +127,15 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
     """Optimize one kernel."""
     with joined(options) as remote:
         device = choose_device(options, remote)
-        # A mistake in the reference shows before anything is written.
-        known = open_problem(options, options.named, device, model_of(options)) is None
-        if known:
-            require_timed(find_job(options, options.named, device, remote))
         with Session(options, device, remote, observer) as session:
-            result = session.optimize(session.job(options.named))
+            if is_function(options.named):
+                session.start()  # its package is imported to translate it, which takes as long as ours
+            # A mistake in the reference shows before anything is written.
+            known = open_problem(options, options.named, device, model_of(options)) is None
+            job = find_joint_job(options, options.named, device, remote, observer) if known else None
+            if job is not None:
+                require_timed(job)
+            result = session.optimize(job or session.job(options.named))
     observer.run_ended(result)
     return result
 
@@ -146,8 +150,16 @@ class Session:
         self._observer = observer
         self._memory = Memory(options.results, observer.note, options.archive)
         self._proposers = Proposers(options, observer, self._memory)
-        self.results = Results(options.results)
         self._evaluators = Evaluators(device, options.beam, options, remote)
+
+    @cached_property
+    def results(self) -> Results:
+        """The results folder, made when something is first written."""
+        return Results(self._options.results)
+
+    def start(self) -> None:
+        """Start the processes of the evaluators; returns before they are ready."""
+        self._evaluators.start()
 
     def job(self, reference: str) -> Job:
         """The kernel of a reference, on the device of this session; a first one where its problem has none."""

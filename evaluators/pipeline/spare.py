@@ -25,10 +25,12 @@ class SpareWorker:
         with self._lock:
             if any(one.problem == problem and one.worker.alive for one in self._spares):
                 return
+        new = _Spare(problem, new_worker())
+        with self._lock:
             kept = [one for one in self._spares if one.problem != problem and one.worker.alive]
             kept = kept[max(0, len(kept) - self.most + 1) :]
             ended = [one for one in self._spares if one not in kept]
-            self._spares = [*kept, _Spare(problem, new_worker())]
+            self._spares = [*kept, new]
         for one in ended:
             one.discard()
 

@@ -14,8 +14,8 @@ from ..local import LocalEvaluator
 from ..settings import Settings
 from .payload import Payload, Response, What, failure
 
-KEPT = 2
-"""Number of evaluators with different settings that a host keeps: one for a search, one for full evaluations."""
+KEPT = 3
+"""Number of evaluators with different settings that a host keeps: for searches, full evaluations and last checks."""
 
 
 class WorkerHost:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,14 @@ def load_code(code: KernelCode, folder: Path, device: str) -> Launcher:
         raise UnplannableCall(f"{code.name}: {code.kind} code on the device {device}")
     loader: Callable[[KernelCode, Path, str], Launcher] = {"c": _load_c, "ptx": load_ptx, "tir": load_tir}[code.kind]
     return loader(code, folder, device)
+
+
+def compile_together(codes: Iterable[KernelCode], folder: Path) -> None:
+    """Compile generated C side by side: a call may have several kernels. Raises `UnplannableCall` where one fails."""
+    texts = {code.text: code for code in codes if code.kind == "c"}
+    if len(texts) > 1:
+        with ThreadPoolExecutor(len(texts), "compile") as threads:
+            list(threads.map(compile_c, texts.values(), repeat(folder)))
 
 
 def takes_tensor(parameter: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from ..workers.one_thread import OneThread
-from .code import load_code, takes_tensor
+from .code import compile_together, load_code, takes_tensor
 from .operators import allowed_operator
 from .threads import Threads
 from .values import UnplannableCall, argument, layout_of, numbers_in
@@ -36,6 +36,7 @@ class PlanExecutor:
         self._made: dict[int, Any] = {}
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
+        compile_together(plan.codes.values(), folder)
         self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
         self._steps = [self._step(step) for step in plan.steps]
         most = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)

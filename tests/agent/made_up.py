@@ -183,7 +183,9 @@ class Bench:
         self.journal = Journal(folder / "journal.jsonl")
         pool: list[Any] = [self.evaluator] * evaluators
         watching: Any = self.observer
-        self.bench = Workbench(PROBLEM, pool, self._searcher, self.journal, watching, Ticking(), lambda one: finalist or one)
+        self.bench = Workbench(
+            PROBLEM, pool, self._searcher, self.journal, watching, Ticking(), lambda one: finalist or one
+        )
 
     def _searcher(self, evaluator: Any) -> Any:
         self.searchers += 1

@@ -61,3 +61,17 @@ def test_this_device_counts_more_than_others() -> None:
     elsewhere = ran("r", 3.0, 3.0, device="another")
     assert asked(elsewhere) > asked(elsewhere, ran("r", 1.0)) > 1.0
     assert asked(elsewhere, ran("r", 1.0, 0.9, 0.0)) == NEVER_HELPED
+
+
+@pytest.mark.parametrize(
+    ("gains", "least", "most"),
+    [
+        ([], UNKNOWN, UNKNOWN),
+        ([0.0, 0.9, 1.01], NEVER_HELPED, NEVER_HELPED),
+        ([0.0, 0.9], 1.001, UNKNOWN),
+        ([0.0, 0.9, 1.5], 1.001, 1.5),
+        ([100.0], UNKNOWN, 2.2),
+    ],
+)
+def test_few_trials_say_little(gains: list[float], least: float, most: float) -> None:
+    assert least <= expected(gains) <= most

@@ -108,9 +108,7 @@ def test_a_search_takes_the_place_of_an_evaluator(tmp_path: Path) -> None:
     lanes = [made.lane(1, index) for index in range(2)]
     threads = [
         threading.Thread(target=lanes[0].tune, args=(TUNED, SPACE, "grid", 4), daemon=True),
-        threading.Thread(
-            target=lambda: [lanes[1].evaluate(TUNED, config, "step") for config in SPACE], daemon=True
-        ),
+        threading.Thread(target=lambda: [lanes[1].evaluate(TUNED, config, "step") for config in SPACE], daemon=True),
     ]
     for thread in threads:
         thread.start()

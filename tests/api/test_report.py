@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.report import ReportOptions
-from kernelwright.api.report import TIMES, ReportResult, run_report
+from kernelwright.api.report import NOTHING, TIMES, ReportResult, run_report
 from kernelwright.core import KernelwrightError
 
 from ..agent.history.recorded import JOURNAL, RUN, TRANSCRIPT, Change, Record, copied, each
@@ -352,3 +352,36 @@ def test_a_folder_of_runs_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(KernelwrightError, match="is no journal of 'optimize'"):
         report(tmp_path)
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_each_change_of_a_batch_is_shown_with_its_parameters_time_and_gain(tmp_path: Path) -> None:
+    attempts: list[Record] = [
+        {"strategy": "split-grid", "kernel": "k", "config": {"THREADS": 2}, "latency_ms": 2.5, "gain": 1.75},
+        {"strategy": "<licm>", "kernel": "k", "error": "timeout: slow", "gain": 0.0},
+    ]
+    page = page_of(tmp_path, change=each(lambda record: record.update(attempts=attempts), "turn"))
+    cells = page.within("td").split("\n")
+    for row in (["split-grid", "THREADS=2", "2.500 ms", f"1.750{TIMES}"], ["<licm>", NOTHING, "failed"]):
+        at = cells.index(row[0])
+        found = [cell for cell in cells[at : at + 8] if cell.strip()]
+        assert found[: len(row)] == row
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        ("slower", "It is slower than torch.compile, which was timed beside it: 0.900x."),
+        ("faster", "It is faster than torch.compile, which was timed beside it: 0.900x."),
+        ("as fast", "It is as fast as torch.compile, which was timed beside it: 0.900x."),
+        ("not compiled", "torch.compile does not compile the reference"),
+        (None, ""),
+    ],
+)
+def test_how_the_result_stands_to_torch_compile_is_said(tmp_path: Path, beside: str | None, said: str) -> None:
+    def change(record: Record) -> None:
+        record["best"].update(speedup_compile=0.9, interval_compile=[0.88, 0.92])
+        if beside is not None:
+            record["beside_compile"] = beside
+
+    page = page_of(tmp_path, change=each(change, "finished"))
+    assert said in page.text if said else "than torch.compile, which" not in page.text

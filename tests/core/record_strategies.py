@@ -13,6 +13,7 @@ from kernelwright.core import (
     FinishedRecord,
     KernelRecord,
     Metrics,
+    PriorRecord,
     ProfileRecord,
     Record,
     Rejection,
@@ -132,6 +133,10 @@ KINDS: dict[type[Any], st.SearchStrategy[Any]] = {
         improved=st.booleans(), improvement=NUMBER, error=TEXT, attempts=tuples(ATTEMPT), evaluations=tuples(SUMMARY),
         metrics=st.none() | SUMMARY, tool_calls=tuples(TOOL_CALL),
         cost=st.dictionaries(TEXT, COUNT | NUMBER, max_size=3),
+    ),
+    PriorRecord: built(
+        PriorRecord,
+        gains=st.dictionaries(TEXT, st.dictionaries(TEXT, st.floats(0, 100), max_size=2), max_size=2),
     ),
     ProfileRecord: built(
         ProfileRecord, profile=st.floats(0, 1e15).map(lambda flops: PROFILE.model_copy(update={"flops": flops}))

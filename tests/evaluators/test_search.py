@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, PythonKernel, Status
+from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.evaluators.workers import device_lock
@@ -276,3 +276,29 @@ def test_several_trials_leave_the_weights_that_are_timed(scale_problem: Problem)
         (found,) = twice.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})])
     assert found.ok, found.message
     assert found.correctness is not None and found.correctness.checks == 2
+
+
+def test_different_kernels_are_screened_in_one_process(searching: LocalEvaluator, scale_problem: Problem) -> None:
+    kernels = [CASES.bind({"CASE": case}) for case in (1, 2, 3, 4)] + [REPEATED.bind({"REPEAT": 2}), REPEATED]
+    found = list(searching.screen(scale_problem, kernels))
+    assert [one.kernel_digest for one in found] == [one.digest for one in kernels]
+    failed = [Status.COMPILE_ERROR, Status.WRONG_VALUE, Status.CRASHED]
+    assert [one.status for one in found] == [Status.OK, *failed, Status.OK, Status.OK]
+    assert all(one.config == {} and one.reference is None for one in found)
+    assert list(searching.screen(scale_problem, [])) == []
+
+
+def test_evaluators_beside_each_other_share_their_processes(searching: LocalEvaluator, scale_problem: Problem) -> None:
+    list(searching.evaluate(scale_problem, CASES, cases(1)))
+    reference = searching.processes.reference_client(scale_problem).pid
+    with searching.beside(FAST) as full:
+        problem = TorchProblem.of(scale_problem)
+        full.prepare(problem, REPEATED)
+        assert full.processes.reference_client(problem).pid == reference
+        full.processes.keep(2)
+        other = problem.at("rows=2")
+        kept = full.processes.reference_client(other).pid
+        assert full.processes.reference_client(problem).pid == reference != kept
+        assert full.processes.reference_client(other).pid == kept
+    assert searching.processes.reference_client(scale_problem).pid == reference, "closing it leaves the processes"
+    full.processes.forget_reference()
