@@ -83,6 +83,8 @@ class Recorded:
     def context(self, folder: Path) -> TurnContext:
         """Return the start of the turn in whose lane the second prompt was written."""
         fields = dict(FIELD.findall(self.text("0001.prompt.md").partition("# Request")[2]))
+        if "roofline" not in fields:
+            raise SystemExit(f"{self.folder} is of a later form than this reads; give prompts with a field `roofline`")
         roofline, device = fields["roofline"], fields["device"]
         name = fields["workload"].split()[0]
         level = self.folder.name.partition("_")[0]

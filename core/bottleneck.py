@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from .kernel_profile import DeviceKernel, KernelProfile
 from .profile import Profile
 from .retrieval import BOTTLENECKS
+from .text import digits
 
 # Causes below these are not reported.
 _GAP = 0.8
@@ -94,15 +95,15 @@ def _roofline(profile: Profile, latency_ms: float, lost: float) -> Iterator[Caus
     share = profile.min_bytes / latency_ms / 1e6 / ceilings.copy_gb_s
     yield Cause(
         "memory", "traffic", 1.0,
-        f"moves at least {share * ceilings.copy_gb_s:.1f} GB/s, {share:.0%} of the {ceilings.copy_gb_s:.1f} that a "
-        f"copy reaches (counts each of {profile.min_bytes / 1e6:.1f} MB once; what is read twice is not in it)",
+        f"moves at least {digits(share * ceilings.copy_gb_s)} GB/s, {share:.0%} of the {digits(ceilings.copy_gb_s)} "
+        f"that a copy reaches (each of {digits(profile.min_bytes / 1e6)} MB counts once, however often it is read)",
     )  # fmt: skip
     if profile.matrix_flops:
         rate = profile.matrix_flops / latency_ms / 1e6
         yield Cause(
             "compute", "rate", 1.0,
-            f"computes {rate:.1f} GFLOP/s in matrix products, {rate / profile.matrix_gflop_s:.0%} of the "
-            f"{profile.matrix_gflop_s:.1f} that {profile.product_precision} allow",
+            f"computes {digits(rate)} GFLOP/s in matrix products, {rate / profile.matrix_gflop_s:.0%} of the "
+            f"{digits(profile.matrix_gflop_s)} that {profile.product_precision} allow",
         )  # fmt: skip
     gap = latency_ms / profile.floor_ms
     rest = max(1.0, gap / lost)

@@ -47,7 +47,7 @@ def told(bottleneck: Bottleneck, part: str) -> bool:
 def test_at_the_bandwidth_of_a_copy_it_is_memory() -> None:
     near = found(0.11, kernel(0.108))
     assert (near.name, near.cause) == ("memory", "memory bandwidth")
-    assert told(near, "moves at least 3636.4 GB/s, 91% of the 4000.0 that a copy reaches (counts each of 400.0 MB once")
+    assert told(near, "moves at least 3636 GB/s, 91% of the 4000 that a copy reaches (each of 400 MB counts once")
     assert told(near, "close enough to the copy's bandwidth that only less traffic helps")
     assert told(near, "1.1 times its roofline floor of 0.100 ms")
     assert near.factors["memory"] == pytest.approx(1.1)
@@ -70,7 +70,7 @@ def test_far_from_both_ceilings_it_is_instructions() -> None:
 def test_below_the_rate_of_matrix_products_it_is_compute() -> None:
     slow = found(0.4, kernel(0.39), profile=GEMM)
     assert (slow.name, slow.cause) == ("compute", "matrix rate")
-    assert told(slow, "computes 12500.0 GFLOP/s in matrix products, 25% of the 50000.0 that fp32 products allow")
+    assert told(slow, "computes 12500 GFLOP/s in matrix products, 25% of the 50000 that fp32 products allow")
     assert slow.factors == pytest.approx({"memory": 2, "compute": 4, "parallelism": 1, "algorithm": 1})
 
 

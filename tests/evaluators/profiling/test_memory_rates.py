@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kernelwright.evaluators.languages.tilelang import matrix_instructions as of_tilelang
 from kernelwright.evaluators.languages.triton import matrix_instructions
 from kernelwright.evaluators.profiling.memory_rates import memory_rates
 from kernelwright.evaluators.timing.clock import Clock
@@ -20,6 +21,21 @@ mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %r13 }, { %r1 };
 def test_the_matrix_instructions_of_compiled_code() -> None:
     assert matrix_instructions(PTX) == ("mma f16", "tcgen05 f16", "wgmma bf16", "wgmma tf32")
     assert matrix_instructions("fma.rn.f32 %f1, %f2, %f3, %f4;\nld.global.b32 %r4, [%rd1];") == ()
+
+
+def test_the_matrix_instructions_of_tilelangs_generated_code() -> None:
+    source = """
+extern "C" __global__ void one_kernel(const float* A);
+extern "C" __global__ void __launch_bounds__(128, 1) one_kernel(const float* A) {
+  tl::initialize_wgmma_descriptor<2, 1, 32>(desc_a, (&(a_lo[0])));
+  tl::wgmma_ss<tl::DataType::kBFloat16, tl::DataType::kBFloat16, tl::DataType::kFloat32, 64, 64, 16>(a, b);
+}
+extern "C" __global__ void __launch_bounds__(128, 1) two_kernel(const float* A) {
+  tl::mma_sync<tl::DataType::kTensorFloat32, tl::DataType::kTensorFloat32, tl::DataType::kFloat32, 16, 8, 8>(c);
+}
+extern "C" __global__ void three_kernel(const float* A) { A[0] = 1.0f; }
+"""
+    assert of_tilelang(source) == {"one_kernel": ("wgmma bf16",), "two_kernel": ("mma tf32",), "three_kernel": ()}
 
 
 def test_every_step_of_the_chase_is_a_load_that_waits_for_the_one_before() -> None:
