@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Archive, ResultsError
+from kernelwright.core import Archive, ArchivedRun, ResultsError
 
 from ..made_up_runs import archived_run
 
@@ -21,7 +21,10 @@ def test_what_was_added_is_read_and_the_last_record_of_a_run_counts(tmp_path: Pa
     assert archive.read() == [resumed, second]
 
 
-@pytest.mark.parametrize("broken", [b"{\n", b"[]\n", b'{"run": 5}\n', b"\xff\n", b'{"version": 99, "run": "x"}\n', b"{"])
+BROKEN = (b"{\n", b"[]\n", b'{"run": 5}\n', b"\xff\n", b'{"version": 99, "run": "x"}\n', b"{")
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_line_costs_itself_alone(broken: bytes, tmp_path: Path) -> None:
     """A line that was torn as its writer was killed has no end; the next one does not stick to it."""
     path = tmp_path / "archive.jsonl"
@@ -43,7 +46,12 @@ def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
 def test_several_write_at_once(tmp_path: Path) -> None:
     runs = [archived_run(f"{number:016x}") for number in range(40)]
     archive = Archive(tmp_path / "archive.jsonl")
-    threads = [threading.Thread(target=lambda part: [archive.add(one) for one in part], args=(runs[i::4],)) for i in range(4)]
+
+    def add(part: list[ArchivedRun]) -> None:
+        for one in part:
+            archive.add(one)
+
+    threads = [threading.Thread(target=add, args=(runs[i::4],)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
