@@ -73,9 +73,12 @@ class Batch:
                 helped = sorted([*again, *(one for one in helped if one is not best)], key=lambda one: -one.gain)
         attempts = [one.attempt() for one in screened]
         for place, one in enumerate(self._contenders(helped, screened)):
-            if not self._lane.late():
-                most = FEW if place or one.gain <= HELPED else None
-                attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
+            wins = place == 0 and one.gain > HELPED
+            late = self._lane.late() is not None
+            if late and not wins:
+                break  # the best is evaluated in any case, or nothing of the turn would count
+            most = 0 if late else None if wins else FEW
+            attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
         return attempts
 
     def _screen(self, proposals: Sequence[Proposal]) -> list[Screened]:
@@ -110,12 +113,12 @@ class Batch:
 
 
 def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer, most: int | None = None) -> Attempt:
-    """Search the proposal's parameters, with `most` trials, or evaluate it in full where it has none.
+    """Search the proposal's parameters, with `most` trials, or evaluate it in full where there are none.
 
     `like` is the evaluation of a similar kernel, which tells what a trial costs.
     """
     space, kernel = proposal.space, proposal.kernel
-    if space is None or not _has_choices(proposal):
+    if space is None or not _has_choices(proposal) or most == 0:
         observer.proposed(lane.name, proposal, 1)
         evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
     else:
@@ -123,7 +126,7 @@ def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer,
         # What came out of a search was compiled before it was evaluated.
         compile_s = max((one.compile_s for one in (start, like) if one.compile_s is not None), default=None)
         budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
-        trials = min(budget.trials or MOST, most or MOST)
+        trials = min(budget.trials or MOST, MOST if most is None else most)
         observer.proposed(lane.name, proposal, trials)
         found = lane.tune(kernel, space, TUNER, trials, budget.seconds, proposal.strategy, PATIENCE)
         evaluations = (*found.evaluations, *found.finals)

@@ -99,7 +99,7 @@ class Searches:
                     Budget(trials=0) if ended else Budget(trials=trials, seconds=seconds),
                     _Watched(self._count, origin),
                     patience,
-                    FINALISTS if patience is None else FEW_FINALISTS,
+                    finalists=FINALISTS if patience is None else FEW_FINALISTS,
                 ).run()
 
         return self._once(self._tuned, name, search)

@@ -160,7 +160,8 @@ class Evaluators:
         search = _search_settings([self._device], None, True)
         settings = replace(self._settings, search=search, compile_ahead=False)
         first = self._stack.enter_context(evaluator.first.beside(settings))
-        return SearchingSeveral(first, self._another(first, settings), LocalEvaluator.prepare)
+        another = self._another(first, settings)
+        return SearchingSeveral(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
 
     def _beside(self, evaluator: Evaluator, settings: Settings) -> Evaluator:
         if self._remote is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from ..agent.batch import TUNER
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
 from ..agent.priors import Gains, archived_gains
@@ -32,6 +34,7 @@ from ..core.space_inference import declared_space
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
+from ..tuners import catalogue
 from .archive import Memory
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
@@ -183,6 +186,8 @@ class Session:
         require_timed(job)
         _ = declared_space(job.kernel, job.problem)  # a mistake in it is reported now, not after minutes of work
         self._evaluators.start()  # while the rules are imported, or the model is asked
+        if not self._proposers.choice.is_model:
+            threading.Thread(target=catalogue.preload, args=(TUNER,), daemon=True).start()
         transcript = self._prepare(job)
         options, criteria = self._options, self._criteria()
         path = self.results.journal_path(job.problem, job.backend)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import statistics
-from collections.abc import Callable, Generator, Iterable, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -13,6 +14,7 @@ from ..core import Config, Evaluation, Evaluator, JointProblem, Kernel, Problem,
 from ..core.workload_rows import merged
 
 EvaluatorT = TypeVar("EvaluatorT", bound=Evaluator)
+Item = TypeVar("Item")
 ScreenerT = TypeVar("ScreenerT", bound=Screener)
 
 
@@ -50,15 +52,9 @@ class SeveralWorkloads(Generic[EvaluatorT]):
             yield from self.first.evaluate(problem, kernel, configs, known)
             return
         at = self._at(problem, kernel)
-        if self._side_by_side:
-            yield from self._at_once(problem, at, kernel, configs)
-            return
-        # Each evaluator draws the same configs, no earlier than the first one does.
-        copies = itertools.tee(configs, len(at))
-        yield from self._together(
-            problem,
-            [evaluator.evaluate(member, kernel, copy) for (evaluator, member), copy in zip(at, copies, strict=True)],
-        )
+        # Each evaluator draws the same configs, none before one of them needs it.
+        shared = _Shared(configs)
+        yield from self._together(problem, [evaluator.evaluate(member, kernel, shared()) for evaluator, member in at])
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config; at each workload all are timed interleaved. See `core.Evaluator`."""
@@ -88,25 +84,19 @@ class SeveralWorkloads(Generic[EvaluatorT]):
                     future.result()
         return at
 
-    def _at_once(
-        self,
-        problem: JointProblem,
-        at: Sequence[tuple[EvaluatorT, TorchProblem]],
-        kernel: Kernel,
-        configs: Iterable[Config],
-    ) -> Generator[Evaluation]:
-        with ThreadPoolExecutor(len(at), "workload") as threads:
-            for config in configs:
-                rows = [threads.submit(_only, evaluator, member, kernel, config) for evaluator, member in at]
-                yield merged(dict(zip(problem.members, [row.result() for row in rows], strict=True)))
-
     def _together(self, problem: JointProblem, running: Sequence[Generator[Evaluation]]) -> Generator[Evaluation]:
         """Yield merged evaluations of generators that give one for each workload; they are closed with this one."""
         with contextlib.ExitStack() as stack:
             for one in running:
                 stack.enter_context(contextlib.closing(one))
-            for found in zip(*running, strict=True):
-                yield merged(dict(zip(problem.members, found, strict=True)))
+            # Left before the generators are closed: none may be at work then.
+            threads = stack.enter_context(ThreadPoolExecutor(len(running), "workload"))
+            draw = threads.map if self._side_by_side else map
+            while True:
+                rows = [row for row in draw(_next, running) if row is not None]
+                if not rows:
+                    return
+                yield merged(dict(zip(problem.members, rows, strict=True)))
 
 
 class SearchingSeveral(SeveralWorkloads[ScreenerT]):
@@ -121,9 +111,28 @@ class SearchingSeveral(SeveralWorkloads[ScreenerT]):
         yield from self._together(problem, [evaluator.screen(member, kernels) for evaluator, member in at])
 
 
-def _only(evaluator: Evaluator, problem: Problem, kernel: Kernel, config: Config) -> Evaluation:
-    (found,) = evaluator.evaluate(problem, kernel, [config])
-    return found
+class _Shared(Generic[Item]):
+    """Items for several readers, each of which gets all; they may draw in threads of their own."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._source = iter(items)
+        self._drawn: list[Item] = []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Iterator[Item]:
+        """Return one more reader."""
+        for place in itertools.count():
+            with self._lock:
+                if place == len(self._drawn):
+                    self._drawn += itertools.islice(self._source, 1)
+                if place == len(self._drawn):
+                    return
+                item = self._drawn[place]
+            yield item
+
+
+def _next(running: Generator[Evaluation]) -> Evaluation | None:
+    return next(running, None)
 
 
 def _mean(values: Sequence[float]) -> float:

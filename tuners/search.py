@@ -107,8 +107,8 @@ class Search:
         budget: Budget,
         observer: Observer,
         patience: int | None = None,
-        finalists: int = FINALISTS,
         clock: Callable[[], float] = time.monotonic,
+        finalists: int = FINALISTS,
     ) -> None:
         self.problem = problem
         self.kernel = kernel

@@ -12,7 +12,7 @@ from kernelwright.agent.rule_proposer import TUNE, RuleProposer, formatted, join
 from kernelwright.agent.rules.rule import Machine, Rewritten
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import RULES, Turn
-from kernelwright.core import Kernel, Parameter, PythonKernel, Target
+from kernelwright.core import Budget, Kernel, Parameter, PythonKernel, Target
 from kernelwright.core.languages import TILELANG
 from kernelwright.tuners.discovery import space_of
 
@@ -147,6 +147,17 @@ def test_a_change_that_helps_by_its_parameters_only_is_searched(tmp_path: Path) 
     assert (tried(outcome.turns[0]), outcome.best.latency_ms) == ({"near": 0.91}, 10.0)
     outcome = optimized(tmp_path / "far", replace(near, brings=Parameter("SPEED", [30, 10], 30)), iterations=1)
     assert strategies(outcome) == [f"1.0 {RULES}"]
+
+
+def test_the_best_of_a_batch_counts_though_the_time_is_over(tmp_path: Path) -> None:
+    """After the start, the kernel as it is and two rules the budget is spent: there is no search, but a result."""
+    rules = Times("half", 0.5, brings=Parameter("TILE", [2, 4], 2)), Times("third", 0.3)
+    criteria = replace(ENDLESS, budget=Budget(trials=4))
+    outcome = run(tmp_path, START, RuleProposer(Machine(cores=2), rules), Scripted(), criteria)
+    (turn,) = outcome.turns
+    assert (tried(turn), turn.strategy) == ({"half": 2.0, "third": 3.33}, "third")
+    assert outcome.best.latency_ms == pytest.approx(6.0)
+    assert outcome.stopped == "budget of 4 trials used up"
 
 
 def test_a_rule_that_leads_back_leads_nowhere(tmp_path: Path) -> None:

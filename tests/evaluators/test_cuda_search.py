@@ -103,3 +103,11 @@ def test_two_gpus_share_the_work(scale_problem: Problem) -> None:
     assert [Config(one.config) for one in found] == configs
     assert all(one.ok for one in found), [one.message for one in found]
     assert len({one.environment["uuid"] for one in found}) == 2
+
+
+def test_different_kernels_are_screened_in_one_process(cuda: LocalEvaluator, scale_problem: Problem) -> None:
+    kernels = [PythonKernel.parse(KERNEL.replace("BLOCK = 256", f"BLOCK = {size}")) for size in (256, 512, 1024)]
+    wrong = PythonKernel.parse(KERNEL.replace("tl.store(y + offsets, value, mask)", "tl.store(y + offsets, 0.0, mask)"))
+    found = list(cuda.screen(scale_problem.at(WIDE), [kernels[0], wrong, *kernels[1:]]))
+    assert [one.status for one in found] == [Status.OK, Status.WRONG_VALUE, Status.OK, Status.OK]
+    assert all(one.latency_ms is not None and one.reference is None for one in found if one.ok)

@@ -75,9 +75,27 @@ def test_a_config_is_judged_at_all_workloads(at_once: bool) -> None:
     assert [one.prepared for one in members] == [["a"], ["b"]], "once for a problem"
 
 
-def test_kernels_are_screened_at_all_workloads() -> None:
-    evaluator, _ = several(SearchingSeveral, at_once=False)
+def test_configs_are_drawn_as_late_as_they_are_needed() -> None:
+    """A tuner chooses with all results that there are."""
+    evaluator, _ = several(SeveralWorkloads, at_once=True)
+    drawn: list[float] = []
+
+    def choose() -> Iterator[Config]:
+        for time in (3.0, 5.0, 7.0):
+            drawn.append(time)
+            yield Config({"RESULT": time})
+
+    running = evaluator.evaluate(JOINT, kernel(1.0), choose())
+    assert [(next(running).latency_ms is not None, len(drawn)) for _ in range(2)] == [(True, 1), (True, 2)]
+    running.close()
+    assert drawn == [3.0, 5.0]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_kernels_are_screened_at_all_workloads(at_once: bool) -> None:
+    evaluator, _ = several(SearchingSeveral, at_once)
     assert isinstance(evaluator, SearchingSeveral)
     found = list(evaluator.screen(JOINT, [kernel(4.0), kernel(2.0)]))
     assert [rows(one) for one in found] == [{"a": 4.0, "b": 8.0}, {"a": 2.0, "b": 4.0}]
-    assert [one.latency_ms for one in evaluator.screen(PROBLEM, [kernel(4.0)])] == [4.0]
+    if not at_once:
+        assert [one.latency_ms for one in evaluator.screen(PROBLEM, [kernel(4.0)])] == [4.0]
