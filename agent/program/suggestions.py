@@ -13,8 +13,11 @@ _THING = r"(?:suggestion|idea|change|step)s?"
 _MORE = r"(?:\s*(?:,|and|or|to)\s*#?[1-4]\b)"
 # 'suggestion 2', 'ideas 1 and 2', 'on top of 1 and 2'
 _NUMBERED = re.compile(rf"\b{_THING}\s+#?[1-4]\b{_MORE}*|\b(?:after|on top of)\s+#?[1-4]\b{_MORE}+", re.IGNORECASE)
-# 'the first suggestion', 'the first two ideas'
-_NAMED = re.compile(rf"\b({'|'.join(_ORDINALS)})\s+(?:(two|three)\s+)?{_THING}\b", re.IGNORECASE)
+# 'the first suggestion', 'the first two ideas', 'after the first two.'
+_NAMED = re.compile(
+    rf"\b({'|'.join(_ORDINALS)})\s+(?:(two|three)\s+)?{_THING}\b|\bafter the (first) (two|three)(?=\s*[.,;)]|$)",
+    re.IGNORECASE,
+)
 # 'the loop above', 'the rate assumed above', but not 'above 3 KiB' and 'below the floor'.
 _EARLIER = re.compile(
     rf"\b(?:above|below)(?=\s*(?:[,.;:()]|$))|\b(?:previous|preceding|other) {_THING}\b|\bthe (?:former|latter)\b",
@@ -52,5 +55,5 @@ def _indices(text: str) -> Iterator[int]:
     for match in _NUMBERED.finditer(text):
         yield from (int(digit) - 1 for digit in re.findall(r"[1-4]", match[0]))
     for match in _NAMED.finditer(text):
-        first = _ORDINALS.index(match[1].lower())
-        yield from range(first, first + _MANY.get((match[2] or "").lower(), 1))
+        first = _ORDINALS.index((match[1] or match[3]).lower())
+        yield from range(first, first + _MANY.get((match[2] or match[4] or "").lower(), 1))

@@ -175,6 +175,8 @@ def test_past_turns_say_what_each_lane_changed_and_whose_kernel_is_shown(tmp_pat
         ("Gain on top of 1 and 2 only, if L2 traffic then binds", 3, (0, 1)),
         ("after the first suggestion 1.06/0.92 = 1.15", 1, (0,)),
         ("1.04 now, 1.08 after the first two suggestions", 2, (0, 1)),
+        ("1.04 now, 1.08 after the first two.", 2, (0, 1)),
+        ("the mask drops the first two columns", 2, ()),
         ("At half of the bf16 rate assumed above, 0.38 ms", 2, (0, 1)),
         ("Compiles together with the loop above (156 registers)", 1, (0,)),
         ("the loop above (156 registers)", 0, ()),
