@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..agent.archived_run import archived, run_id
+from ..agent.priors import Gains, archived_gains
 from ..agent.workbench import TUNING
 from ..core import (
     Archive,
     ArchivedRun,
+    Journal,
     KernelwrightError,
+    PriorRecord,
     Record,
     ResultsError,
     RunRecord,
@@ -46,6 +49,14 @@ class Memory:
         if enter:
             self._add(missing)
         return [*known, *missing]
+
+    def gains(self, journal: Journal, backend: str, device: str, problem: str) -> Gains:
+        """Return what rules are expected to gain: as a resumed run began, else by the earlier runs."""
+        known = next(journal.of(PriorRecord), None)
+        if known is None:
+            known = PriorRecord(gains=archived_gains(self.runs(enter=True), backend, device, problem))
+            journal.append(known)
+        return known.gains
 
     def add(self, records: Sequence[Record]) -> None:
         """Enter a run, by the records in its journal; a failure to do so costs a line, and no result."""

@@ -12,7 +12,6 @@ from typing import Any
 from ..agent.batch import TUNER
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
-from ..agent.priors import Gains, archived_gains
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
@@ -23,7 +22,6 @@ from ..core import (
     Journal,
     JournalError,
     OptionError,
-    PriorRecord,
     RunRecord,
     TurnRecord,
     read_journal,
@@ -196,7 +194,11 @@ class Session:
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
             stack.callback(lambda: self._memory.add(journal.records))
-            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self._memory, job)
+            gains = (
+                {}
+                if self._proposers.choice.is_model
+                else self._memory.gains(journal, job.backend, job.label, job.problem.id)
+            )
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(
                 job.problem,
@@ -281,16 +283,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._evaluators.__exit__()
-
-
-def expected_gains(journal: Journal, memory: Memory, job: Job) -> Gains:
-    """What rules are expected to gain on kernels of a backend: as a resumed run began, else by the recorded runs."""
-    known = next(journal.of(PriorRecord), None)
-    if known is None:
-        gains = archived_gains(memory.runs(enter=True), job.backend, job.label, job.problem.id)
-        known = PriorRecord(gains=gains)
-        journal.append(known)
-    return known.gains
 
 
 def keep(journal: Journal, turn: Turn) -> None:
