@@ -37,7 +37,7 @@ class RuleProposer:
     """Tries all rules that apply to a kernel in one turn, then searches all parameters.
 
     The rules that are expected to gain most come first: by the bottleneck, by what they gained on this kind of kernel
-    before (`prior`), and by this run's own turns. Several that gained before are tried together in the first turn.
+    before (`prior`), and by this run's own turns. The first turn begins with those that gained before, in sequence.
     Those that never helped on this kind come last, after the search. No rule is tried twice on the same kernel. With a
     beam, further expansions of a kernel take what comes next. Parameters that rules introduced stay in the search.
     Decisions depend only on the arguments, so a resumed run takes the same turns.
@@ -70,11 +70,12 @@ class RuleProposer:
                 proposals.append(proposal)
 
         def combine(names: Sequence[str]) -> Proposal | None:
-            return self._rewriting([self._named(name) for name in names], kernel, spaces, sizes)
+            rules = dict.fromkeys(name for strategy in names for name in strategy.split(TOGETHER))
+            return self._rewriting([self._named(name) for name in rules], kernel, spaces, sizes)
 
-        if not turns and (known := self._known(kinds, proposals, combine)):
-            yield Rewrites(known, lambda names: None)
         hopeless = self._hopeless(kinds, turns)
+        if not turns and (known := self._known(kinds, proposals, combine, hopeless)):
+            yield Rewrites(known[:MOST], combine)
         first = [one for one in proposals if one.strategy not in hopeless]
         rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
         if first:
@@ -85,11 +86,16 @@ class RuleProposer:
             yield Rewrites(tuple(rest[begin : begin + MOST]), combine)
 
     def _known(
-        self, kinds: Sequence[str], proposals: Sequence[Proposal], combine: Callable[[Sequence[str]], Proposal | None]
+        self,
+        kinds: Sequence[str],
+        proposals: Sequence[Proposal],
+        combine: Callable[[Sequence[str]], Proposal | None],
+        hopeless: set[str],
     ) -> tuple[Proposal, ...]:
-        """Return what gained before on this kind of kernel, all together and the beginnings of that sequence.
+        """Return what gained before on this kind of kernel in sequence, the beginnings of that sequence, and the whole
+        with each of the other rules: what earlier runs found one by one is where this one begins.
 
-        So what earlier runs found one by one takes one turn of few trials. Empty unless at least two rules gained.
+        Empty unless at least two rules gained.
         """
         gains = {one.strategy: self._prior(one.strategy, kinds) for one in proposals}
         names: list[str] = []
@@ -98,7 +104,10 @@ class RuleProposer:
             if gains[name] > UNKNOWN and len(names) < ALL_TOGETHER and (more := combine([*names, name])) is not None:
                 names.append(name)
                 found.insert(0, more)
-        return tuple(found) if len(found) > 1 else ()
+        if len(found) < 2:
+            return ()
+        others = (combine([*names, name]) for name in gains if name not in names and name not in hopeless)
+        return (*found, *(one for one in others if one is not None))
 
     def _ordered(self, analysis: Analysis, kinds: Sequence[str], turns: Sequence[Turn]) -> list[Rule]:
         """Return the rules with the largest expected gain first; those for the other kind of work count less."""
