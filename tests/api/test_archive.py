@@ -13,11 +13,6 @@ from kernelwright.core.files import archive_path
 from ..made_up_runs import journal, records
 
 
-@pytest.fixture(autouse=True)
-def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(tmp_path / "archive.jsonl"))
-
-
 def test_a_run_that_ended_survives_its_results_folder(tmp_path: Path) -> None:
     path = journal(tmp_path, records())
     Memory(tmp_path, pytest.fail).add(read_journal(path))

@@ -30,11 +30,6 @@ def _run(verified: bool = True, **changes: Any) -> list[dict[str, Any]]:
     return [{**first, "reference": PROBLEM.digest, "sizes": "[('N', 256)]", **changes}, *others]
 
 
-@pytest.fixture(autouse=True)
-def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(tmp_path / "archive.jsonl"))
-
-
 def test_a_run_becomes_an_example_in_a_shared_folder(tmp_path: Path) -> None:
     team = tmp_path / "team"
     ran = _corpus("add", journal(tmp_path, _run()), "--folder", team, "--json")
