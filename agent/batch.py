@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core import Config, Evaluation, Proposal
@@ -16,6 +16,8 @@ from .turn import Attempt, Candidate
 TUNER = "portfolio"
 HELPED = 1.02
 """A smaller gain in a quick measurement is noise."""
+NEUTRAL = 0.97
+"""A change that is no slower than this costs nothing, by a quick measurement."""
 LOST = 1.05
 """How much longer one of several workloads may take in a quick measurement; the full one is stricter."""
 TOGETHER = 5
@@ -36,6 +38,8 @@ PATIENCE = 12
 class Screened:
     """A change, its quick evaluation, and its speedup over the kernel of the turn as measured beside it."""
 
+    names: tuple[str, ...]
+    """The strategies that it is made of."""
     proposal: Proposal
     evaluation: Evaluation
     gain: float
@@ -61,18 +65,18 @@ class Batch:
 
     def run(self) -> list[Attempt]:
         """Return all changes that were tried, and last those that were searched, the most promising first of them."""
-        screened = self._screen(self._rewrites.proposals)
+        screened = self._screen({(one.strategy,): one for one in self._rewrites.proposals})
         helped = sorted((one for one in screened if one.gain > HELPED), key=lambda one: -one.gain)
-        together = self._combinations([one.proposal.strategy for one in helped[:TOGETHER]])
+        wider = [one for one in screened if NEUTRAL <= one.gain <= HELPED and self._widens(one.proposal)]
+        pool = helped or screened
+        together = self._combinations(helped[:TOGETHER], wider[:TOGETHER])
         if together and not self._lane.late():
-            best = helped[0]
             # The best by itself is measured again beside them: times of two screenings do not compare.
-            again = self._screen([best.proposal, *together])
-            screened += again[1:]
-            if again and again[0].gain > 0:
-                helped = sorted([*again, *(one for one in helped if one is not best)], key=lambda one: -one.gain)
+            again = self._screen({**{one.names: one.proposal for one in helped[:1]}, **together})
+            screened += again[len(helped[:1]) :]
+            pool = [*again, *(pool[1:] if helped else pool)]
         attempts = [one.attempt() for one in screened]
-        for place, one in enumerate(self._contenders(helped, screened)):
+        for place, one in enumerate(self._contenders(pool)):
             wins = place == 0 and one.gain > HELPED
             late = self._lane.late() is not None
             if late and not wins:
@@ -81,35 +85,60 @@ class Batch:
             attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
         return attempts
 
-    def _screen(self, proposals: Sequence[Proposal]) -> list[Screened]:
+    def _screen(self, proposals: Mapping[tuple[str, ...], Proposal]) -> list[Screened]:
         """Measure the turn's kernel and the changes; fewer where the run's time is over."""
-        self._observer.screening(self._lane.name, proposals)
+        changes = list(proposals.values())
+        self._observer.screening(self._lane.name, changes)
         kernel = self._candidate.kernel
-        variants = [(kernel, Config()), *((one.kernel, introduced(one, kernel.config)) for one in proposals)]
-        found = self._lane.screen(variants, ["as it is", *(one.strategy for one in proposals)])
+        variants = [(kernel, Config()), *((one.kernel, introduced(one, kernel.config)) for one in changes)]
+        found = self._lane.screen(variants, ["as it is", *(one.strategy for one in changes)])
         base = found[0] if found else self._candidate.evaluation
         base_ms = base.latency_ms or self._candidate.latency_ms
         return [
-            Screened(proposal, evaluation, _gain(base_ms, evaluation, base))
-            for proposal, evaluation in zip(proposals, found[1:], strict=False)
+            Screened(names, proposal, evaluation, _gain(base_ms, evaluation, base))
+            for (names, proposal), evaluation in zip(proposals.items(), found[1:], strict=False)
         ]
 
-    def _combinations(self, strategies: Sequence[str]) -> list[Proposal]:
-        """Return the beginnings of the sequence, and the first with each of the others."""
-        wanted = [tuple(strategies[:count]) for count in range(2, len(strategies) + 1)]
-        wanted += [(strategies[0], other) for other in strategies[2:]]
-        made = (self._rewrites.combine(names) for names in dict.fromkeys(wanted))
-        known = {one.kernel.digest for one in self._rewrites.proposals}
-        return list({one.kernel.digest: one for one in made if one and one.kernel.digest not in known}.values())
+    def _widens(self, proposal: Proposal) -> bool:
+        """Return whether a change brings parameters, or values for those that the kernel declares."""
+        before = self._candidate.kernel
+        return bool(introduced(proposal, before.config)) or proposal.kernel.declared_values != before.declared_values
 
-    def _contenders(self, helped: Sequence[Screened], screened: Sequence[Screened]) -> list[Screened]:
+    def _combinations(self, helped: Sequence[Screened], wider: Sequence[Screened]) -> dict[tuple[str, ...], Proposal]:
+        """Return the changes that helped together: the beginnings of their sequence, the first with each of the others.
+
+        Changes that cost nothing and bring choices come along with the first and with all; where nothing helped, they
+        are taken together.
+        """
+        names, brought = [one.names[0] for one in helped], [one.names[0] for one in wider]
+        wanted = [tuple(names[:count]) for count in range(2, len(names) + 1)]
+        wanted += [(names[0], other) for other in names[2:]]
+        if brought:
+            wanted += [(*names[:1], *brought), (*names, *brought)]
+        known = {one.kernel.digest for one in self._rewrites.proposals}
+        made: dict[tuple[str, ...], Proposal] = {}
+        for one in dict.fromkeys(wanted):
+            proposal = self._rewrites.combine(one) if len(one) > 1 else None
+            if proposal is not None and proposal.kernel.digest not in known:
+                known.add(proposal.kernel.digest)
+                made[one] = proposal
+        return made
+
+    def _contenders(self, pool: Sequence[Screened]) -> list[Screened]:
         """Return the changes that are worth a full evaluation, the best first."""
-        if helped:
-            best, *others = helped
-            close = [one for one in others if best.gain <= CLOSE * one.gain and _has_choices(one.proposal)]
-            return [best, *close][:SEARCHED]
-        promising = [one for one in screened if one.gain >= PROMISING and _has_choices(one.proposal)]
-        return sorted(promising, key=lambda one: -one.gain)[:1]
+        best = max(pool, key=lambda one: one.gain, default=None)
+        if best is None:
+            return []
+        # The same with more choices is as good a start of a search.
+        richer = [one for one in pool if {*best.names} <= {*one.names} and one.gain >= NEUTRAL * best.gain]
+        first = max(richer, key=lambda one: (_choices(one.proposal), one.gain))
+        if best.gain <= HELPED:
+            promising = [one for one in pool if one.gain >= PROMISING and _choices(one.proposal) > 1]
+            # Of those that cost nothing the one with the most choices.
+            return sorted(promising, key=lambda one: (one.gain < NEUTRAL, -_choices(one.proposal), -one.gain))[:1]
+        others = [one for one in pool if one is not best and one is not first]
+        close = [one for one in others if best.gain <= CLOSE * one.gain and _choices(one.proposal) > 1]
+        return [first, *sorted(close, key=lambda one: -one.gain)][:SEARCHED]
 
 
 def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer, most: int | None = None) -> Attempt:
@@ -118,7 +147,7 @@ def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer,
     `like` is the evaluation of a similar kernel, which tells what a trial costs.
     """
     space, kernel = proposal.space, proposal.kernel
-    if space is None or not _has_choices(proposal) or most == 0:
+    if space is None or _choices(proposal) < 2 or most == 0:
         observer.proposed(lane.name, proposal, 1)
         evaluations: tuple[Evaluation, ...] = (lane.evaluate(kernel, Config(), proposal.strategy),)
     else:
@@ -150,5 +179,5 @@ def _gain(base_ms: float, evaluation: Evaluation, base: Evaluation) -> float:
     return 0.0 if any(ratio > LOST for ratio in ratios) else base_ms / evaluation.latency_ms
 
 
-def _has_choices(proposal: Proposal) -> bool:
-    return proposal.space is not None and proposal.space.cardinality > 1
+def _choices(proposal: Proposal) -> int:
+    return proposal.space.cardinality if proposal.space is not None else 1

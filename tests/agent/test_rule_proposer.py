@@ -160,6 +160,27 @@ def test_the_best_of_a_batch_counts_though_the_time_is_over(tmp_path: Path) -> N
     assert outcome.stopped == "budget of 4 trials used up"
 
 
+def wide(bound: Kernel, call: int) -> float:
+    """WIDE and WIDER say by how much a kernel is faster, which no kernel is at their defaults."""
+    result: float = bound.constants["RESULT"] / bound.constants.get("WIDE", 1) / bound.constants.get("WIDER", 1)
+    return result
+
+
+@pytest.mark.parametrize(("helps", "best_ms"), [(True, 20 * 0.5 / 4 / 3), (False, 20 / 4 / 3)])
+def test_what_brings_choices_comes_along(tmp_path: Path, helps: bool, best_ms: float) -> None:
+    """As they stand, such rules gain nothing: they are searched with what helped, or together where nothing did."""
+    bring = (
+        Times("wide", 1.0, brings=Parameter("WIDE", [1, 4], 1)),
+        Times("wider", 1.0, brings=Parameter("WIDER", [1, 3], 1)),
+    )
+    rules = (*bring, Times("half", 0.5)) if helps else bring
+    proposer = RuleProposer(Machine(cores=2), rules)
+    outcome = run(tmp_path, START, proposer, Scripted(change=wide), replace(ENDLESS, max_iterations=1))
+    (turn,) = outcome.turns
+    assert {*turn.strategy.split(" + ")} == {"wide", "wider", *(["half"] if helps else [])}
+    assert outcome.best.latency_ms == pytest.approx(best_ms)
+
+
 def test_a_rule_that_leads_back_leads_nowhere(tmp_path: Path) -> None:
     class Back(Times):
         def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
