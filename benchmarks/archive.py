@@ -1,13 +1,15 @@
 """Measures what the archive is worth: turns and evaluations to a target on kernels that it knows nothing of.
 
     python benchmarks/archive.py [--fill 1_19,1_36,...] [--held-back 1_23,...] [--device cpu] [--backend NAME]
-        [--iterations 3] [--share 0.9] [--time-limit S] [--workload NAME] [--folder DIR] [--output FILE.json] [--resume]
+        [--iterations 3] [--shares 0.8,0.9,1.0] [--time-limit S] [--workload NAME] [--folder DIR]
+        [--output FILE.json] [--resume]
 
 Rules optimize the kernels of `--fill`, each with the archive of those before it; then each of `--held-back` twice, once
 without an archive and once with the one that the others filled, which runs of held-back kernels do not extend. The
-target of a held-back kernel is `--share` of the smaller of the two speedups over its first kernel that the runs
-reached: what both came to. A row has, for each of the two: the turns, evaluations and seconds until a kernel in full
-evaluation was that fast, and those of the whole run. A run that ended is read from its journal with `--resume`.
+targets of a held-back kernel are `--shares` of the smaller of the two speedups over its first kernel that the runs
+verified: what both came to. A row has, for each of the two: the turns, evaluations and seconds until a turn's kernel
+was that fast in a full evaluation, which trial was the first that was (quick ones are included), and the evaluations
+and seconds of the whole run. A run that ended is read from its journal with `--resume`.
 """
 
 from __future__ import annotations
@@ -65,18 +67,19 @@ def gained(history: History) -> float:
 
 
 def until(history: History, target: float) -> dict[str, float | int | None]:
-    """Return turns, evaluations and seconds until a turn's kernel was so many times as fast as the start."""
+    """Return what it took until a turn's kernel was so many times as fast as the start, and until any trial was."""
     assert history.start is not None and history.start.latency_ms is not None
-    whole = {"all_evaluations": len(history.trials), "all_seconds": round(history.seconds or 0.0, 1)}
+    enough = history.start.latency_ms / target
+    quick = (i for i, one in enumerate(history.trials, start=1) if (one.metrics.latency_ms or math.inf) <= enough)
+    found: dict[str, float | int | None] = {"first_trial": next(quick, None)}
     for count, turn in enumerate(history.turns, start=1):
-        found = turn.metrics
-        if found is None or found.latency_ms is None or found.latency_ms * target > history.start.latency_ms:
+        if turn.metrics is None or (turn.metrics.latency_ms or math.inf) > enough:
             continue
         later = [place for place, one in enumerate(history.trials) if _later(one.origin, turn.number)]
         place = min(later, default=len(history.trials))
         seconds = history.trials[place - 1].elapsed_s or 0.0
-        return {"turns": count, "evaluations": place, "seconds": round(seconds, 1), **whole}
-    return {"turns": None, "evaluations": None, "seconds": None, **whole}
+        return {**found, "turns": count, "evaluations": place, "seconds": round(seconds, 1)}
+    return {**found, "turns": None, "evaluations": None, "seconds": None}
 
 
 def _later(origin: str, number: int) -> bool:
@@ -96,27 +99,40 @@ def row(name: str, filled: Path, options: argparse.Namespace) -> dict[str, Any]:
             shutil.copyfile(filled, archive)
         histories[way] = run(name, results, archive, way == "with", options)
     gains = {way: round(gained(history), 3) for way, history in histories.items()}
-    target = max(1.0, options.share * min(gains.values()))
-    found = {way: until(history, target) for way, history in histories.items()}
-    return {"kernel": name, "target": round(target, 3), "gains": gains, **found}
+    targets = []
+    for share in map(float, options.shares.split(",")):
+        target = max(1.0, share * min(gains.values()))
+        found = {way: until(history, target) for way, history in histories.items()}
+        targets.append({"share": share, "target": round(target, 3), **found})
+    whole = {
+        way: {"evaluations": len(history.trials), "seconds": round(history.seconds or 0.0, 1)}
+        for way, history in histories.items()
+    }
+    return {"kernel": name, "gains": gains, "whole": whole, "targets": targets}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Return a line per kernel, and the geometric means of with over without."""
+    """Return a line per kernel and target, and the geometric means of with over without."""
     lines = []
     for one in rows:
-        shown = (
-            f"{way} {one[way]['turns']} turns, {one[way]['evaluations']} evaluations, {one[way]['seconds']} s "
-            f"({one['gains'][way]:.2f}x)"
-            for way in WAYS
-        )
-        lines.append(f"{one['kernel']}: to {one['target']:.2f}x of its start: {'; '.join(shown)}")
-    for what in ("turns", "evaluations", "seconds"):
-        both = [(one["with"][what], one["without"][what]) for one in rows]
-        ratios = [new / old for new, old in both if new and old]
-        if ratios:
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            lines.append(f"{what} with over without: {mean:.3f} (geometric mean of {len(ratios)})")
+        gains, whole = one["gains"], one["whole"]
+        came = [f"{way} {gains[way]:.2f}x in {whole[way]['evaluations']} evaluations" for way in WAYS]
+        lines.append(f"{one['kernel']}: {', '.join(came)}")
+        for target in one["targets"]:
+            told = [
+                f"{way} {target[way]['turns']} turns, {target[way]['evaluations']} evaluations "
+                f"(trial {target[way]['first_trial']} was the first)"
+                for way in WAYS
+            ]
+            lines.append(f"  to {target['target']:.2f}x: {'; '.join(told)}")
+    for place, target in enumerate(rows[0]["targets"] if rows else ()):
+        for what in ("turns", "evaluations", "first_trial", "seconds"):
+            both = [(one["targets"][place]["with"][what], one["targets"][place]["without"][what]) for one in rows]
+            ratios = [new / old for new, old in both if new and old]
+            if ratios:
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                of = f"{len(ratios)} of {len(rows)} kernels"
+                lines.append(f"to {target['share']:.0%}: {what.replace('_', ' ')} with over without {mean:.3f} ({of})")
     return "\n".join(lines)
 
 
@@ -128,7 +144,7 @@ def main() -> None:
     parser.add_argument("--backend", help="by default the device's own")
     parser.add_argument("--workload", help="sizes, by default the device's own")
     parser.add_argument("--iterations", type=int, default=3, help="turns of a run at the most")
-    parser.add_argument("--share", type=float, default=0.9, help="of the smaller gain that is the target")
+    parser.add_argument("--shares", default="0.8,0.9,1.0", help="of the smaller gain that are the targets")
     parser.add_argument("--time-limit", type=float, help="seconds of a run's turns")
     parser.add_argument("--folder", type=Path, default=Path("archive_benchmark"), help="for results and archives")
     parser.add_argument("--output", type=Path, help="write the rows to this file too")
