@@ -92,8 +92,6 @@ def run_add(options: AddOptions) -> AddResult:
 
 def run_list(options: ListOptions) -> list[WorkedExample]:
     """The shipped examples and the user's own, or those of a folder."""
-    if options.folder is not None and not options.folder.is_dir():
-        raise OptionError(f"`folder` {options.folder} is no folder", "'kernelwright corpus add' makes one")
     own = own_examples()
     found: Sequence[ExampleFolder] = (
         list_examples(options.folder)

@@ -11,6 +11,14 @@ from .groups import OUTPUT, WHERE, Backend, DeviceOptions
 from .option import Options, described, option
 
 
+def require_folder(folder: Path | None, name: str = "folder") -> None:
+    """Raise `OptionError` for a folder of examples that is named and not there."""
+    from ...core.errors import OptionError
+
+    if folder is not None and not folder.is_dir():
+        raise OptionError(f"`{name}` {folder} is no folder", "'kernelwright corpus add' makes one")
+
+
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions(DeviceOptions):
     """Check and measure the worked examples, and the shipped kernels."""
@@ -20,9 +28,17 @@ class VerifyOptions(DeviceOptions):
         kw_only=False,
         metadata=described("Examples, such as triton/softmax-online; all by default."),
     )
+    folder: Path | None = option(
+        None, "Folder of examples, as 'corpus add' fills it; by default the shipped ones.", metavar="DIR"
+    )
     kernels: bool = option(False, "Check every shipped kernel that the device can run too, and time it.")
     record: Path | None = option(None, "File for the metrics; models see those in corpus/examples/measured.json.")
     observer: VerifyObserver | None = option(None, "Watches the examples.", python_only=True)
+
+    def check(self) -> None:
+        """Raise `OptionError` for a folder that is not there."""
+        super().check()
+        require_folder(self.folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,3 +77,8 @@ class ListOptions(Options):
 
     folder: Path | None = option(None, "A folder of examples; by default the shipped ones and the user's own.")
     backend: Backend | None = option(None, "Examples of one backend; by default all.")
+
+    def check(self) -> None:
+        """Raise `OptionError` for a folder that is not there."""
+        super().check()
+        require_folder(self.folder)

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from kernelwright import rag
+from kernelwright.api.archive import Memory
+from kernelwright.api.examples import Examples
 from kernelwright.cli.main import app
-from kernelwright.core import Archive
+from kernelwright.core import Archive, Query
 from kernelwright.core.files import archive_path
 from kernelwright.corpus import ExampleFolder, find_problem
 from kernelwright.corpus.examples import list_examples, load_examples
@@ -80,6 +83,30 @@ def test_a_technique_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
     assert "name one with --technique" in refused_here(_corpus("add", path, "--folder", tmp_path / "own"))
     assert "--technique 'spell'" in refused_here(_corpus("add", path, "--technique", "spell"))
     assert _corpus("add", path, "--technique", "fusion", "--folder", tmp_path / "own").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [("corpus", "list", "--folder"), ("corpus", "verify", "--folder"), ("retrieve", "x", "--examples")]
+)
+def test_a_folder_that_is_not_there_is_refused(command: tuple[str, ...]) -> None:
+    assert "is no folder" in refused_here(CliRunner().invoke(app, [*command, "nowhere"]))
+
+
+def test_a_folder_and_the_archive_are_searched_beside_the_shipped_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rag, "load_embedder", lambda note: None)  # loading it takes seconds
+    _corpus("add", journal(tmp_path, _run()), "--folder", tmp_path / "own", "--name", "mine")
+    Archive(archive_path()).add(archived_run(problem="level1/1_2"))
+    query = Query("register tile", language=START.language, target=START.target)
+
+    def found(own: Path, archive: bool) -> set[str]:
+        examples = Examples(Memory(tmp_path / "empty", pytest.fail, archive), own, pytest.fail)
+        return {hit.example.slug for hit in examples.search(query, 6)}
+
+    assert "run/level1-1_2-aaaaaaaa" in found(tmp_path / "nothing", archive=True)
+    assert "tilelang_cpu/mine" in found(tmp_path / "own", archive=False)
+    assert not any(slug.startswith("run/") for slug in found(tmp_path / "own", archive=False))
 
 
 def test_the_shipped_examples_are_listed() -> None:
