@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api.functions import (
+        add_example,
         batch,
         compile_program,
         evaluate,
         evaluate_folder,
         evaluate_solution,
         export,
+        list_examples,
         list_slow,
         load_history,
         load_plan,
@@ -32,12 +34,14 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(
         (
+            "add_example",
             "batch",
             "compile_program",
             "evaluate",
             "evaluate_folder",
             "evaluate_solution",
             "export",
+            "list_examples",
             "list_slow",
             "load_history",
             "load_plan",
@@ -62,12 +66,14 @@ __all__ = [
     "RunObserver",
     "SearchObserver",
     "VerifyObserver",
+    "add_example",
     "batch",
     "compile_program",
     "evaluate",
     "evaluate_folder",
     "evaluate_solution",
     "export",
+    "list_examples",
     "list_slow",
     "load_history",
     "load_plan",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pydantic import ValidationError
+from ..core import ArchivedRun
+from .program.retrieval import operation_of
 
-from ..core import TurnRecord
-
-Prior = Callable[[str, str], float]
-"""The expected speedup of a rule, by its name, on a kind of kernel; `NEVER_HELPED` or less where it never helped."""
+Prior = Callable[[str, Sequence[str]], float]
+"""The expected speedup of a rule, by its name, on a kernel of these kinds, the narrowest first; `NEVER_HELPED` or less
+where it never helped."""
 Gains = Mapping[str, Mapping[str, float]]
 """The expected speedup by kind of kernel and rule."""
 
@@ -27,51 +25,66 @@ MOST = 4.0
 """A larger gain counts as this: one kernel must not decide."""
 
 
-def kind_of(backend: str, work: str) -> str:
-    """Return the kind of a kernel: 'triton streams', 'tilelang_cpu products'."""
-    return f"{backend} {work}"
+def kinds_of(backend: str, work: str, operators: Sequence[str] = (), problem: str = "") -> tuple[str, ...]:
+    """Return the kinds of a kernel, the narrowest first: its problem, its operation, its work.
+
+    'triton streams softmax level1/1_23', 'triton streams softmax', 'triton streams'.
+    """
+    broad = f"{backend} {work}"
+    narrow = f"{broad} {operation_of(operators) or 'unknown'}"
+    return (f"{narrow} {problem}", narrow, broad)
 
 
-def expected(tried: Iterable[float]) -> float:
-    """Return the expected speedup from the gains so far, 0.0 for a failure; `NEVER_HELPED` at most without any."""
+def expected(tried: Iterable[float], before: float = UNKNOWN) -> float:
+    """Return the expected speedup from the gains so far, 0.0 for a failure, where `before` was expected without them.
+
+    `NEVER_HELPED` after `ENOUGH` trials of which none gained.
+    """
     gains = list(tried)
     if len(gains) >= ENOUGH and max(gains) <= HELPED:
         return NEVER_HELPED
     # A slower kernel is not kept: it gains nothing and costs a trial.
     logs = [math.log(min(MOST, max(1.0, gain))) for gain in gains]
-    return math.exp((math.log(UNKNOWN) + sum(logs)) / (1 + len(logs)))
+    return math.exp((math.log(before) + sum(logs)) / (1 + len(logs)))
 
 
-def unknown(rule: str, kind: str) -> float:
+def unknown(rule: str, kinds: Sequence[str]) -> float:
     """Return what is expected without any record."""
     return UNKNOWN
 
 
 def prior_of(gains: Gains) -> Prior:
-    """Return the prior of a table."""
-    return lambda rule, kind: gains.get(kind, {}).get(rule, UNKNOWN)
+    """Return the prior of a table: the narrowest kind on which a rule was tried counts."""
+
+    def prior(rule: str, kinds: Sequence[str]) -> float:
+        known = (gains[kind][rule] for kind in kinds if rule in gains.get(kind, {}))
+        return next(known, UNKNOWN)
+
+    return prior
 
 
-def recorded_gains(logs: Path, backend: str) -> dict[str, dict[str, float]]:
-    """Return what the runs in a results folder say about kernels of a backend.
+def archived_gains(runs: Iterable[ArchivedRun], backend: str, device: str, problem: str) -> dict[str, dict[str, float]]:
+    """Return what the archive says about kernels of a backend, for a run of a problem on a device.
 
-    What cannot be read is passed over: it is no part of this run.
+    A rule's gains on all kernels of a kind set what is expected of it on narrower ones, and those on any device what
+    is expected on this one: where little is known the broad record counts, where much is known its own.
     """
-    tried: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for path in sorted(logs.glob(f"optimization_history_*_{backend}.json")):
-        for turn in _turns(path):
-            kind = kind_of(backend, turn.analysis.work)
-            for attempt in turn.attempts:
-                if attempt.gain is not None and "+" not in attempt.strategy:
-                    tried[kind][attempt.strategy].append(attempt.gain)
-    return {
-        kind: {rule: round(expected(gains), 4) for rule, gains in sorted(rules.items())}
-        for kind, rules in sorted(tried.items())
-    }
+    tried: dict[tuple[str, ...], dict[str, list[tuple[float, bool]]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        kinds = kinds_of(backend, run.work, run.operators, run.problem)
+        for one in run.tried if run.backend == backend else ():
+            for depth in range(0 if run.problem == problem else 1, len(kinds)):
+                tried[kinds[depth:]][one.technique].append((one.gain, run.device == device))
+    found: dict[str, dict[str, float]] = {}
+    for kinds in sorted(tried, key=len):
+        broader = found.get(kinds[1], {}) if len(kinds) > 1 else {}
+        gains = {rule: _on_device(one, broader.get(rule, UNKNOWN)) for rule, one in sorted(tried[kinds].items())}
+        found[kinds[0]] = {rule: round(gain, 4) for rule, gain in gains.items()}
+    return found
 
 
-def _turns(path: Path) -> list[TurnRecord]:
-    try:
-        return [TurnRecord.model_validate(one, extra="ignore") for one in json.loads(path.read_text())]
-    except (OSError, ValueError, TypeError, ValidationError):
-        return []
+def _on_device(gains: Sequence[tuple[float, bool]], before: float) -> float:
+    """Return what is expected on this device, by gains on any and whether they are from it."""
+    anywhere = expected((gain for gain, _ in gains), before)
+    here = [gain for gain, same in gains if same]
+    return expected(here, anywhere) if here and len(here) < len(gains) else anywhere

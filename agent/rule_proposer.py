@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -14,7 +14,7 @@ from black.parsing import InvalidInput
 from ..core import Kernel, Proposal, PythonKernel, SearchSpace
 from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
-from .priors import HELPED, NEVER_HELPED, Prior, expected, kind_of, unknown
+from .priors import HELPED, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
 from .proposer import Rewrites, TurnContext
 from .rules import RULES, Machine, Rewritten, Rule
 from .turn import Attempt, Turn
@@ -25,6 +25,8 @@ MOST = 16
 """Rules in one turn."""
 TOGETHER = " + "
 """Between the names of rules that were applied in sequence."""
+ALL_TOGETHER = 5
+"""The most rules that are applied at once because earlier runs gained by them."""
 PLACE = 0.8
 """What a rule's expected gain counts for each category that is ranked before its own."""
 OTHER_WORK = 0.5
@@ -35,10 +37,10 @@ class RuleProposer:
     """Tries all rules that apply to a kernel in one turn, then searches all parameters.
 
     The rules that are expected to gain most come first: by the bottleneck, by what they gained on this kind of kernel
-    before (`prior`), and by this run's own turns. Those that never helped on this kind come last, after the search. No
-    rule is tried twice on the same kernel. With a beam, further expansions of a kernel take what comes next. Parameters
-    that rules introduced stay in the search. Decisions depend only on the arguments, so a resumed run takes the same
-    turns.
+    before (`prior`), and by this run's own turns. The first turn begins with those that gained before, in sequence.
+    Those that never helped on this kind come last, after the search. No rule is tried twice on the same kernel. With a
+    beam, further expansions of a kernel take what comes next. Parameters that rules introduced stay in the search.
+    Decisions depend only on the arguments, so a resumed run takes the same turns.
     """
 
     def __init__(self, machine: Machine, rules: Sequence[Rule] = RULES, prior: Prior = unknown) -> None:
@@ -62,14 +64,18 @@ class RuleProposer:
         spaces = _spaces(_lineage(kernel, turns))
         proposals = []
         done = _tried_on(kernel, turns)
-        for rule in self._ordered(analysis, kernel.backend, turns):
+        kinds = kinds_of(kernel.backend, analysis.work, context.profile.operators, context.problem.id)
+        for rule in self._ordered(analysis, kinds, turns):
             if rule.name not in done and (proposal := self._rewriting([rule], kernel, spaces, sizes)) is not None:
                 proposals.append(proposal)
 
         def combine(names: Sequence[str]) -> Proposal | None:
-            return self._rewriting([self._named(name) for name in names], kernel, spaces, sizes)
+            rules = dict.fromkeys(name for strategy in names for name in strategy.split(TOGETHER))
+            return self._rewriting([self._named(name) for name in rules], kernel, spaces, sizes)
 
-        hopeless = self._hopeless(analysis, kernel.backend, turns)
+        hopeless = self._hopeless(kinds, turns)
+        if not turns and (known := self._known(kinds, proposals, combine, hopeless)):
+            yield Rewrites(known[:MOST], combine)
         first = [one for one in proposals if one.strategy not in hopeless]
         rest = [*first[MOST:], *(one for one in proposals if one.strategy in hopeless)]
         if first:
@@ -79,17 +85,41 @@ class RuleProposer:
         for begin in range(0, len(rest), MOST):
             yield Rewrites(tuple(rest[begin : begin + MOST]), combine)
 
-    def _ordered(self, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> list[Rule]:
+    def _known(
+        self,
+        kinds: Sequence[str],
+        proposals: Sequence[Proposal],
+        combine: Callable[[Sequence[str]], Proposal | None],
+        hopeless: set[str],
+    ) -> tuple[Proposal, ...]:
+        """Return what gained before on this kind of kernel in sequence, the beginnings of that sequence, and the whole
+        with each of the other rules: what earlier runs found one by one is where this one begins.
+
+        Empty unless at least two rules gained.
+        """
+        gains = {one.strategy: self._prior(one.strategy, kinds) for one in proposals}
+        names: list[str] = []
+        found: list[Proposal] = []
+        for name in sorted(gains, key=lambda one: -gains[one]):
+            if gains[name] > UNKNOWN and len(names) < ALL_TOGETHER and (more := combine([*names, name])) is not None:
+                names.append(name)
+                found.insert(0, more)
+        if len(found) < 2:
+            return ()
+        others = (combine([*names, name]) for name in gains if name not in names and name not in hopeless)
+        return (*found, *(one for one in others if one is not None))
+
+    def _ordered(self, analysis: Analysis, kinds: Sequence[str], turns: Sequence[Turn]) -> list[Rule]:
         """Return the rules with the largest expected gain first; those for the other kind of work count less."""
 
         def promise(rule: Rule) -> float:
             place = analysis.ranking.index(Category(rule.category))
             share = PLACE**place * (1.0 if rule.work in (analysis.work, "both") else OTHER_WORK)
-            return share * math.log(max(1.0, self._expected(rule.name, analysis, backend, turns)))
+            return share * math.log(max(1.0, self._expected(rule.name, kinds, turns)))
 
         return sorted(self._rules, key=promise, reverse=True)
 
-    def _expected(self, rule: str, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> float:
+    def _expected(self, rule: str, kinds: Sequence[str], turns: Sequence[Turn]) -> float:
         """Return the expected gain of a rule: the prior, and what it gained in this run."""
         gains = [
             one.gain or 0.0
@@ -97,14 +127,12 @@ class RuleProposer:
             for one in turn.tried
             if one.proposal is not None and one.proposal.strategy == rule
         ]
-        before = self._prior(rule, kind_of(backend, analysis.work))
+        before = self._prior(rule, kinds)
         return max(before, expected(gains)) if gains and max(gains) > HELPED else before
 
-    def _hopeless(self, analysis: Analysis, backend: str, turns: Sequence[Turn]) -> set[str]:
+    def _hopeless(self, kinds: Sequence[str], turns: Sequence[Turn]) -> set[str]:
         """Return the rules that never helped on this kind of kernel."""
-        return {
-            rule.name for rule in self._rules if self._expected(rule.name, analysis, backend, turns) <= NEVER_HELPED
-        }
+        return {rule.name for rule in self._rules if self._expected(rule.name, kinds, turns) <= NEVER_HELPED}
 
     def _named(self, name: str) -> Rule:
         return next(rule for rule in self._rules if rule.name == name)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT, DEFAULT_KEY, ModelChoice, choose, parse
 from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
+from ..core.files import own_examples
 from ..corpus import find_problem
+from .archive import Memory
 from .compile_folder import CompileFolder, require_writable
 from .deadline import Deadline
 from .devices import choose_device, device_label
@@ -90,7 +92,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
         folder.workbenches(evaluators, silent) as workbench,
     ):
         models, improving = _models(options, choice, reflecting, transcript, tell)
-        examples = Examples(options.results, tell)
+        examples = Examples(Memory(options.results, tell), own_examples(), tell)
         rollouts = Rollouts(models, workbench, silent, examples, RAG_K, tell)
         chosen = split(_begun(situations, rollouts, tell), options.seed)
         evaluations = options.max_evaluations or chosen.evaluations(PROPOSALS[options.budget.value])

@@ -1,4 +1,4 @@
-"""The worked examples: shipped ones, and what runs in a results folder have found."""
+"""The worked examples: shipped ones, the user's own, and what earlier runs have found."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..core import Hit, Query, Retriever
 from ..core.files import memory_folder
+from .archive import Memory
 
 
 class Examples:
@@ -16,8 +17,10 @@ class Examples:
     Loaded when they are first asked for: the embedding model takes seconds, and a resumed run may need none of it.
     """
 
-    def __init__(self, results: Path, note: Callable[[str], None]) -> None:
-        self._results = results
+    def __init__(self, memory: Memory, own: Path, note: Callable[[str], None]) -> None:
+        """`own` is a folder of examples beside the shipped ones, which may be missing."""
+        self._memory = memory
+        self._own = own
         self._note = note
         self._lock = threading.Lock()
         self._retriever: Retriever | None = None
@@ -33,5 +36,8 @@ class Examples:
         from ..corpus.examples import load_examples
         from ..rag import ExampleRetriever, load_embedder, run_examples
 
-        examples = [*load_examples(self._note), *run_examples(self._results, self._note)]
+        examples = load_examples(self._note)
+        if self._own.is_dir():
+            examples += load_examples(self._note, self._own)
+        examples += run_examples(self._memory.runs(), self._note)
         return ExampleRetriever(examples, load_embedder(self._note), memory_folder() / "examples", self._note)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .observers import Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
-from .options.corpus import VerifyOptions
+from .options.corpus import AddOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from .options.option import documented
@@ -23,10 +23,11 @@ from .options.tune import ExportOptions, ReplayOptions, TuneOptions
 
 if TYPE_CHECKING:
     from ..agent.history.run import History
-    from ..core import Hit
+    from ..core import Hit, WorkedExample
     from ..evaluators.replay.executor import PlanExecutor
     from .batch import BatchResult
     from .compile_program import CompileResult
+    from .corpus import AddResult
     from .evaluate import FolderResult
     from .evaluate_solution import SolutionResult
     from .export import ExportResult
@@ -187,6 +188,22 @@ def verify_corpus(options: VerifyOptions) -> VerifyResult:
     from .verify_corpus import run_verify
 
     return run_verify(options, options.observer or VerifyObserver())
+
+
+@takes(AddOptions)
+def add_example(options: AddOptions) -> AddResult:
+    """Write the verified improvement of a run as a worked example, for oneself or for others."""
+    from .corpus import run_add
+
+    return run_add(options)
+
+
+@takes(ListOptions)
+def list_examples(options: ListOptions) -> list[WorkedExample]:
+    """The worked examples: the shipped ones and the user's own, or those of a folder."""
+    from .corpus import run_list
+
+    return run_list(options)
 
 
 @takes(CompileOptions)

@@ -12,7 +12,6 @@ from typing import Any
 from ..agent.batch import TUNER
 from ..agent.loop import Optimization, Outcome
 from ..agent.models.choice import Kind
-from ..agent.priors import Gains, recorded_gains
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn
@@ -23,7 +22,6 @@ from ..core import (
     Journal,
     JournalError,
     OptionError,
-    PriorRecord,
     RunRecord,
     TurnRecord,
     read_journal,
@@ -35,6 +33,7 @@ from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
+from .archive import Memory
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
@@ -150,7 +149,8 @@ class Session:
         self._options = options
         self._remote = remote
         self._observer = observer
-        self._proposers = Proposers(options, observer)
+        self._memory = Memory(options.results, observer.note, options.archive)
+        self._proposers = Proposers(options, observer, self._memory)
         self._evaluators = Evaluators(device, options.beam, options, remote)
 
     @cached_property
@@ -193,7 +193,12 @@ class Session:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            gains = {} if self._proposers.choice.is_model else expected_gains(journal, self.results, job.backend)
+            stack.callback(lambda: self._memory.add(journal.records))
+            gains = (
+                {}
+                if self._proposers.choice.is_model
+                else self._memory.gains(journal, job.backend, job.label, job.problem.id)
+            )
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(
                 job.problem,
@@ -278,15 +283,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._evaluators.__exit__()
-
-
-def expected_gains(journal: Journal, results: Results, backend: str) -> Gains:
-    """What rules are expected to gain on kernels of a backend: as a resumed run began, else by the recorded runs."""
-    known = next(journal.of(PriorRecord), None)
-    if known is None:
-        known = PriorRecord(gains=recorded_gains(results.logs, backend))
-        journal.append(known)
-    return known.gains
 
 
 def keep(journal: Journal, turn: Turn) -> None:

@@ -15,6 +15,7 @@ from ..agent.models.choice import DEFAULT_KEY, choose, parse
 from ..agent.priors import Gains, prior_of
 from ..agent.proposer import Proposer
 from ..core import Budget, OptionError
+from .archive import Memory
 from .deadline import Deadline
 from .evaluators import machine
 from .examples import Examples
@@ -42,11 +43,12 @@ class OpenProposer:
 class Proposers:
     """Makes the proposer of each kernel of a command."""
 
-    def __init__(self, options: RunOptions, observer: RunObserver) -> None:
+    def __init__(self, options: RunOptions, observer: RunObserver, memory: Memory) -> None:
         self.choice = choose(options.model, os.environ)
         self._options = options
         self._analysis = parse(options.analysis_model) if options.analysis_model else None
         self._observer = observer
+        self._memory = memory
         self._noted = options.model is not None
         if not self.choice.is_model:
             _require_no_model_options(options)
@@ -103,7 +105,7 @@ class Proposers:
     def _examples(self) -> tuple[int, Examples | None]:
         """How many worked examples a model sees, and where they come from."""
         k = RAG_K if self._options.rag_k is None else self._options.rag_k
-        return k, Examples(self._options.results, self._observer.note) if k else None
+        return k, Examples(self._memory, self._options.own_examples, self._observer.note) if k else None
 
     @contextlib.contextmanager
     def _models(self, transcript: Path) -> Iterator[Models]:

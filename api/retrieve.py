@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target, of_backend
 from ..corpus import find_kernel
+from .archive import Memory
 from .examples import Examples
 from .observers import Observer
 from .options.groups import Backend
@@ -27,7 +28,8 @@ def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
         source=kernel.source if kernel else None,
         exclude=problem,
     )
-    return Examples(options.results, observer.note).search(query, options.k)
+    memory = Memory(options.results, observer.note, options.archive)
+    return Examples(memory, options.own_examples, observer.note).search(query, options.k)
 
 
 def _kernel(options: RetrieveOptions) -> tuple[Kernel | None, str | None]:

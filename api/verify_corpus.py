@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +90,7 @@ def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult
     """Check and time what the device can run; each example is recorded at once."""
     device = choose_device(options)
     files = _runnable_kernels(device) if options.kernels else []
-    folders = _chosen(options.examples, device)
+    folders = _chosen(options, device)
     total = len(files) + len(folders)
     kernels: list[KernelResult] = []
     known = dict(read_gains(options.record)) if options.record else {}
@@ -137,8 +136,9 @@ def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:
     return True
 
 
-def _chosen(names: Sequence[str], device: str) -> list[ExampleFolder]:
-    folders = {folder.slug: folder for folder in list_examples()}
+def _chosen(options: VerifyOptions, device: str) -> list[ExampleFolder]:
+    names = options.examples
+    folders = {folder.slug: folder for folder in list_examples(options.folder)}
     if unknown := [name for name in names if name not in folders]:
         raise OptionError(f"there is no example {unknown[0]!r}{nearest(unknown[0], list(folders))}")
     wanted = [folders[name] for name in names] or list(folders.values())

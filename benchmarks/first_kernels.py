@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernelbench_sweep import done_before
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.api.observers import SearchObserver
@@ -27,12 +26,13 @@ from kernelwright.core import Budget, Config, Journal, Kernel, KernelwrightError
 from kernelwright.core.files import memory_folder
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
-from kernelwright.corpus import ProblemFile, list_problems
+from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import cores
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings, Settings
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.search import Search
+from problem_rows import Rows, problems_of, share_of
 
 COMPILE = "compile"
 SETTINGS = Settings(
@@ -138,16 +138,9 @@ def main() -> None:
     parser.add_argument("--codes", type=Path, help="a file that keeps Inductor's code of each problem")
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     options = parser.parse_args()
-    levels = {f"level{level.strip()}" for level in options.levels.split(",")}
-    problems = [
-        one
-        for one in list_problems(options.dataset)
-        if one.id.partition("/")[0] in levels and int(one.id.rpartition("_")[2]) % options.every == 0
-    ]
-    shard, shards = map(int, options.shard.split("/"))
-    rows = done_before(options.output) if options.resume else []
-    options.output.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    done = {row["id"] for row in rows}
+    problems = problems_of(options.dataset, options.levels, lambda number: number % options.every == 0)
+    rows = Rows(options.output, options.resume)
+    done = {row["id"] for row in rows.rows}
     searching = Settings(
         allow_torch=AllowTorch.ALL, search=SearchSettings(compilers=max(1, cores() // 2), window=cores())
     )
@@ -155,15 +148,13 @@ def main() -> None:
         LocalEvaluator("cuda", SETTINGS, memory_folder()) as evaluator,
         LocalEvaluator("cuda", searching, memory_folder()) as searcher,
     ):
-        for file in problems[shard - 1 :: shards]:
+        for file in share_of(problems, options.shard):
             if file.id in done:
                 continue
-            rows.append(row_of(file, evaluator, searcher, options))
-            with options.output.open("a") as output:
-                output.write(f"{json.dumps(rows[-1])}\n")
-            shown = {key: value for key, value in rows[-1].items() if key not in ("name", "reference_ms")}
+            rows.add(row_of(file, evaluator, searcher, options))
+            shown = {key: value for key, value in rows.rows[-1].items() if key not in ("name", "reference_ms")}
             print(json.dumps(shown)[:300], flush=True)
-    print(summary(rows))
+    print(summary(rows.rows))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ GPUs share the work as `--shard 1/2` and `--shard 2/2`, each process with an out
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import signal
 import time
@@ -24,9 +23,10 @@ from typing import Any
 from kernelwright.core import Config, Evaluation, PythonKernel
 from kernelwright.core.files import memory_folder
 from kernelwright.core.text import first_line, gigabytes
-from kernelwright.corpus import ProblemFile, list_problems
+from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Precision, Sampling, Settings
+from problem_rows import Rows, problems_of, share_of
 
 PRECISIONS = {
     str(one): Settings(allow_torch=AllowTorch.ALL, precision=one, sampling=Sampling(seconds=0.3), second_workload=False)
@@ -75,27 +75,11 @@ def metrics(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def done_before(output: Path) -> list[dict[str, Any]]:
-    """Return the rows in the file; a last line that was not written whole is left out."""
-    rows = []
-    for line in output.read_text().splitlines() if output.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
-
-
 def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Evaluate all problems that are not done and return the rows of all, in the order of the file."""
-    levels = {f"level{level.strip()}" for level in options.levels.split(",")}
-    problems = [one for one in list_problems(options.dataset) if one.id.partition("/")[0] in levels]
-    shard, shards = map(int, options.shard.split("/"))
-    problems = problems[shard - 1 :: shards]
-    rows = done_before(options.output) if options.resume else []
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    done = {(row["id"], row["precision"]) for row in rows}
+    problems = share_of(problems_of(options.dataset, options.levels), options.shard)
+    rows = Rows(options.output, options.resume)
+    done = {(row["id"], row["precision"]) for row in rows.rows}
     for precision in options.precisions.split(","):
         left = [problem for problem in problems if (problem.id, precision) not in done]
         evaluator: LocalEvaluator | None = None
@@ -103,9 +87,7 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
             for number, problem in enumerate(left, start=1):
                 evaluator = evaluator or LocalEvaluator(options.device, PRECISIONS[precision], memory_folder())
                 row = {"id": problem.id, "precision": precision, **evaluate(evaluator, problem, options.limit_s)}
-                rows.append(row)
-                with options.output.open("a") as file:
-                    file.write(f"{json.dumps(row)}\n")
+                rows.add(row)
                 print(f"{number}/{len(left)} {describe(row)}", flush=True)
                 if "peak_memory_bytes" not in row:  # no evaluation came of it: its processes may be stuck
                     evaluator.close()
@@ -113,7 +95,7 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
         finally:
             if evaluator is not None:
                 evaluator.close()
-    return rows
+    return rows.rows
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -41,7 +41,9 @@ class Noting(RunObserver):
 
 began, kernel, options = float(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 noting = Noting()
-run = kernelwright.optimize(kernel, model="rules", target_speedup=1000, observer=noting, **options)
+run = kernelwright.optimize(
+    kernel, model="rules", target_speedup=1000, observer=noting, archive=False, **options
+)
 start, best = run.outcome.start, run.outcome.best
 working = noting.ended - noting.proposal if noting.ended else 0
 print(json.dumps({

@@ -1,4 +1,4 @@
-"""`kernelwright corpus`: the worked examples; `verify` measures each before and after on this machine's device."""
+"""`kernelwright corpus`: the worked examples, which can be measured, listed, and added to from runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ..api.options.corpus import VerifyOptions
+from ..api.options.corpus import AddOptions, ListOptions, VerifyOptions
 from .common import JsonOption, QuietOption
 from .guard import guarded
 from .parameters import with_options
@@ -35,5 +35,45 @@ def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOptio
         from .verify import show_verify
 
         return show_verify(given, Display(json=json, quiet=quiet))
+
+    raise typer.Exit(guarded(work))
+
+
+@corpus_app.command()
+@with_options(AddOptions, positional=("run",))
+def add(given: Mapping[str, Any], json: JsonOption = False) -> None:
+    """Make a worked example of a run's verified improvement: in one's own folder, or in one that is shared.
+
+    Examples: corpus add results; corpus add results/multiturn_logs/journal_36_RMSNorm__triton.jsonl --folder ~/team
+
+    Models see those of 'optimize --examples ~/team' beside the shipped ones.
+
+    Exit codes: 0 written, 2 the run has no verified improvement, or wrong usage.
+    """
+
+    def work() -> int:
+        from .examples import show_add
+        from .render import Display
+
+        return show_add(given, Display(json=json))
+
+    raise typer.Exit(guarded(work))
+
+
+@corpus_app.command(name="list")
+@with_options(ListOptions)
+def list_all(given: Mapping[str, Any], json: JsonOption = False) -> None:
+    """List the worked examples with what was measured of them.
+
+    Example: corpus list --backend triton
+
+    Exit codes: 0 listed, 1 there are none, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .examples import show_list
+        from .render import Display
+
+        return show_list(given, Display(json=json))
 
     raise typer.Exit(guarded(work))

@@ -96,6 +96,7 @@ def _all_fields() -> list[dataclasses.Field[Any]]:
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
+        *(corpus.AddOptions, corpus.ListOptions),
         *(program.CompileOptions, report.ReportOptions, plan.PlanOptions),
     ]
     return [field for one in classes for field in dataclasses.fields(one)]

@@ -1,5 +1,6 @@
 """The types that all parts share: typed, frozen, without torch."""
 
+from .archive import Archive, ArchivedRun, Experience, Improvement
 from .budget import Budget
 from .errors import (
     DeviceError,
@@ -57,6 +58,8 @@ __all__ = [
     "CHECKED_NOT_TIMED",
     "DEFAULT_WORKLOAD",
     "TECHNIQUES",
+    "Archive",
+    "ArchivedRun",
     "Budget",
     "Ceilings",
     "Config",
@@ -69,9 +72,11 @@ __all__ = [
     "Evaluator",
     "ExampleError",
     "ExchangeRecord",
+    "Experience",
     "FinishedRecord",
     "Gain",
     "Hit",
+    "Improvement",
     "JointProblem",
     "Journal",
     "JournalError",

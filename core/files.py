@@ -16,6 +16,21 @@ def memory_folder() -> Path:
     return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
 
 
+def own_folder() -> Path:
+    """Where the user's own data are that no run can make again; KERNELWRIGHT_CACHE overrides it, too."""
+    return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_data_dir("kernelwright"))
+
+
+def archive_path() -> Path:
+    """The file of what all runs learned; KERNELWRIGHT_ARCHIVE names another one."""
+    return Path(os.environ.get("KERNELWRIGHT_ARCHIVE") or own_folder() / "archive.jsonl")
+
+
+def own_examples() -> Path:
+    """The folder of the user's own worked examples."""
+    return own_folder() / "corpus"
+
+
 def write_whole(path: Path, data: bytes | str, advice: str = "choose another path") -> Path:
     """Write a file atomically; raises `ResultsError` with this advice when that fails."""
     content = data.encode() if isinstance(data, str) else data

@@ -55,7 +55,7 @@ class PriorRecord(Line):
 
     kind: Literal["prior"] = "prior"
     gains: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """The expected speedup by kind of kernel ('triton products') and rule."""
+    """The expected speedup by kind of kernel ('triton products', 'triton products matmul') and rule."""
 
 
 class KernelRecord(Line):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from ..core import (
     WorkedExample,
     backends,
 )
+from ..core.files import write_whole
 from ..core.text import wrong_field
 
 SHIPPED = Path(__file__).parent / "examples"
@@ -137,6 +139,41 @@ class ExampleFolder:
             problem=description.problem,
             gain=self.gain if self.gain and self.gain.digest in (None, self.digest) else None,
         )
+
+
+def write_example(
+    root: Path, slug: str, sources: Mapping[str, str], description: Description, gain: Gain
+) -> ExampleFolder:
+    """Write an example and its measured gain below a folder, and return it; the slug is new there.
+
+    `sources` has the texts of problem.py, before.py and after.py by these names. Raises `ExampleError` for an example
+    that could not be read, and `ResultsError` where nothing can be written.
+    """
+    path = root / slug
+    gains = dict(read_gains(root / MEASURED))
+    if path.exists():
+        raise ExampleError(f"there is an example {path} already; choose another `name`")
+    # What is written by halves has a name that `list_examples` passes over.
+    part = path.with_name(f".{path.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    for name, text in {**sources, "example.toml": _toml(description)}.items():
+        write_whole(part / name, text, "choose another `folder`")
+    try:
+        ExampleFolder(part).read()
+        part.rename(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    folder = ExampleFolder(path)
+    gains[slug] = gain.model_copy(update={"digest": folder.digest})
+    found = {one: gains[one].model_dump(mode="json", exclude_unset=True) for one in sorted(gains)}
+    write_whole(root / MEASURED, json.dumps(found, indent=1) + "\n", "choose another `folder`")
+    return ExampleFolder(path, gains[slug])
+
+
+def _toml(description: Description) -> str:
+    """Return the fields as TOML, whose strings and lists of strings are those of JSON."""
+    said = description.model_dump(mode="json", exclude_none=True)
+    return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items())
 
 
 def list_examples(root: Path | None = None) -> list[ExampleFolder]:

@@ -3,12 +3,13 @@
 from .embeddings import Embedder, load_embedder
 from .render import within
 from .retriever import ExampleRetriever, Weights
-from .runs import run_examples
+from .runs import kernel_operation, run_examples
 
 __all__ = [
     "Embedder",
     "ExampleRetriever",
     "Weights",
+    "kernel_operation",
     "load_embedder",
     "run_examples",
     "within",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -125,6 +126,8 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
     return PythonKernel.parse(TORCH_KERNEL.format(body=body, top=top))
 
 
+_TESTS = itertools.count()
+
 LONG = (
     "test_conversation.py", "test_exploits.py", "test_corpus.py", "test_commands.py", "test_ray.py", "test_guides.py",
     "test_rules.py", "test_docs.py", "test_gepa.py", "test_tune_kernel.py", "test_agent_compile.py", "test_sandbox.py",
@@ -184,6 +187,9 @@ def evaluator() -> Iterator[LocalEvaluator]:
 def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("KERNELWRIGHT_CACHE", str(cache))
+    # What one test's run learned must not change what another's tries first.
+    archive = tmp_path_factory.getbasetemp() / "archives" / f"{next(_TESTS)}.jsonl"
+    monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(archive))
     if not cache.exists():  # the shipped examples are embedded once in a run: that takes seconds
         cache.mkdir()
         (cache / "examples").symlink_to(example_vectors())

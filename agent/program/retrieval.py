@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...core import Hit, Query, WorkedExample
+from ...core.technique_words import techniques_in
 from ..proposer import TurnContext
 
 _PRODUCT = re.compile(r"^(mm|addmm|bmm|baddbmm|mv|addmv|matmul|linear|dot|einsum)$")
@@ -22,30 +23,6 @@ _NAMED = (
 )
 _SUMS = re.compile(r"^(sum|mean|amax|amin|max|min|prod|argmax|argmin|var|norm|linalg_vector_norm|mse_loss)$")
 _ROOTS = re.compile(r"^r?sqrt$")
-_WORDS = {
-    "shared-memory": r"shared memory|stag(?:e|ed|ing) in shared",
-    "pipelining": r"pipelin|num_stages|prefetch|double.buffer|cp\.async",
-    "tensor-cores": r"tensor.core|wgmma|\bmma\b|tf32|bf16|T\.gemm|tl\.dot",
-    "swizzle": r"swizzl|grouped order|bank conflict",
-    "vectorized-access": r"vectori[sz]|128.bit|16.byte|wide load",
-    "fusion": r"\bfus(?:e|ed|ing|ion)\b|epilogue",
-    "split-k": r"split.k\b",
-    "persistent-grid": r"persistent",
-    "online-reduction": r"\bonline\b|running (?:maximum|sum)|welford",
-    "coalescing": r"coalesc|transpos",
-    "register-tiling": r"register.til|in registers",
-    "two-stage-reduction": r"two.stage|two.pass|partial (?:sum|result)",
-    "multi-row-blocks": r"(?:several|multiple|many) rows|rows per (?:block|program)",
-    "tma": r"\btma\b|tensor.descriptor",
-    "warp-specialization": r"warp.speciali",
-    "recomputation": r"recomput",
-    "launch-tuning": r"launch.tun|num_warps|block size",
-    "loop-order": r"loop.order|interchange|contiguous",
-    "threads": r"\bthreads?\b|\bcores?\b",
-    "unrolling": r"unroll",
-    "scan": r"\bscan\b|prefix sum",
-}
-"""How ideas name the techniques of `core.TECHNIQUES`."""
 
 
 def question(context: TurnContext, text: str) -> Query:
@@ -74,7 +51,7 @@ def relevant(hits: Sequence[Hit], query: Query) -> list[Hit]:
     They use a technique that it names, in the same language or for the same operation. Where it names none, they are
     for the same operation in the same language; where the operation is unknown too, the language has to do.
     """
-    named = {name for name, words in _WORDS.items() if re.search(words, query.text, re.IGNORECASE)}
+    named = techniques_in(query.text)
 
     def fits(example: WorkedExample) -> bool:
         at_home = example.language == query.language and example.target == query.target

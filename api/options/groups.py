@@ -264,6 +264,36 @@ class ModelOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryOptions(Options):
+    """What earlier runs taught."""
+
+    archive: bool = option(True, "Neither use nor extend the archive of what earlier runs learned.", OUTPUT)
+    examples: Path | None = option(
+        None,
+        "A folder of worked examples beside the shipped ones, as 'kernelwright corpus add' fills it; by default the "
+        "user's own.",
+        OUTPUT,
+        metavar="DIR",
+        of_models=True,
+    )
+
+    @property
+    def own_examples(self) -> Path:
+        """The folder of examples beside the shipped ones, which may be missing."""
+        from ...core.files import own_examples
+
+        return self.examples or own_examples()
+
+    def check(self) -> None:
+        """Raise `OptionError` for a folder that is not there."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if self.examples is not None and not self.examples.is_dir():
+            raise OptionError(f"`examples` {self.examples} is no folder", "'kernelwright corpus add' makes one")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BudgetOptions(Options):
     """What a run may use."""
 

@@ -10,6 +10,7 @@ from .groups import (
     MODEL,
     BudgetOptions,
     MachineOptions,
+    MemoryOptions,
     ModelOptions,
     ProblemOptions,
     ReturnOptions,
@@ -24,7 +25,9 @@ MAX_BEAM = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SaveOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions):
+class RunOptions(
+    SaveOptions, MemoryOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions
+):
     """How kernels are made faster over several turns."""
 
     target_speedup: float = option(1.5, "Stop when this speedup is reached; `against` says over what.", SEARCH, above=0)

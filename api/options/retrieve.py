@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..observers import Observer
-from .groups import Backend
-from .option import Options, described, option
+from .groups import Backend, MemoryOptions
+from .option import described, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrieveOptions(Options):
+class RetrieveOptions(MemoryOptions):
     """Find worked optimizations."""
 
     text: str = field(

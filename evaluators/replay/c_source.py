@@ -20,7 +20,7 @@ from .values import UnplannableCall
 
 FLAGS = re.compile(
     r"-O[0-3]|-Ofast|-march=native|-mtune=native|-mavx2|-mfma|-mavx512\w*|-mprefer-vector-width=\d+|-funroll-loops"
-    r"|-ffast-math|-fno-math-errno|-fno-trapping-math|-fassociative-math|-freciprocal-math|-ffp-contract=\w+"
+    r"|-ffast-math|-D__FAST_MATH__|-fmath-errno|-fno-math-errno|-fno-trapping-math|-fassociative-math|-freciprocal-math|-ffp-contract=\w+"
     r"|-fno-signed-zeros|-fopenmp-simd|-ftree-vectorize|-fvect-cost-model=\w+|-fno-semantic-interposition|-std=c\+\+\d\d|-w"
 )
 """Compiler flags that a kernel's file may ask for."""

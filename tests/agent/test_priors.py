@@ -1,41 +1,66 @@
-"""What rules are expected to gain, from recorded turns."""
+"""What is expected of a rule: by narrow records where there are some, else by broad ones."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from kernelwright.agent.priors import NEVER_HELPED, UNKNOWN, expected, kind_of, prior_of, recorded_gains
-from kernelwright.core import TurnRecord
-from kernelwright.core.turn_record import AnalysisRecord, AttemptRecord
+from kernelwright.agent.priors import MOST, NEVER_HELPED, UNKNOWN, archived_gains, expected, kinds_of, prior_of
+from kernelwright.core import ArchivedRun, Experience
+
+from ..made_up_runs import archived_run
+
+KINDS = kinds_of("tilelang_cpu", "products", ("mm",), "level1/1_1")
 
 
-def turn(work: str, **gains: float) -> dict[str, object]:
-    attempts = [AttemptRecord(strategy=name.replace("_and_", " + "), gain=gain) for name, gain in gains.items()]
-    searched = AttemptRecord(strategy="searched")
-    record = TurnRecord(
-        number=1, strategy="s", improved=True, analysis=AnalysisRecord(work=work), attempts=(*attempts, searched)
+def ran(rule: str, *gains: float, **changes: object) -> ArchivedRun:
+    return archived_run(tried=tuple(Experience(technique=rule, gain=gain) for gain in gains), **changes)
+
+
+def asked(*runs: ArchivedRun, rule: str = "r", kinds: tuple[str, ...] = KINDS) -> float:
+    return prior_of(archived_gains(runs, "tilelang_cpu", "a CPU", "level1/1_1"))(rule, kinds)
+
+
+def test_kinds_go_from_narrow_to_broad() -> None:
+    assert KINDS == (
+        "tilelang_cpu products matmul level1/1_1",
+        "tilelang_cpu products matmul",
+        "tilelang_cpu products",
     )
-    return record.to_json()
+    assert kinds_of("triton", "streams")[1:] == ("triton streams unknown", "triton streams")
 
 
-def test_recorded_turns_tell_what_a_rule_gained_on_each_kind(tmp_path: Path) -> None:
-    history = [turn("streams", half=2.0, vain=0.9, half_and_vain=1.8), turn("products", half=0.5)]
-    (tmp_path / "optimization_history_1_A_triton.json").write_text(json.dumps(history))
-    (tmp_path / "optimization_history_2_B_triton.json").write_text(json.dumps([turn("streams", half=2.0, vain=0.0)]))
-    (tmp_path / "optimization_history_3_C_triton.json").write_text("torn")
-    (tmp_path / "optimization_history_1_A_tilelang_cpu.json").write_text(json.dumps([turn("streams", other=3.0)]))
-    found = recorded_gains(tmp_path, "triton")
-    assert {kind: set(rules) for kind, rules in found.items()} == {
-        "triton streams": {"half", "vain"},
-        "triton products": {"half"},
-    }
-    prior = prior_of(found)
-    streams = kind_of("triton", "streams")
-    assert prior("half", streams) > UNKNOWN > prior("vain", streams) > NEVER_HELPED
-    assert prior("half", kind_of("triton", "products")) < UNKNOWN
-    assert prior("other", streams) == UNKNOWN
+def test_gains_raise_what_is_expected_and_one_kernel_does_not_decide() -> None:
+    assert expected([]) == UNKNOWN
+    assert expected([2.0]) == pytest.approx((UNKNOWN * 2.0) ** 0.5)
+    assert expected([1e6]) == expected([MOST])
+    assert 1.0 < expected([0.5, 0.0]) < UNKNOWN
+    assert expected([0.5, 0.0, 1.01]) == NEVER_HELPED
+    assert expected([0.0, 0.0, 0.0, 3.0]) > 1.0
+
+
+def test_nothing_is_known_of_a_rule_that_was_not_tried_or_on_another_backend() -> None:
+    assert asked(ran("other", 2.0)) == UNKNOWN
+    assert asked(ran("r", 2.0, backend="triton")) == UNKNOWN
+
+
+def test_other_operations_of_the_same_work_count_where_nothing_narrower_is_known() -> None:
+    other = ran("r", 2.0, problem="level2/2_10", operators=("convolution",))
+    broad = asked(other)
+    assert broad == pytest.approx(expected([2.0]), abs=1e-4)
+    assert asked(other, ran("r", 3.0)) > broad
+    assert asked(other, ran("r", 0.0, 0.0, 0.0)) == NEVER_HELPED
+    assert asked(other, ran("r", 0.0, 0.0, 0.0), kinds=KINDS[2:]) > 1.0
+
+
+def test_only_the_problem_itself_has_a_record_of_its_own() -> None:
+    """The table goes into every journal."""
+    gains = archived_gains([ran("r", 2.0), ran("r", 2.0, problem="level1/1_2")], "tilelang_cpu", "a CPU", "level1/1_1")
+    assert set(gains) == set(KINDS)
+
+
+def test_this_device_counts_more_than_others() -> None:
+    elsewhere = ran("r", 3.0, 3.0, device="another")
+    assert asked(elsewhere) > asked(elsewhere, ran("r", 1.0)) > 1.0
+    assert asked(elsewhere, ran("r", 1.0, 0.9, 0.0)) == NEVER_HELPED
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,23 @@ def test_what_never_helped_on_this_kind_comes_last(tmp_path: Path) -> None:
     assert [turn.strategy for turn in outcome.turns[1:3]] == [TUNE, "vain"]
 
 
+def test_what_gained_before_is_where_the_first_turn_begins(tmp_path: Path) -> None:
+    """In sequence, the most promising first; its beginnings, and the whole with each of the others."""
+    gains = {
+        "tilelang_cpu streams": {"half": 1.5, "third": 3.0, "vain": NEVER_HELPED, "other": 1.05, "broken": 4.0},
+    }
+    rules = (
+        *(Times("half", 0.5), Times("new", 0.9), Times("other", 0.8), Times("vain", 0.7), Times("third", 0.3)),
+        Times("broken", 0.1, broken=True),
+    )
+    proposer = RuleProposer(Machine(cores=2), rules, prior_of(gains))
+    first, *others = run(tmp_path, START, proposer, Scripted(), replace(ENDLESS, min_improvement=0.0)).turns
+    whole = "third + half"
+    assert list(tried(first)) == [whole, "third", f"{whole} + new", f"{whole} + other", f"{whole} + other + new"]
+    assert (first.strategy, first.improved) == (f"{whole} + other + new", True)
+    assert [list(tried(turn)) for turn in others] == [["vain"]]
+
+
 def test_rules_for_the_bottleneck_come_first(tmp_path: Path) -> None:
     """The work is streams, and the algorithm is what bounds it."""
     rules = (

@@ -13,13 +13,14 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kernelbench_sweep.py"
 HURRIED = """
-import runpy, sys
+import pathlib, runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 import beside
 beside.measure_beside_others()
 if sys.argv.pop(1) == "warm":
     beside.start_warm()
 sys.argv.pop(0)
+sys.path.insert(0, str(pathlib.Path(sys.argv[0]).parent))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 PROBLEM = """

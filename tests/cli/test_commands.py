@@ -14,7 +14,8 @@ from pathlib import Path
 
 from kernelwright.api.list_slow import SlowKernel
 from kernelwright.cli.optimize import render_slow
-from kernelwright.core import Trial, read_journal
+from kernelwright.core import Archive, Trial, read_journal
+from kernelwright.core.files import archive_path
 from kernelwright.core.journal import of
 from kernelwright.corpus import list_problems
 
@@ -55,6 +56,9 @@ def test_optimize_ends_with_a_verified_kernel_on_disk(kernel_file: Path) -> None
     again = kernelwright("evaluate", "--kernel", found["kernel"], *SCALE, "--json", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["status"] == "ok"
+    (learned,) = Archive(archive_path()).read()
+    assert (learned.backend, learned.model) == ("tilelang_cpu", "rules")
+    assert {one.technique for one in learned.tried} == {one["strategy"] for turn in history for one in turn["attempts"]}
 
 
 def test_a_kernel_that_is_wrong_fails_with_exit_code_1(kernel_file: Path) -> None:
@@ -96,8 +100,9 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
 def test_quiet_no_save_and_resume_after_a_change(kernel_file: Path) -> None:
     """A run that tells and saves little; it is not gone on with when the kernel is another."""
     arguments = ["optimize", "-k", str(kernel_file), *SCALE, "--target-speedup", "0.0001", "--quiet"]
-    first = kernelwright(*arguments, "--no-save", cwd=kernel_file.parent)
+    first = kernelwright(*arguments, "--no-save", "--no-archive", cwd=kernel_file.parent)
     assert first.returncode == 0, first.stderr
+    assert not archive_path().exists()
     assert "against the reference" in first.stdout and "turn " not in first.stdout and "[start]" not in first.stdout
     assert not list((kernel_file.parent / "results").rglob("*_optimized_*"))
     kernel_file.write_text(kernel_file.read_text() + "\n# changed\n")

@@ -193,7 +193,7 @@ def stand(folder: Path, turns: Sequence[Turn] = (), variant: int = 0, index: int
     """One lane that is about to improve `START`."""
     evaluator, heard, late = Told(), Heard(), list[str]()
     journal = Journal(folder / f"journal{index}.jsonl")
-    bench: Any = Workbench(PROBLEM, [evaluator], lambda: evaluator, journal, heard)  # type: ignore[list-item]
+    bench: Any = Workbench(PROBLEM, [evaluator], lambda _: evaluator, journal, heard)  # type: ignore[list-item]
     lane = Lane(bench, number, index, lambda: late[0] if late else None)
     start = evaluation(START, Config(), 20.0)
     metrics = analyse(PROFILE, START, start)

@@ -6,6 +6,7 @@ import ctypes
 from pathlib import Path
 
 import pytest
+from kernelwright.agent.rules.relaxed_math import NO_ERRNO, REORDERED, STRICT, VECTOR_MATH
 from kernelwright.core.launch_plan import KernelCode
 from kernelwright.evaluators.replay.c_source import checked_source, compile_c
 from kernelwright.evaluators.replay.values import UnplannableCall
@@ -102,6 +103,11 @@ def test_nothing_outlives_a_call(outside: str) -> None:
 def test_the_function_must_be_there() -> None:
     with pytest.raises(UnplannableCall, match="without its function"):
         checked_source(code(HONEST.replace("root_kernel", "other_kernel")))
+
+
+def test_the_flags_that_a_rule_brings_are_known(tmp_path: Path) -> None:
+    for flags in (STRICT, NO_ERRNO, REORDERED, VECTOR_MATH):
+        compile_c(code(flags=("-O3", flags)), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""What a run learned, from its journal: as the archive holds it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from ..core import (
+    BOTTLENECKS,
+    ArchivedRun,
+    Evaluation,
+    Experience,
+    FinishedRecord,
+    Gain,
+    Improvement,
+    KernelRecord,
+    ProfileRecord,
+    PythonKernel,
+    Record,
+    RunRecord,
+    Speedup,
+    Trial,
+    TurnRecord,
+)
+from ..core.journal import of
+from ..core.text import first_line
+from ..core.turn_record import AttemptRecord
+from .turn import NO_KERNEL, SIGNIFICANT, latest_turns
+
+CAUSE = 300
+"""Characters of a failure's cause."""
+START, FINAL = "start", "final"
+
+
+def run_id(run: RunRecord, first: Trial) -> str:
+    """Return sixteen hexadecimal digits that identify a run, wherever its journal lies."""
+    said = f"{run.model_dump_json()}{first.at}{first.seconds}"
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def archived(records: Sequence[Record]) -> ArchivedRun | None:
+    """Return what a run learned, as far as its journal goes; None before its first turn.
+
+    Raises `KernelError` and `KeyError` for a journal that is none of a run's.
+    """
+    run, first = next(of(records, RunRecord), None), next(of(records, Trial), None)
+    turns = latest_turns(records)
+    if run is None or first is None or not turns:
+        return None
+    profile = next((one.profile for one in of(reversed(records), ProfileRecord)), None)
+    environment = {name: str(value) for name, value in first.evaluation.environment.items()}
+    return ArchivedRun(
+        run=run_id(run, first),
+        at=first.at,
+        problem=run.problem,
+        reference=run.reference,
+        sizes=run.sizes,
+        device=environment.pop("device", run.device),
+        backend=run.backend,
+        work=turns[0].analysis.work,
+        operators=profile.operators if profile else (),
+        model=run.model,
+        versions=environment,
+        tried=tuple(one for turn in turns for one in _experiences(turn)),
+        improvement=_improvement(records, turns),
+    )
+
+
+def _experiences(turn: TurnRecord) -> Iterator[Experience]:
+    """Yield each technique that the turn tried, once, at its best."""
+    tried: dict[str, list[AttemptRecord]] = {}
+    for attempt in turn.attempts:
+        if attempt.strategy != NO_KERNEL:
+            tried.setdefault(attempt.strategy, []).append(attempt)
+    for technique, attempts in tried.items():
+        # A quick trial finds neither the time of a tuned kernel nor why one is refused: a full evaluation decides.
+        full = [one for one in attempts if one.gain is None]
+        gains = [_gain(turn, one) for one in full or attempts]
+        known = [gain for gain in gains if gain is not None]
+        if known:
+            failed = next((one.error for one in reversed(attempts) if one.error), "")
+            best = max(known)
+            yield Experience(technique=technique, gain=best, cause="" if best else first_line(failed, CAUSE))
+
+
+def _gain(turn: TurnRecord, attempt: AttemptRecord) -> float | None:
+    """Return an attempt's speedup over the turn's kernel, 0.0 for a failure; None where it was not measured."""
+    if attempt.gain is not None:
+        return attempt.gain
+    if attempt.error:
+        return 0.0
+    if attempt.latency_ms and turn.analysis.latency_ms:
+        return turn.analysis.latency_ms / attempt.latency_ms
+    return None
+
+
+def _improvement(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Improvement | None:
+    finished = next(of(reversed(records), FinishedRecord), None)
+    if finished is None or not finished.verified:
+        return None
+    trials = list(of(records, Trial))
+    start = next((trial.evaluation for trial in trials if trial.origin == START), None)
+    # Several kernels may have had their final check; the reported one is recognized by its time.
+    finals = [trial.evaluation for trial in trials if trial.origin == FINAL]
+    final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished.best.latency_ms), None)
+    gain = _between(start, final, finished.device)
+    if gain is None or gain.speedup < SIGNIFICANT or start is None or final is None:
+        return None
+    sources = {record.digest: record.source for record in of(records, KernelRecord)}
+    better = [turn for turn in turns if turn.improved]
+    return Improvement(
+        before=PythonKernel.parse(sources[start.kernel_digest]).source,
+        after=PythonKernel.parse(sources[final.kernel_digest]).bind(final.config).source,
+        gain=gain,
+        category=_category(better),
+        techniques=tuple(dict.fromkeys(turn.strategy for turn in better)),
+        story=" ".join(dict.fromkeys(_sentence(turn.rationale) for turn in better if turn.rationale)),
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}."
+
+
+def _between(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:
+    """Return the gain; None where either was not timed, or was while other processes used the processor."""
+    if start is None or final is None or start.measurement is None or final.measurement is None:
+        return None
+    if start.contention is not None or final.contention is not None:
+        return None
+    speedup = Speedup.between(start.measurement, final.measurement)
+    return Gain(
+        before_ms=start.measurement.median_ms,
+        after_ms=final.measurement.median_ms,
+        speedup=speedup.ratio,
+        low=speedup.low,
+        high=speedup.high,
+        device=device,
+        environment=dict(final.environment),
+    )
+
+
+def _category(turns: Sequence[TurnRecord]) -> str:
+    """Return the bottleneck of the turn that gained most."""
+    best = max(turns, key=lambda turn: turn.improvement, default=None)
+    category = best.proposal_category if best else ""
+    return category if category in BOTTLENECKS else BOTTLENECKS[0]

@@ -1,0 +1,188 @@
+"""Optimizes problems of KernelBench, and shows the results against eager PyTorch and torch.compile.
+
+    python benchmarks/kernelbench.py --level 1 [--problems 1-10,19] [--model rules] [--dataset DIR] [--backend triton]
+        [--device auto] [--seconds 120] [--shard K/N] [--output FILE.jsonl] [--results DIR] [--resume]
+
+A problem with a shipped kernel of the backend begins with that one; on a GPU another begins with its first kernel, made
+of torch.compile's code. `--seconds` is the time for each problem's turns. Each row is written as its problem ends, and
+`--resume` leaves out those that the file has. Several processes share the problems as `--shard 1/2` and `--shard 2/2`,
+each with an output of its own; `--show FILE...` prints the table of such files together.
+
+The table ends with fast_p, the share of all problems whose kernel was verified and more than p times as fast, and with
+geometric means over the verified ones. torch.compile is timed beside the result, in the same check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import kernelwright
+from kernelwright.core import KernelwrightError
+from kernelwright.core.text import first_line
+from kernelwright.corpus import ProblemFile
+from problem_rows import Rows, number_of, numbers, problems_of, share_of
+from rich.console import Console
+from rich.table import Table
+
+FAST = (1.0, 1.5, 2.0)
+WIDTH = 140
+"""Characters of a line of the table."""
+AGAINST = {
+    "speedup": "eager fp32",
+    "speedup_default": "eager as it ships",
+    "speedup_compile": "torch.compile",
+    "gain": "its first kernel",
+}
+"""What a row's figures are over."""
+
+
+def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
+    """Optimize one problem; a failure is a row, too."""
+    row: dict[str, Any] = {"id": problem.id, "name": problem.name, "model": options.model}
+    start = time.perf_counter()
+    try:
+        result = kernelwright.optimize(
+            problem.id,
+            dataset=options.dataset,
+            backend=options.backend,
+            device=options.device,
+            workload=options.workload,
+            model=options.model,
+            baseline=() if options.no_compile else ("compile",),
+            target_speedup=options.target,
+            time_limit=options.seconds,
+            results=options.results,
+            resume=options.resume,
+            archive=not options.no_archive,
+        )
+    except KernelwrightError as error:
+        row |= {"status": type(error).__name__, "message": first_line(error)}
+    else:
+        best, first = result.outcome.best.metrics(), result.outcome.start
+        row |= {
+            "status": "ok" if result.verified else "not verified",
+            "message": "" if result.verified else result.outcome.stopped,
+            "backend": result.job.backend,
+            "workload": result.job.problem.workload,
+            "first_kernel": result.job.first,
+            "start_ms": first.latency_ms,
+            "best_ms": best.latency_ms,
+            "reference_ms": best.reference_ms,
+            "speedup": best.speedup,
+            "speedup_default": best.speedup_default,
+            "speedup_compile": best.speedup_compile,
+            "gain": first.latency_ms / best.latency_ms if first.latency_ms and best.latency_ms else None,
+            "beside_compile": result.beside_compile,
+            "disturbed": best.contention is not None,
+            "turns": len(result.outcome.turns),
+            "stopped": result.outcome.stopped,
+            "kernel": str(result.kernel) if result.kernel else None,
+            "environment": result.outcome.best.environment,
+        }
+    return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """Return a line per problem, and what they come to."""
+    found = Table("problem", "status", *AGAINST.values(), "ms", "turns", "s", title=f"{len(rows)} problems")
+    for row in rows:
+        figures = [_times(row.get(name)) if row["status"] == "ok" else "" for name in AGAINST]
+        best = f"{row['best_ms']:.4g}" if row.get("best_ms") else ""
+        status = f"{row['status']}{' (disturbed)' if row.get('disturbed') else ''}"
+        found.add_row(row["id"], status, *figures, best, str(row.get("turns", "")), f"{row['seconds']:.0f}")
+    found.add_section()
+    for least in FAST:
+        shares = [fast(rows, name, least) for name in AGAINST]
+        found.add_row(f"fast_{least:g}", "", *("" if one is None else f"{one:.2f}" for one in shares))
+    found.add_row("geomean", "", *(_times(geomean(rows, name)) for name in AGAINST))
+    return found
+
+
+def fast(rows: list[dict[str, Any]], name: str, least: float) -> float | None:
+    """Return the share of all problems that are verified and more than `least` times as fast; None without a figure."""
+    known = _verified(rows, name)
+    return sum(one > least for one in known) / len(rows) if known else None
+
+
+def geomean(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Return the geometric mean over the verified problems; None where there is no figure."""
+    known = _verified(rows, name)
+    return math.exp(sum(map(math.log, known)) / len(known)) if known else None
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the same as plain data."""
+    return {
+        "problems": len(rows),
+        "verified": sum(row["status"] == "ok" for row in rows),
+        "fast": {name: {f"{least:g}": fast(rows, name, least) for least in FAST} for name in AGAINST},
+        "geomean": {name: geomean(rows, name) for name in AGAINST},
+    }
+
+
+def _verified(rows: list[dict[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows if row["status"] == "ok" and row.get(name)]
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.3g}x"
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table, why problems have no result, and the summary as JSON."""
+    console = Console(width=WIDTH)
+    console.print(table(rows))
+    for row in rows:
+        if row["status"] != "ok":
+            console.print(f"{row['id']}: {row['status']}: {row['message']}", markup=False)
+    print(json.dumps(summary(rows)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--level", default="1", help="one or several: 1,2")
+    parser.add_argument("--problems", type=numbers, help="numbers in the level, such as 1-10,19; by default all")
+    parser.add_argument("--model", default="rules", help="who proposes: rules, or a language model")
+    parser.add_argument("--dataset", type=Path, help="a KernelBench checkout; by default the shipped problems")
+    parser.add_argument("--backend", help="triton, tilelang or tilelang_cpu; by default the device's own")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workload", help="sizes; by default the device's own")
+    parser.add_argument("--seconds", type=float, default=120, help="for the turns of one problem")
+    parser.add_argument("--target", type=float, default=1e9, help="speedup over eager at which a problem ends")
+    parser.add_argument("--no-compile", action="store_true", help="do not time torch.compile")
+    parser.add_argument("--no-archive", action="store_true", help="neither use nor extend the archive")
+    parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
+    parser.add_argument("--output", type=Path, default=Path("kernelbench.jsonl"))
+    parser.add_argument("--results", type=Path, default=Path("kernelbench_results"))
+    parser.add_argument("--resume", action="store_true", help="leave out what the output has")
+    parser.add_argument("--show", type=Path, nargs="+", metavar="FILE", help="print the table of these files only")
+    options = parser.parse_args()
+    if options.show:
+        show([row for path in options.show for row in Rows.of(path)])
+        return 0
+    wanted = options.problems
+    problems = problems_of(options.dataset, options.level, lambda number: wanted is None or number in wanted)
+    if missing := sorted((wanted or set()) - set(map(number_of, problems))):
+        parser.error(f"level {options.level} has no problem {', '.join(map(str, missing))}")
+    rows = Rows(options.output, options.resume)
+    done = {row["id"] for row in rows.rows}
+    left = [one for one in share_of(problems, options.shard) if one.id not in done]
+    for place, problem in enumerate(left, start=1):
+        rows.add(row_of(problem, options))
+        row = rows.rows[-1]
+        figures = ", ".join(f"{_times(row[name])} of {what}" for name, what in AGAINST.items() if row.get(name))
+        print(
+            f"{place}/{len(left)} {row['id']} {row['status']} {figures or row['message']} {row['seconds']} s",
+            flush=True,
+        )
+    show(rows.rows)
+    return int(any(row["status"] != "ok" for row in rows.rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
