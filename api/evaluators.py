@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.files import memory_folder
@@ -12,7 +13,7 @@ from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
-from ..evaluators.settings import Limits, SearchSettings, Settings
+from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
 from ..evaluators.several_workloads import SeveralWorkloads
 from .devices import CPU
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
@@ -66,10 +67,12 @@ def search_evaluator(
     compile_s: float,
     trust: TrustOptions = STRICT,
     remote: Remote | None = None,
+    sampling: Sampling | None = None,
 ) -> Searcher:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
-    On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
+    On a GPU, where the next choice depends on what is known, fewer configs are under way at once. `sampling` says when
+    the timing of a trial is precise enough.
     """
     limits = Limits(compile_s=compile_s)
     if remote is not None:
@@ -79,7 +82,8 @@ def search_evaluator(
         share = cores() // len(devices)
         compilers = max(1, share // 2 if ahead and adaptive else share)
     window = 4 * compilers if ahead and not adaptive else compilers
-    settings = Settings(limits=limits, search=SearchSettings(compilers, window))
+    search = SearchSettings(compilers, window)
+    settings = Settings(limits=limits, search=replace(search, sampling=sampling or search.sampling))
     members = [local_evaluator(device, trust, settings) for device in devices]
     return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
 
