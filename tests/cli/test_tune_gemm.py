@@ -58,13 +58,13 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
         (("-m", "16", "-n", "16", "-k", "16", "--format", "vllm"), "--format vllm has no files of gemm"),
         (("-m", "16", "-n", "16", "-k", "16", "--sizes", "a.yaml"), "exclude each other"),
         (("--sizes", "no_such.yaml", "--device", "cpu"), "cannot read no_such.yaml"),
-        (("-m", "16", "-n", "16", "-k", "16", "--compare-wo-tuning"), "--compare_wo_tuning checks the configs"),
+        (("-m", "16", "-n", "16", "-k", "16", "--compare-wo-tuning"), "--compare-wo-tuning checks the configs"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], why: str) -> None:
     code, _, warned = run(*arguments)
     assert code == 2
-    assert why.replace("--compare_wo", "--compare-wo") in warned
+    assert why in warned
     assert len(warned.strip().splitlines()) == 1
 
 

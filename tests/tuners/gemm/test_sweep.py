@@ -56,6 +56,7 @@ class MadeUp:
     def time(self, config: Config, m: int) -> float:
         goals = {"BLOCK_SIZE_M": min(128, max(16, m)), "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "NUM_STAGES": 4}
         away = sum(abs(math.log2(float(config[name]) / goal)) for name, goal in goals.items())
+        away += 0.1 * math.log2(float(config["GROUP_SIZE_M"])) + 0.01 * float(config["NUM_WARPS"])
         return m / 1024 * (1 + 0.2 * away + 0.1 * (config["VARIANT"] != "tma") + 0.3 * (config["SPLIT_K"] != 1))
 
     def one(self, problem: Problem, kernel: Kernel, config: Config) -> Evaluation:
