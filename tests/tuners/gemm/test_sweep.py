@@ -140,8 +140,8 @@ def test_a_search_begins_with_what_the_neighbour_found(tmp_path: Path) -> None:
     Sweep(task(budget=Budget(trials=40)), [evaluator], tmp_path, Log()).run([SHAPES[1]])
     (first,) = json.loads((tmp_path / "sweep.json").read_text())["shapes"]
     again = MadeUp()
-    Sweep(task(budget=Budget(trials=40)), [again], tmp_path / "both", Log()).run([SHAPES[1], Shape(1024, 1024, 65)])
-    began = [config for m, config in again.asked if m == 65][:5]
+    Sweep(task(budget=Budget(trials=40)), [again], tmp_path / "both", Log()).run([SHAPES[1], Shape(1024, 1024, 80)])
+    began = [config for m, config in again.asked if m == 80][:5]
     assert Config(first["config"]) in began
 
 
