@@ -91,12 +91,12 @@ def geomean(values: Sequence[float | None]) -> float | None:
 
 def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
     """Tune every shape, or check the configs of a file; write the results, also those of an interrupted sweep."""
-    sizes = _sizes(options)
+    sizes = sizes_of(options)
     for line in sizes.refused:
         observer.warn(f"left out: {line}")
     devices = choose_devices(options)
-    device = _device(devices[0])
-    task = _task(options, device, devices != [CPU])
+    device = device_of(devices[0])
+    task = task_of(options, device, devices != [CPU])
     device.require(task.dtype)
     subject = Subject(options.product, task.dtype, device, options.layout)
     store, target = store_of(options.format), _target(options)
@@ -106,7 +106,7 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
     if options.compare_wo_tuning and not sizes.configs:
         raise OptionError(f"{options.sizes} has no configs to check", "give a result of `format` tune-gemm")
     with contextlib.ExitStack() as stack:
-        evaluators = [_evaluator(options, one) for one in devices]
+        evaluators = [evaluator_of(options, one) for one in devices]
         for evaluator in evaluators:
             stack.enter_context(evaluator)
         if options.compare_wo_tuning:
@@ -133,7 +133,8 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
     return result
 
 
-def _sizes(options: GemmOptions) -> Sizes:
+def sizes_of(options: GemmOptions) -> Sizes:
+    """Return the shapes that the options name."""
     if options.sizes is None:
         return Sizes(tuple(parse_shape(m, options.n, options.k, options.layout) for m in options.m), {})
     sizes = read_sizes(options.sizes, options.layout)
@@ -149,14 +150,15 @@ def _sizes(options: GemmOptions) -> Sizes:
     return Sizes(kept, sizes.configs, (*sizes.refused, *refused))
 
 
-def _device(name: str) -> Device:
+def device_of(name: str) -> Device:
+    """Return what files and estimates know of a device; a CPU has an H200's limits, to check files with."""
     if name == CPU:
         return Device("cpu", H200_LIMITS)
     return Device(device_label(name), device_limits(name))
 
 
-def _task(options: GemmOptions, device: Device, timed: bool) -> Task:
-    """What is tuned; problems take their sizes from the shape."""
+def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
+    """Return what is tuned; problems take their sizes from the shape."""
     kernel = find_kernel(f"gemm/{options.product}", "triton").read()
     problem = _tolerant(find_problem(f"gemm/{options.product}").read(), options)
     blockscale, dtype = options.product == BLOCKSCALE, options.chosen_dtype
@@ -187,7 +189,9 @@ def _task(options: GemmOptions, device: Device, timed: bool) -> Task:
         budget=Budget(trials=options.trials, seconds=options.seconds),
         patience=options.patience,
         timed=timed,
-        baseline=cublas if options.benchmark and timed else None,
+        baseline=cublas if options.benchmark and operands == FP8 else None,
+        # Where nothing has to be widened first, the reference is one call of cuBLAS.
+        reference_is_baseline=operands != FP8,
     )
 
 
@@ -202,7 +206,8 @@ def _tolerant(problem: TorchProblem, options: GemmOptions) -> TorchProblem:
     return replace(problem, tolerances=tolerances)
 
 
-def _evaluator(options: GemmOptions, device: str) -> Searcher:
+def evaluator_of(options: GemmOptions, device: str) -> Searcher:
+    """Return the evaluator of a sweep on one device."""
     sampling: Sampling | None = None
     if options.num_iters is not None:
         usual = SearchSettings().sampling
@@ -237,6 +242,9 @@ def _checked(
 def _few(most: int, sweep: Sweep, result: GemmResult, observer: GemmObserver) -> GemmResult:
     """Measure every shape's winner at all other shapes, and choose the set and its rule."""
     winners = list(dict.fromkeys(one.config for one in sweep.results if one.config is not None and one.times))
+    if not winners:
+        observer.warn("nothing was timed, so no `configs` for all shapes can be chosen")
+        return result
     with observer.working(f"measuring {len(winners)} winners at all shapes"):
         results = sweep.measure(winners)
     times = {one.shape: one.times for one in results if one.times}

@@ -82,7 +82,7 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     compare_wo_tuning: bool = option(
         False, "Only check the configs that the file of sizes has.", OUTPUT, also=("--compare_wo_tuning",)
     )
-    benchmark: bool = option(False, "Show TFLOP/s beside cuBLAS's; for fp8 operands beside its bf16 product.", OUTPUT)
+    benchmark: bool = option(False, "For fp8 operands, show cuBLAS's bf16 product, too.", OUTPUT)
     observer: GemmObserver | None = option(None, "Watches the sweep.", python_only=True)
 
     @property

@@ -80,6 +80,8 @@ class Task:
     """Whether the device can time the kernel; else the analytic choice is checked only."""
     baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
     """A problem whose reference is cuBLAS, where it is to be measured, and a kernel for it."""
+    reference_is_baseline: bool = False
+    """Whether the problem's own reference is cuBLAS."""
 
     @property
     def key(self) -> dict[str, Any]:
@@ -209,6 +211,8 @@ class Sweep:
             search = Search(problem, kernel, space, tuner, evaluator, journal, budget, observer, patience, self._clock)
             found = search.run()
         result = result_of(shape, found, analytic)
+        if task.reference_is_baseline:
+            result = replace(result, baseline_ms=result.reference_ms)
         if task.baseline is not None and result.config is not None:
             other, own = task.baseline(shape)
             (beside,) = evaluator.compare(other, own, [Config()])
