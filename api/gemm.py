@@ -24,11 +24,13 @@ from ..tuners.gemm.rule import Rule, fit_rule
 from ..tuners.gemm.shapes import Shape, Sizes, parse_shape, read_sizes
 from ..tuners.gemm.stores import store_of
 from ..tuners.gemm.stores.store import BLOCKSCALE, Entry, Subject
+from ..tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
 from ..tuners.gemm.sweep import Sweep, Task
 from .devices import CPU, choose_devices, device_label, device_limits
 from .evaluators import Searcher, search_evaluator
 from .observers import GemmObserver
 from .options.gemm import GemmOptions
+from .triton_cache import enter_products
 
 FP8 = "float8_e4m3fn"
 
@@ -128,6 +130,8 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
             if entries := [entry for one in result.shapes if (entry := one.entry)]:
                 files = store.save(target, subject, entries, versions(result.shapes))
                 result = replace(result, files=tuple(files))
+                if store.id == TritonCache.id:
+                    _enter(target, devices != [CPU], observer)
     if (few := result.few()) is not None:
         write_whole(folder / "configs.json", json.dumps(few, indent=1) + "\n")
     return result
@@ -259,6 +263,16 @@ def _few(most: int, sweep: Sweep, result: GemmResult, observer: GemmObserver) ->
     ]
     slowdown = geomean(ratios) if all(ratios) else None
     return replace(result, covered=chosen, rule=rule, rule_slowdown=slowdown)
+
+
+def _enter(target: Path, timed: bool, observer: GemmObserver) -> None:
+    """Enter all times into Triton's cache."""
+    document = TritonCache().parse(target / TIMES)
+    if not timed or not workloads(document):
+        observer.warn("nothing was timed on a GPU, so there is no entry for Triton's cache")
+        return
+    entered = enter_products(target / MODULE, workloads(document))
+    observer.note(f"{len(entered)} entries in Triton's cache; import {FUNCTION} from {target / MODULE}")
 
 
 def _target(options: GemmOptions) -> Path:

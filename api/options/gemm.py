@@ -71,7 +71,7 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     rtol: float | None = option(None, "Relative tolerance of the results.", TRUST, above=0)
     format: str = option(
         "kernelwright",
-        "kernelwright (read by its own operators), aiter, aiter-legacy, vllm, sglang or tune-gemm.",
+        "kernelwright (read by its own operators), aiter, aiter-legacy, vllm, sglang, tune-gemm or triton-cache.",
         OUTPUT,
     )
     output: Path | None = option(

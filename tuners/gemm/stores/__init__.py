@@ -5,11 +5,13 @@ from __future__ import annotations
 from ....core import OptionError
 from .aiter import Aiter, AiterLegacy, Own
 from .store import Store
+from .triton_cache import TritonCache
 from .tune_gemm import TuneGemm
 from .vllm import Sglang, Vllm
 
-_STORES: dict[str, type[Store]] = {one.id: one for one in (Own, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm)}
-DEFAULT = Own.id
+_STORES: dict[str, type[Store]] = {
+    one.id: one for one in (Own, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm, TritonCache)
+}
 
 
 def names() -> list[str]:
