@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from .options.gemm import GemmOptions
 from .triton_cache import enter_products
 
 FP8 = "float8_e4m3fn"
+WINNERS = 12
+"""Configs, best at the most shapes, that are measured at all shapes, for a set that serves them all."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,8 @@ def _checked(
 
 def _few(most: int, sweep: Sweep, result: GemmResult, observer: GemmObserver) -> GemmResult:
     """Measure every shape's winner at all other shapes, and choose the set and its rule."""
-    winners = list(dict.fromkeys(one.config for one in sweep.results if one.config is not None and one.times))
+    won = Counter(one.config for one in sweep.results if one.config is not None and one.times)
+    winners = [config for config, _ in won.most_common(WINNERS)]
     if not winners:
         observer.warn("nothing was timed, so no `configs` for all shapes can be chosen")
         return result
