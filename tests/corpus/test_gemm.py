@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Config
+from kernelwright.core import Config, Status
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import find_kernel, find_problem, list_gemms
+from kernelwright.evaluators.local import LocalEvaluator
 
 PROGRAM = Path(__file__).with_name("gemm_forms.py")
 
@@ -59,3 +61,29 @@ def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
         assert 0 < shared <= 227 * 1024
         assert matrix, form
         assert bulk == ("'tma'" in form), form
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[LocalEvaluator]:
+    with LocalEvaluator("cuda") as evaluator:
+        yield evaluator
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", [("plain", 1), ("plain", 2), ("persistent", 1), ("tma", 1)])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        *(("gemm", {"DTYPE": dtype, "LAYOUT": "TN"}) for dtype in ("float16", "bfloat16", "float8_e4m3fn")),
+        *(("gemm", {"DTYPE": "float16", "LAYOUT": layout}) for layout in ("TT", "NT", "NN")),
+        ("a8w8_blockscale", {}),
+    ],
+)
+def test_every_form_is_right_on_a_gpu(
+    gpu: LocalEvaluator, name: str, sizes: dict[str, str], form: tuple[str, int]
+) -> None:
+    kernel = find_kernel(f"gemm/{name}", "triton").read()
+    problem = find_problem(f"gemm/{name}").read().resized("test", {"M": 272, "N": 528, "K": 1040, **sizes})
+    config = Config({"VARIANT": form[0], "SPLIT_K": form[1], "BLOCK_SIZE_M": 64})
+    (found,) = gpu.evaluate(problem, kernel, [config])
+    assert found.status is Status.OK, found.message + found.log
