@@ -26,7 +26,8 @@ from ..tuners.gemm.shapes import Shape, Sizes, parse_shape, read_sizes
 from ..tuners.gemm.stores import store_of
 from ..tuners.gemm.stores.store import BLOCKSCALE, Entry, Subject
 from ..tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
-from ..tuners.gemm.sweep import Sweep, Task
+from ..tuners.gemm.sweep import Sweep
+from ..tuners.gemm.task import Task
 from .devices import CPU, choose_devices, device_label, device_limits
 from .evaluators import Searcher, search_evaluator
 from .observers import GemmObserver

@@ -7,35 +7,31 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...core import (
-    Budget,
     Config,
-    DeviceLimits,
     Evaluation,
     Evaluator,
     Journal,
-    Kernel,
     KernelwrightError,
-    MatrixProduct,
     OptionError,
     SearchSpace,
-    TorchProblem,
     Trial,
-    Value,
     set_aside,
 )
 from ...core.files import write_whole
 from .. import catalogue
-from ..search import SEARCHED, Found, Progress, Search
+from ..search import SEARCHED, Progress, Search
 from ..start import Warm
-from .analytic import analytic_choice, product_of, space_for
-from .result import CHECKED, KEPT, ShapeResult
+from .analytic import analytic_choice, space_for
+from .outcome import first_message, largest_error, result_of, times_of
+from .result import CHECKED, ShapeResult
 from .shapes import Shape
+from .task import Task
 
 SAMPLE = 3
 """Shapes that are tuned first, to say what tuning gains."""
@@ -57,41 +53,6 @@ class Observer(Protocol):
 
     def shape_ended(self, result: ShapeResult, done: int, total: int, left_s: float) -> None:
         """A shape has its result; `left_s` estimates the seconds for the others."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is tuned, and how long."""
-
-    kernel: Kernel
-    problem: Callable[[Shape], TorchProblem]
-    limits: DeviceLimits
-    dtype: str
-    """Of the operands."""
-    element_bytes: int
-    fixed: Mapping[str, Sequence[Value]] = field(default_factory=dict)
-    """Values of parameters that are not the kernel's own."""
-    tuner: str = catalogue.DEFAULT
-    seed: int = 0
-    budget: Budget = field(default_factory=Budget)
-    """Of each shape."""
-    patience: int | None = None
-    timed: bool = True
-    """Whether the device can time the kernel; else the analytic choice is checked only."""
-    baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
-    """A problem whose reference is cuBLAS, where it is to be measured, and a kernel for it."""
-    reference_is_baseline: bool = False
-    """Whether the problem's own reference is cuBLAS."""
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What results must have in common to belong to one sweep."""
-        fixed = {name: list(values) for name, values in self.fixed.items()}
-        return {"kernel": self.kernel.digest, "dtype": self.dtype, "tuner": self.tuner, "fixed": fixed}
-
-    def product(self, shape: Shape) -> MatrixProduct:
-        """Return a shape as the model of tiles takes it."""
-        return product_of(shape, self.element_bytes, self.dtype)
 
 
 class Stopped(Exception):
@@ -225,8 +186,12 @@ class Sweep:
             (found,) = evaluator.evaluate(self.task.problem(shape), self.task.kernel, [analytic])
             journal.append(Trial(origin=SEARCHED, evaluation=found, seconds=0.0))
         if not found.ok:
-            return ShapeResult(shape, trials=1, error=f"{found.status}: {_line(found)}", environment=found.environment)
-        return ShapeResult(shape, analytic, CHECKED, max_error=_error(found), trials=1, environment=found.environment)
+            return ShapeResult(
+                shape, trials=1, error=f"{found.status}: {first_message(found)}", environment=found.environment
+            )
+        return ShapeResult(
+            shape, analytic, CHECKED, max_error=largest_error(found), trials=1, environment=found.environment
+        )
 
     def measure(self, configs: Sequence[Config]) -> list[ShapeResult]:
         """Measure these configs at every shape that lacks them, so that a set for all shapes can be chosen."""
@@ -301,46 +266,6 @@ def order(shapes: Sequence[Shape]) -> list[Shape]:
     by_work = sorted(shapes, key=lambda shape: (shape.flops, shape))
     sample = [by_work[0], by_work[len(by_work) // 2], by_work[-1]] if len(by_work) > 2 * SAMPLE else []
     return list(dict.fromkeys([*sample, *sorted(shapes)]))
-
-
-def times_of(evaluations: Sequence[Evaluation]) -> dict[Config, float]:
-    """Return the milliseconds of the configs that were timed."""
-    return {Config(one.config): one.latency_ms for one in evaluations if one.latency_ms is not None}
-
-
-def result_of(shape: Shape, found: Found, analytic: Config) -> ShapeResult:
-    """Return the result of a search whose unchanged kernel is the analytic choice."""
-    best, start = found.best, found.start
-    common: dict[str, Any] = {"trials": found.progress.trials, "times": times_of(found.evaluations)}
-    analytic_ms = start.latency_ms if start else None
-    if best is None and analytic_ms is None:
-        first = next((one for one in (*found.finals, *found.evaluations) if not one.ok), None)
-        why = f"none of {common['trials']} configs is correct" + (
-            f", first {first.status}: {_line(first)}" if first else ""
-        )
-        return ShapeResult(shape, error=why, **common)
-    own = best is None or Config(best.config) == analytic or (analytic_ms and analytic_ms <= (best.latency_ms or 0.0))
-    winner = start if own and start and start.latency_ms else best
-    assert winner is not None
-    return ShapeResult(
-        shape,
-        Config(winner.config or analytic),
-        chosen=KEPT if own else "measured",
-        time_ms=winner.latency_ms,
-        analytic_ms=winner.latency_ms if own else analytic_ms,
-        reference_ms=winner.reference.median_ms if winner.reference else None,
-        max_error=_error(winner),
-        environment=winner.environment,
-        **common,
-    )
-
-
-def _error(evaluation: Evaluation) -> float | None:
-    return evaluation.correctness.max_rel_error if evaluation.correctness else None
-
-
-def _line(evaluation: Evaluation) -> str:
-    return next(iter(evaluation.message.splitlines()), "")
 
 
 class _Trials:

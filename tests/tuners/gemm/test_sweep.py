@@ -30,7 +30,8 @@ from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.tuners.gemm.device import H200_LIMITS
 from kernelwright.tuners.gemm.result import CHECKED, MEASURED, ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
-from kernelwright.tuners.gemm.sweep import Sweep, Task, order
+from kernelwright.tuners.gemm.sweep import Sweep, order
+from kernelwright.tuners.gemm.task import Task
 from kernelwright.tuners.search import Progress
 
 PROBLEM = find_problem("gemm/gemm").read()
