@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .evaluate import FolderResult
     from .evaluate_solution import SolutionResult
     from .export import ExportResult
-    from .gemm import GemmResult
+    from .gemm_result import GemmResult
     from .list_slow import Listing
     from .optimize import OptimizeResult
     from .plan import PlanResult

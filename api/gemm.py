@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,11 @@ from ..core.problem import Tolerance
 from ..corpus import find_kernel, find_problem
 from ..evaluators.settings import Sampling, SearchSettings
 from ..tuners import catalogue
-from ..tuners.gemm.cover import Cover, cover
+from ..tuners.gemm.cover import cover
 from ..tuners.gemm.device import H200_LIMITS, Device
 from ..tuners.gemm.lookup import WIDTHS, configs_folder, installed
 from ..tuners.gemm.result import ShapeResult
-from ..tuners.gemm.rule import Rule, fit_rule
+from ..tuners.gemm.rule import fit_rule
 from ..tuners.gemm.shapes import Shape, Sizes, parse_shape, read_sizes
 from ..tuners.gemm.stores import store_of
 from ..tuners.gemm.stores.store import BLOCKSCALE, Entry, Subject
@@ -30,6 +29,7 @@ from ..tuners.gemm.sweep import Sweep
 from ..tuners.gemm.task import Task
 from .devices import CPU, choose_devices, device_label, device_limits
 from .evaluators import Searcher, search_evaluator
+from .gemm_result import GemmResult, geomean
 from .observers import GemmObserver
 from .options.gemm import GemmOptions
 from .triton_cache import enter_products
@@ -37,62 +37,6 @@ from .triton_cache import enter_products
 FP8 = "float8_e4m3fn"
 WINNERS = 12
 """Configs, best at the most shapes, that are measured at all shapes, for a set that serves them all."""
-
-
-@dataclass(frozen=True)
-class GemmResult:
-    """What a sweep found, and its files."""
-
-    options: GemmOptions
-    device: str
-    folder: Path
-    shapes: tuple[ShapeResult, ...]
-    refused: tuple[str, ...]
-    """Entries of the file of sizes that were left out, and why."""
-    files: tuple[Path, ...] = ()
-    """The engine's."""
-    covered: Cover | None = None
-    rule: Rule | None = None
-    rule_slowdown: float | None = None
-    """Geometric mean of the rule's time over the best, on the shapes that it was made of."""
-
-    @property
-    def failed(self) -> list[ShapeResult]:
-        """The shapes without a choice."""
-        return [one for one in self.shapes if one.config is None]
-
-    def summary(self) -> dict[str, Any]:
-        """The result as plain data; times in milliseconds."""
-        return {
-            "product": self.options.product,
-            "dtype": self.options.chosen_dtype,
-            "device": self.device,
-            "shapes": [one.to_json() for one in self.shapes],
-            "refused": list(self.refused),
-            "times_the_analytic_choice": geomean([one.gain for one in self.shapes]),
-            "times_the_baseline": geomean([one.over_baseline for one in self.shapes]),
-            "files": [str(path) for path in self.files],
-            "sweep": str(self.folder / "sweep.json"),
-            **({"configs": self.few()} if self.covered else {}),
-        }
-
-    def few(self) -> dict[str, Any] | None:
-        """The configs that serve all shapes, as plain data."""
-        if self.covered is None or self.rule is None:
-            return None
-        return {
-            "configs": [dict(one) for one in self.covered.configs],
-            "slowdown": self.covered.slowdown,
-            "worst": self.covered.worst,
-            "rule": self.rule.to_json(),
-            "rule_slowdown": self.rule_slowdown,
-        }
-
-
-def geomean(values: Sequence[float | None]) -> float | None:
-    """Return the geometric mean of those that are there; None of none."""
-    present = [value for value in values if value]
-    return math.exp(sum(map(math.log, present)) / len(present)) if present else None
 
 
 def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:

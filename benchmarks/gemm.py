@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from environment import tuners_environment
-from kernelwright.api.gemm import GemmResult, device_of, evaluator_of, run_gemm, task_of
+from kernelwright.api.gemm import device_of, evaluator_of, run_gemm, task_of
+from kernelwright.api.gemm_result import GemmResult, geomean
 from kernelwright.api.observers import GemmObserver
 from kernelwright.api.options.gemm import GemmOptions
 from kernelwright.cli.tune_gemm import describe, duration
@@ -75,10 +75,6 @@ def sweep(options: GemmOptions) -> tuple[GemmResult, float]:
     began = time.perf_counter()
     result = run_gemm(options, Lines())
     return result, time.perf_counter() - began
-
-
-def geomean(values: list[float]) -> float | None:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
 def summarize(name: str, ratios: list[float]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from ..api.gemm import GemmResult, run_gemm
+from ..api.gemm import run_gemm
+from ..api.gemm_result import GemmResult
 from ..api.observers import GemmObserver
 from ..api.options.gemm import GemmOptions
 from ..core import Config
