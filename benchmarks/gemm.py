@@ -151,17 +151,17 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The search's choice in the whole space of vLLM's kernel, at two shapes."""
+    """The search's choice in a whole space of the guide's size, with parts of K, at two shapes."""
     found = []
-    searched = sweep(options_of(arguments, "a8w8_blockscale", EXHAUSTIVE, format="vllm", benchmark=False))[0]
+    searched = sweep(options_of(arguments, "a8w8_blockscale", EXHAUSTIVE, format="aiter", benchmark=False))[0]
     everything = options_of(
-        arguments, "a8w8_blockscale", EXHAUSTIVE, format="vllm", tuner="grid", trials=100_000, benchmark=False,
+        arguments, "a8w8_blockscale", EXHAUSTIVE, format="aiter", tuner="grid", trials=100_000, benchmark=False,
         results=arguments.work / "exhaustive" / "grid",
     )  # fmt: skip
     whole = sweep(everything)[0]
     device = device_of(arguments.device.split(",")[0])
     task = task_of(everything, device, True)
-    fixed = {"SPLIT_K": [1], "VARIANT": ["plain"]}
+    fixed = {"VARIANT": ["plain"]}
     for ours, best in zip(searched.shapes, whole.shapes, strict=True):
         assert ours.config is not None and best.times
         least, chosen = min(best.times.values()), best.times.get(ours.config)
