@@ -24,9 +24,10 @@ if TYPE_CHECKING:
         report,
         retrieve,
         tune,
+        tune_gemm,
         verify_corpus,
     )
-    from .api.observers import Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+    from .api.observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
     from .core.errors import KernelwrightError
 
 __version__ = "0.1.0"
@@ -52,14 +53,19 @@ _HOMES = {
             "report",
             "retrieve",
             "tune",
+            "tune_gemm",
             "verify_corpus",
         ),
         "api.functions",
     ),
-    **dict.fromkeys(("Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"), "api.observers"),
+    **dict.fromkeys(
+        ("GemmObserver", "Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"),
+        "api.observers",
+    ),
     "KernelwrightError": "core.errors",
 }
 __all__ = [
+    "GemmObserver",
     "KernelwrightError",
     "Observer",
     "ReplayObserver",
@@ -84,6 +90,7 @@ __all__ = [
     "report",
     "retrieve",
     "tune",
+    "tune_gemm",
     "verify_corpus",
 ]
 

@@ -7,7 +7,7 @@ import platform
 from dataclasses import replace
 from pathlib import Path
 
-from ..core import DeviceError, OptionError, Target, of_backend
+from ..core import DeviceError, DeviceLimits, OptionError, Target, of_backend
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.machines import Remote
 from .options.groups import DeviceOptions, ProblemOptions, TimingOptions
@@ -51,6 +51,23 @@ def device_label(device: str) -> str:
     driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
     driver.cuDeviceGetName(name, len(name), handle)
     return name.value.decode()
+
+
+_ATTRIBUTES = {"major": 75, "minor": 76, "multiprocessors": 16, "shared_bytes": 97, "registers": 82, "threads": 39}
+"""CU_DEVICE_ATTRIBUTE_* of cuda.h: the compute capability, and per multiprocessor or block what `DeviceLimits` says."""
+
+
+def device_limits(device: str) -> DeviceLimits:
+    """Return a GPU's limits, from the driver."""
+    driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
+    driver.cuInit(0)
+    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
+    found: dict[str, int] = {}
+    for name, number in _ATTRIBUTES.items():
+        value = ctypes.c_int(0)
+        driver.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
+        found[name] = value.value
+    return DeviceLimits(capability=10 * found.pop("major") + found.pop("minor"), **found)
 
 
 def choose_device(options: DeviceOptions, remote: Remote | None = None) -> str:

@@ -14,7 +14,7 @@ from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.evaluator import RemoteEvaluator
 from ..evaluators.remote.machines import Remote
-from ..evaluators.settings import Limits, SearchSettings, Settings
+from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
 from ..evaluators.several_workloads import SearchingSeveral, SeveralWorkloads
 from .devices import CPU, multiprocessors
 from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
@@ -69,15 +69,18 @@ def search_evaluator(
     compile_s: float,
     trust: TrustOptions = STRICT,
     remote: Remote | None = None,
+    sampling: Sampling | None = None,
 ) -> Searcher:
     """An evaluator for many configs: `compilers` processes per device work ahead of it, by default a fair share.
 
-    On a GPU, where the next choice depends on what is known, fewer configs are under way at once.
+    On a GPU, where the next choice depends on what is known, fewer configs are under way at once. `sampling` says when
+    the timing of a trial is precise enough.
     """
     limits = Limits(compile_s=compile_s)
     if remote is not None:
         return remote.search_evaluator(compilers, adaptive, settings_of(trust, Settings(limits=limits)))
-    settings = Settings(limits=limits, search=_search_settings(devices, compilers, adaptive))
+    search = _search_settings(devices, compilers, adaptive)
+    settings = Settings(limits=limits, search=replace(search, sampling=sampling or search.sampling))
     members = [local_evaluator(device, trust, settings) for device in devices]
     return members[0] if len(members) == 1 else MultiDeviceEvaluator(members)
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .observers import Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+from .observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
 from .options.corpus import AddOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
+from .options.gemm import GemmOptions
 from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from .options.option import documented
 from .options.plan import PlanOptions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .evaluate import FolderResult
     from .evaluate_solution import SolutionResult
     from .export import ExportResult
+    from .gemm_result import GemmResult
     from .list_slow import Listing
     from .optimize import OptimizeResult
     from .plan import PlanResult
@@ -161,6 +163,14 @@ def tune(options: TuneOptions) -> TuneResult:
     from .tune import run_tune
 
     return run_tune(options, options.observer or SearchObserver())
+
+
+@takes(GemmOptions)
+def tune_gemm(options: GemmOptions) -> GemmResult:
+    """Tune a matrix product over a table of shapes, and write an engine's config files."""
+    from .gemm import run_gemm
+
+    return run_gemm(options, options.observer or GemmObserver())
 
 
 @takes(ReplayOptions)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..agent.turn import Turn
     from ..core import Budget, Config, Evaluation, Profile, Proposal, SearchSpace, ToolCall
     from ..tuners.discovery import FoundSpace
+    from ..tuners.gemm.result import ShapeResult
+    from ..tuners.gemm.shapes import Shape
     from ..tuners.search import Progress
     from .jobs import Job
     from .optimize import OptimizeResult
@@ -100,6 +102,19 @@ class SearchObserver(Observer):
 
     def close(self) -> None:
         """The search ended, however."""
+
+
+class GemmObserver(Observer):
+    """Watches `tune_gemm`; see `tuners.gemm.sweep.Observer`. With several devices, from several threads."""
+
+    def shape_started(self, shape: Shape) -> None:
+        """The search for a shape begins."""
+
+    def shape_trial(self, shape: Shape, progress: Progress) -> None:
+        """A config was measured."""
+
+    def shape_ended(self, result: ShapeResult, done: int, total: int, left_s: float) -> None:
+        """A shape has its result; `left_s` estimates the seconds for the others."""
 
 
 class ReplayObserver(Observer):

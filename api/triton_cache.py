@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Evaluation, JointProblem, KernelError, TorchProblem
+from ..corpus import find_problem
 from ..corpus.functions.program import answer_of
 from ..corpus.functions.translation import UserFunction
+from ..tuners.gemm.stores.triton_cache import FUNCTION
 
 PROGRAM = Path(__file__).with_name("triton_cache_program.py")
 TIMEOUT_S = 300.0
@@ -44,21 +46,39 @@ def enter_timings(
     with tempfile.TemporaryDirectory(prefix="kernelwright-cache-") as folder:
         root, module = _copy(function, Path(folder), files)
         Path(folder, "problem_of_cache.py").write_text(problem.source)
-        task = {
-            "paths": [str(root), folder],
-            "module": module,
-            "function": function.target.name,
-            "workloads": workloads,
-            "target": list(target),
-        }
-        environment = {**os.environ, "TRITON_CACHE_AUTOTUNING": "1"}
-        environment.pop("TRITON_INTERPRET", None)
-        failure = "no entry for Triton's cache"
-        entered: list[str] = answer_of([str(PROGRAM)], json.dumps(task), TIMEOUT_S, failure, environment=environment)
+        entered = enter([str(root), folder], module, function.target.name, workloads, target)
     if not entered:
         raise KernelError(
             "no entry for Triton's cache: an autotuner with one config chooses nothing; the patch is enough"
         )
+    return entered
+
+
+def enter_products(
+    module: Path, workloads: Sequence[Mapping[str, Any]], target: Sequence[str | int] = ()
+) -> list[Path]:
+    """Write the entries of a module that `tune gemm` wrote, for each shape; none where it has one config only."""
+    with tempfile.TemporaryDirectory(prefix="kernelwright-cache-") as folder:
+        Path(folder, "problem_of_cache.py").write_text(find_problem("gemm/gemm").read().source)
+        return enter([str(module.parent), folder], module.stem, FUNCTION, workloads, target)
+
+
+def enter(
+    paths: Sequence[str],
+    module: str,
+    function: str,
+    workloads: Sequence[Mapping[str, Any]],
+    target: Sequence[str | int],
+) -> list[Path]:
+    """Call a function at each workload with its times in place of benchmarks; return the files of the entries."""
+    task = {
+        **{"paths": list(paths), "module": module, "function": function},
+        **{"workloads": list(workloads), "target": list(target)},
+    }
+    environment = {**os.environ, "TRITON_CACHE_AUTOTUNING": "1"}
+    environment.pop("TRITON_INTERPRET", None)
+    failure = "no entry for Triton's cache"
+    entered: list[str] = answer_of([str(PROGRAM)], json.dumps(task), TIMEOUT_S, failure, environment=environment)
     return [Path(one) for one in entered]
 
 

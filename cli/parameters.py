@@ -91,13 +91,13 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import corpus, evaluate, optimize, plan, program, report, tune
+    from ..api.options import corpus, evaluate, gemm, optimize, plan, program, report, tune
 
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
         *(corpus.AddOptions, corpus.ListOptions),
-        *(program.CompileOptions, report.ReportOptions, plan.PlanOptions),
+        *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, gemm.GemmOptions),
     ]
     return [field for one in classes for field in dataclasses.fields(one)]
 
@@ -119,7 +119,7 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool, optio
         info = typer.Option(flag_of(field.name, negated=True), **described, rich_help_panel=details.group or None)
         default = False
     else:
-        declared = [flag_of(field.name), *([SHORT[field.name]] if field.name in SHORT else [])]
+        declared = [flag_of(field.name), *([SHORT[field.name]] if field.name in SHORT else []), *details.also]
         info = typer.Option(*declared, **described, rich_help_panel=details.group or None)
     return inspect.Parameter(
         field.name,

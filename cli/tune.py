@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..api.options.gemm import GemmOptions
 from ..api.options.option import details_of
 from ..api.options.tune import ExportOptions, ReplayOptions, TuneOptions
 from .common import RESUMABLE, JsonOption, QuietOption
@@ -44,6 +45,26 @@ def kernel(
         from .tune_result import show_tune
 
         return show_tune({**given, "params": param or ()}, Display(json=json, quiet=quiet))
+
+    raise typer.Exit(guarded(work, RESUMABLE))
+
+
+@tune_app.command()
+@with_options(GemmOptions, positional=("product",))
+def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Tune a matrix product over a table of shapes, and write an engine's config files.
+
+    Examples: tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml; tune gemm a8w8_blockscale -m 16 -m 64
+    -n 7168 -k 2048 --format vllm --output configs
+
+    Exit codes: 0 finished, 1 a shape has no choice, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .render import Display
+        from .tune_gemm import show_gemm
+
+        return show_gemm(given, Display(json=json, quiet=quiet))
 
     raise typer.Exit(guarded(work, RESUMABLE))
 

@@ -2,7 +2,7 @@
 
 from .examples import ExampleFolder, list_examples, load_examples
 from .kernels import KernelFile, find_kernel, list_kernel_files, list_kernels
-from .problems import ProblemFile, find_problem, list_problems
+from .problems import ProblemFile, find_problem, list_gemms, list_problems
 
 __all__ = [
     "ExampleFolder",
@@ -11,6 +11,7 @@ __all__ = [
     "find_kernel",
     "find_problem",
     "list_examples",
+    "list_gemms",
     "list_kernel_files",
     "list_kernels",
     "list_problems",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core import KernelError, ProblemError, PythonKernel
 from .names import is_file, nearest, parse_id
-from .problems import find_problem, list_problems
+from .problems import find_problem, list_gemms, list_problems
 from .recorded import SolutionFile, find_solution, names_solution
 
 SHIPPED = Path(__file__).parent / "kernels"
@@ -59,6 +59,9 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
         if "class ModelNew" in source or "class Model" not in source:
             return KernelFile(path, _problem_of(path, source))
         reference = path.name
+    shipped = SHIPPED / backend / f"{reference}.py"
+    if reference in list_gemms() and shipped.exists():
+        return KernelFile(shipped, reference)
     available = {file.problem: file for file in list_kernels(backend)}
     identity = parse_id(reference)
     if identity is None:

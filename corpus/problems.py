@@ -51,6 +51,11 @@ def list_problems(dataset: Path | None = None) -> list[ProblemFile] | list[Defin
     return [problem for _, _, problem in sorted(found, key=lambda item: item[:2])]
 
 
+def list_gemms() -> list[str]:
+    """Return the ids of the shipped matrix products, which belong to no level of KernelBench: 'gemm/gemm', ..."""
+    return sorted(f"gemm/{path.stem}" for path in (SHIPPED / "gemm").glob("*.py"))
+
+
 def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile | DefinitionFile:
     """Return the problem for a path, an id or a KernelBench file name.
 
@@ -62,6 +67,8 @@ def find_problem(reference: str, dataset: Path | None = None) -> ProblemFile | D
         level = re.fullmatch(r"level(\d+)", path.resolve().parent.name)
         identity = problem_id(level[1], number) if number and level else path.stem
         return ProblemFile(identity, path.stem, path)
+    if reference in list_gemms():
+        return ProblemFile(reference, path.name, SHIPPED / f"{reference}.py")
     problems = list_problems(dataset)
     wanted = parse_id(reference)
     stem = path.name.removesuffix(".py")

@@ -35,6 +35,8 @@ class Details:
     at_most: float | None = None
     advice: str = ""
     """Advice for a number out of range, where needed."""
+    also: tuple[str, ...] = ()
+    """Other spellings of its flag: a short one, or those of another tool."""
     of_models: bool = False
     """Whether only a language model makes use of it."""
     python_only: bool = False

@@ -23,7 +23,7 @@ def depthwise(
     padding: Sequence[int],
     dilation: Sequence[int],
     transposed: bool,
-    output_padding: Sequence[int],
+    _output_padding: Sequence[int],
     groups: int,
 ) -> Any:
     """A decomposition of `aten.convolution`: x is (batch, groups, *sizes), weight (channels, 1, *taps).

@@ -1,0 +1,120 @@
+"""The options of `tune gemm`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..observers import GemmObserver
+from .groups import OUTPUT, TRUST, WHERE, DeviceOptions, ResultOptions, TimingOptions
+from .option import described, option
+
+SHAPES = "Shapes"
+SEARCH = "Search"
+PRODUCTS = ("gemm", "a8w8_blockscale")
+DTYPES = {"gemm": ("float16", "bfloat16", "float8_e4m3fn"), "a8w8_blockscale": ("bfloat16", "float16")}
+"""Of the operands; of the result where the operands are fp8 with scales. The first is the default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
+    """Tune a matrix product over a table of shapes, and write an engine's config files."""
+
+    product: str = field(
+        default="gemm",
+        kw_only=False,
+        metadata=described(
+            "gemm, or a8w8_blockscale (fp8 with scales per 1x128 and 128x128 block).", metavar="PRODUCT"
+        ),
+    )
+    sizes: Path | None = option(
+        None,
+        "A YAML or JSON file: [{M: .., N: .., K: ..}, ...], [[[batch sizes], N, K], ...], or an earlier result.",
+        SHAPES,
+        metavar="FILE",
+        also=("--gemm_size_file",),
+    )
+    m: tuple[int, ...] = option((), "Rows of A; may be repeated.", SHAPES, also=("-m",))
+    n: int | None = option(None, "Columns of B.", SHAPES, also=("-n",))
+    k: int | None = option(None, "Columns of A.", SHAPES, also=("-k",))
+    layout: str = option(
+        "TN",
+        "Of A and B: T is row-major, N column-major. Linear layers have TN.",
+        SHAPES,
+        metavar="TT|TN|NT|NN",
+    )
+    dtype: str | None = option(
+        None, "float16, bfloat16 or float8_e4m3fn; of a8w8_blockscale's result bfloat16 or float16.", SHAPES
+    )
+    trials: int = option(50, "At most this many configs per shape.", SEARCH, at_least=1)
+    seconds: float | None = option(None, "Start no trial of a shape after this time.", SEARCH, above=0)
+    patience: int | None = option(
+        None, "Stop after this many trials of a shape without a better one.", SEARCH, at_least=1
+    )
+    tuner: str = option("portfolio", "portfolio, xgboost, hill_climb, annealing, random or grid.", SEARCH)
+    seed: int = option(0, "Of the tuner's choices.", SEARCH)
+    configs: int | None = option(
+        None,
+        "Also choose the set of at most this many configs that loses least over all shapes, and a rule.",
+        SEARCH,
+        at_least=1,
+        at_most=5,
+    )
+    device: str = option("auto", "cpu (a check of the files), cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
+    compilers: int | None = option(None, "Processes that compile, per device.", WHERE, at_least=1)
+    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0)
+    num_iters: int | None = option(
+        None, "At least this many timed calls per config; by default until the median is precise.", TRUST, at_least=1,
+        also=("--num_iters",),
+    )  # fmt: skip
+    atol: float | None = option(None, "Absolute tolerance of the results.", TRUST, above=0)
+    rtol: float | None = option(None, "Relative tolerance of the results.", TRUST, above=0)
+    format: str = option(
+        "kernelwright",
+        "kernelwright (read by its own operators), aiter, aiter-legacy, vllm, sglang, tune-gemm or triton-cache.",
+        OUTPUT,
+    )
+    output: Path | None = option(
+        None, "Folder of the engine's files; for tune-gemm a YAML file.", OUTPUT, metavar="PATH",
+        also=("--tuning_results_file",),
+    )  # fmt: skip
+    compare: bool = option(False, "Show the largest error of each choice; every config is checked anyway.", OUTPUT)
+    compare_wo_tuning: bool = option(
+        False, "Only check the configs that the file of sizes has.", OUTPUT, also=("--compare_wo_tuning",)
+    )
+    benchmark: bool = option(False, "For fp8 operands, show cuBLAS's bf16 product, too.", OUTPUT)
+    observer: GemmObserver | None = option(None, "Watches the sweep.", python_only=True)
+
+    @property
+    def chosen_dtype(self) -> str:
+        """The dtype that was asked for, or the product's own."""
+        return self.dtype or DTYPES[self.product][0]
+
+    def check(self) -> None:
+        """Raise `OptionError` for what does not go together."""
+        from ...core.errors import OptionError
+        from ...tuners import catalogue
+        from ...tuners.gemm.shapes import LAYOUTS
+        from ...tuners.gemm.stores import store_of
+
+        super().check()
+        if self.product not in PRODUCTS:
+            raise OptionError(f"there is no product {self.product!r}", f"use {' or '.join(PRODUCTS)}")
+        extents = bool(self.m) and self.n is not None and self.k is not None
+        if self.sizes is not None and (self.m or self.n is not None or self.k is not None):
+            raise OptionError("`sizes` and `m`, `n`, `k` exclude each other")
+        if self.sizes is None and not extents:
+            raise OptionError("there are no sizes", "give `sizes` FILE, or all of `m`, `n` and `k`")
+        if self.layout not in LAYOUTS:
+            raise OptionError(f"`layout` {self.layout!r} is not known", f"use one of {', '.join(LAYOUTS)}")
+        if self.product == "a8w8_blockscale" and self.layout != "TN":
+            raise OptionError(f"`layout` {self.layout}: a8w8_blockscale takes weights as (N, K) only", "use TN")
+        if self.chosen_dtype not in DTYPES[self.product]:
+            allowed = ", ".join(DTYPES[self.product])
+            raise OptionError(f"`dtype` {self.chosen_dtype!r} is none of {self.product}'s", f"use {allowed}")
+        catalogue.check(self.tuner)
+        store = store_of(self.format)
+        if self.product not in store.kernels:
+            raise OptionError(f"`format` {self.format} has no files of {self.product}", "use another `format`")
+        if self.compare_wo_tuning and self.sizes is None:
+            raise OptionError("`compare_wo_tuning` checks the configs of a file", "give it as `sizes`")

@@ -1,0 +1,210 @@
+"""Tunes the shapes of docs/gemm.md and compares: with cuBLAS, with the analytic choice, with vLLM's default config.
+
+    python benchmarks/gemm.py fp16 [--device cuda] [--trials 60] [--json FILE]
+    python benchmarks/gemm.py a8w8 [--device cuda:0,cuda:1] [--trials 40] [--json FILE]
+    python benchmarks/gemm.py exhaustive [--device cuda] [--json FILE]
+
+`fp16` tunes 20 products; `a8w8` forty with block scales (five weights, eight M each, the guide's job), then times every
+choice beside vLLM's default config, interleaved; `exhaustive` measures the whole plain space at two of those shapes
+and says what the search's choice has there. Every shape is on disk when it is done: the same command goes on from
+there, so a part may be run in pieces. Times are medians; ratios above 1 mean that the tuned config is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from environment import tuners_environment
+from kernelwright.api.gemm import device_of, evaluator_of, run_gemm, task_of
+from kernelwright.api.gemm_result import GemmResult, geomean
+from kernelwright.api.observers import GemmObserver
+from kernelwright.api.options.gemm import GemmOptions
+from kernelwright.cli.tune_gemm import describe, duration
+from kernelwright.core import Config
+from kernelwright.tuners.gemm.analytic import space_for
+from kernelwright.tuners.gemm.result import ShapeResult
+from kernelwright.tuners.gemm.shapes import Shape
+
+FP16 = [[[16, 64, 256, 1024, 4096], n, k] for n, k in [(1024, 1024), (4096, 1024), (4096, 4096), (7168, 2048)]]
+WEIGHTS = [(1024, 1024), (4096, 1024), (7168, 2048), (4096, 7168), (1536, 7168)]
+"""The two of aiter's guide, and three of DeepSeek-V3's."""
+A8W8 = [[[16, 32, 64, 128, 256, 512, 2048, 4096], n, k] for n, k in WEIGHTS]
+EXHAUSTIVE = [[[64], 4096, 1024], [[2048], 4096, 1024]]
+VLLM_DEFAULT = Config(
+    {
+        **{"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32},
+        **{"NUM_WARPS": 4, "NUM_STAGES": 2, "SPLIT_K": 1, "VARIANT": "plain"},
+    }
+)
+"""What vLLM takes for a shape without a file."""
+
+
+class Lines(GemmObserver):
+    """Prints a line per shape."""
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+    def warn(self, text: str) -> None:
+        print(f"warning: {text}", flush=True)
+
+    def shape_ended(self, result: ShapeResult, done: int, total: int, left_s: float) -> None:
+        print(f"[{done}/{total}] {result.shape}: {describe(result)}, {result.seconds:.0f} s; "
+              f"about {duration(left_s)} left", flush=True)  # fmt: skip
+
+
+def options_of(arguments: argparse.Namespace, product: str, table: list[Any], **more: Any) -> GemmOptions:
+    """The options of a sweep; its files stay in the working folder, so that it can go on."""
+    folder = arguments.work / arguments.part
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sizes.json").write_text(json.dumps(table))
+    given: dict[str, Any] = {
+        **{"sizes": folder / "sizes.json", "results": folder, "output": folder / "configs", "resume": True},
+        **{"device": arguments.device, "graph": arguments.graph, "trials": arguments.trials, "benchmark": True},
+    }
+    return GemmOptions(product, **{**given, **more})
+
+
+def sweep(options: GemmOptions) -> tuple[GemmResult, float]:
+    """The result and the seconds of this call."""
+    began = time.perf_counter()
+    result = run_gemm(options, Lines())
+    return result, time.perf_counter() - began
+
+
+def summarize(name: str, ratios: list[float]) -> dict[str, Any]:
+    """Print and return a geometric mean with the extremes."""
+    mean = geomean(ratios)
+    if mean is not None:
+        print(f"{name}: geomean {mean:.3f}x, least {min(ratios):.3f}x, most {max(ratios):.3f}x, {len(ratios)} shapes")
+    return {"geomean": mean, "least": min(ratios, default=None), "most": max(ratios, default=None), "n": len(ratios)}
+
+
+def fp16(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Tuned against cuBLAS and against the analytic choice."""
+    result, seconds = sweep(options_of(arguments, "gemm", FP16, configs=3))
+    table(result)
+    return {
+        **result.summary(),
+        "seconds_of_this_call": round(seconds, 1),
+        "against_cublas": summarize("cuBLAS", [one.over_baseline for one in result.shapes if one.over_baseline]),
+        "against_analytic": summarize("the analytic choice", [one.gain for one in result.shapes if one.gain]),
+    }
+
+
+def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Tuned against vLLM's default, against bf16 cuBLAS, and as shares of the device's peaks."""
+    # The job alone is timed; the set of three configs follows from its results and some more measurements.
+    _, seconds = sweep(options_of(arguments, "a8w8_blockscale", A8W8, benchmark=False))
+    options = options_of(arguments, "a8w8_blockscale", A8W8, configs=3, benchmark=False)
+    result, _ = sweep(options)
+    table(result)
+    beside = arguments.work / "a8w8" / "beside.jsonl"
+    known = [json.loads(line) for line in beside.read_text().splitlines()] if beside.exists() else []
+    device = arguments.device.split(",")[0]
+    task = task_of(replace(options, benchmark=True), device_of(device), True)
+    assert task.baseline is not None
+    with evaluator_of(options, device) as evaluator, beside.open("a") as log:
+        done = {(row["M"], row["N"], row["K"]) for row in known}
+        for one in result.shapes:
+            shape = one.shape
+            if one.config is None or (shape.m, shape.n, shape.k) in done:
+                continue
+            problem = task.problem(shape)
+            tuned, default = evaluator.compare(problem, task.kernel, [one.config, VLLM_DEFAULT])
+            (cublas,) = evaluator.compare(*task.baseline(shape), [Config()])
+            profile = evaluator.profile(problem)
+            peaks, moved = profile.ceilings, profile.min_bytes
+            row = {
+                **{"M": shape.m, "N": shape.n, "K": shape.k, "config": dict(one.config)},
+                **{"tuned_ms": tuned.latency_ms, "vllm_default_ms": default.latency_ms, "status": str(default.status)},
+                "cublas_bf16_ms": cublas.reference.median_ms if cublas.reference else None,
+            }
+            if tuned.latency_ms:
+                rate = shape.flops / tuned.latency_ms / 1e6
+                row["share_of_fp8_peak"] = rate / peaks.float8_gflop_s if peaks.float8_gflop_s else None
+                row["share_of_bandwidth"] = moved / tuned.latency_ms / 1e6 / peaks.copy_gb_s
+            log.write(json.dumps(row) + "\n")
+            log.flush()
+            known.append(row)
+            print(row, flush=True)
+    over = [row["vllm_default_ms"] / row["tuned_ms"] for row in known if row["vllm_default_ms"] and row["tuned_ms"]]
+    large = [
+        row["cublas_bf16_ms"] / row["tuned_ms"]
+        for row in known
+        if row["M"] >= 1024 and row["cublas_bf16_ms"] and row["tuned_ms"]
+    ]
+    return {
+        **result.summary(),
+        "seconds_of_this_call": round(seconds, 1),
+        "seconds_of_all_shapes": round(sum(one.seconds for one in result.shapes), 1),
+        "beside": known,
+        "against_vllms_default": summarize("vLLM's default", over),
+        "against_bf16_cublas_from_1024": summarize("bf16 cuBLAS, M >= 1024", large),
+        "against_analytic": summarize("the analytic choice", [one.gain for one in result.shapes if one.gain]),
+    }
+
+
+def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The search's choice in a whole space of the guide's size, with parts of K, at two shapes."""
+    found = []
+    searched = sweep(options_of(arguments, "a8w8_blockscale", EXHAUSTIVE, format="aiter", benchmark=False))[0]
+    everything = options_of(
+        arguments, "a8w8_blockscale", EXHAUSTIVE, format="aiter", tuner="grid", trials=100_000, benchmark=False,
+        results=arguments.work / "exhaustive" / "grid",
+    )  # fmt: skip
+    whole = sweep(everything)[0]
+    device = device_of(arguments.device.split(",")[0])
+    task = task_of(everything, device, True)
+    fixed = {"VARIANT": ["plain"]}
+    for ours, best in zip(searched.shapes, whole.shapes, strict=True):
+        assert ours.config is not None and best.times
+        least, chosen = min(best.times.values()), best.times.get(ours.config)
+        size = space_for(task.kernel, ours.shape, task.product(ours.shape), device.limits, fixed).size
+        share = least / chosen if chosen else None
+        found.append({"shape": str(ours.shape), "configs": size, "best_ms": least, "chosen_ms": chosen, "share": share,
+                      "search_s": ours.seconds, "exhaustive_s": best.seconds})  # fmt: skip
+        print(found[-1], flush=True)
+    return {"shapes": found}
+
+
+def table(result: GemmResult) -> None:
+    """Print the shapes as a table."""
+    print("| M | N | K | ms | TFLOP/s | cuBLAS TFLOP/s | x cuBLAS | x analytic | config |\n|" + "---|" * 9)
+    for one in result.shapes:
+        shape: Shape = one.shape
+        numbers = (
+            one.time_ms, one.teraflops(one.time_ms), one.teraflops(one.baseline_ms), one.over_baseline, one.gain,
+        )  # fmt: skip
+        shown = " | ".join("-" if number is None else f"{number:.4g}" for number in numbers)
+        config = " ".join(map(str, one.config.values())) if one.config else one.error
+        print(f"| {shape.m} | {shape.n} | {shape.k} | {shown} | {config} |")
+
+
+PARTS = {"fp16": fp16, "a8w8": a8w8, "exhaustive": exhaustive}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--graph", action="store_true")
+    parser.add_argument("--work", type=Path, default=Path("results/gemm_benchmark"))
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    found = PARTS[arguments.part](arguments)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(
+            json.dumps({"part": arguments.part, **tuners_environment(), **found}, indent=1) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Operators that take their configs from tuned files when they run."""

@@ -1,0 +1,94 @@
+"""`tune gemm`: its options, its mistakes, and the whole flow in Triton's interpreter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from kernelwright.api.options.gemm import GemmOptions
+from kernelwright.cli.main import app
+from kernelwright.cli.tune_gemm import describe, duration
+from kernelwright.core import Config, OptionError
+from kernelwright.tuners.gemm.result import ShapeResult
+from kernelwright.tuners.gemm.shapes import Shape
+from typer.testing import CliRunner
+
+SIZES = """
+- {'M': 48, 'N': 64, 'K': 96, 'rowMajorA': 'T', 'rowMajorB': 'N'}
+- {'M': 0, 'N': 64, 'K': 96}
+- {'M': 16, 'N': 64, 'K': 128, 'rowMajorA': 'T', 'rowMajorB': 'T'}
+"""
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["tune", "gemm", *map(str, arguments)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
+    """With the seeds' own spellings; what it writes is its input again."""
+    (tmp_path / "sizes.yaml").write_text(SIZES)
+    output, results = tmp_path / "tuned.yaml", tmp_path / "results"
+    common = ("--device", "cpu", "--results", results, "--format", "tune-gemm")
+    code, shown, warned = run(
+        *("--gemm_size_file", tmp_path / "sizes.yaml", "--tuning_results_file", output, "--compare", *common)
+    )
+    assert code == 0, warned
+    assert "[1/2] M=48 N=64 K=96: analytic choice, checked, not timed, largest error" in shown
+    assert "M=0 is no size" in warned
+    lines = yaml.safe_load(output.read_text())
+    assert [(one["M"], one["rowMajorB"]) for one in lines] == [(48, "N"), (16, "T")]
+    code, shown, warned = run("--sizes", output, "--compare_wo_tuning", *common, "--json")
+    assert code == 0, warned
+    summary = json.loads(shown)
+    assert [one["chosen"] for one in summary["shapes"]] == ["given", "given"]
+    assert summary["shapes"][0]["max_error"] < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("-m", "16"), "there are no sizes; give --sizes FILE, or all of --m, --n and --k"),
+        (("-m", "0", "-n", "16", "-k", "16"), "M=0 is no size"),
+        (("conv", "-m", "16", "-n", "16", "-k", "16"), "there is no product 'conv'"),
+        (("-m", "16", "-n", "16", "-k", "16", "--layout", "XX"), "--layout 'XX' is not known"),
+        (("-m", "16", "-n", "16", "-k", "16", "--dtype", "int8"), "--dtype 'int8' is none of gemm's"),
+        (("-m", "16", "-n", "16", "-k", "16", "--format", "vllm"), "--format vllm has no files of gemm"),
+        (("-m", "16", "-n", "16", "-k", "16", "--sizes", "a.yaml"), "exclude each other"),
+        (("--sizes", "no_such.yaml", "--device", "cpu"), "cannot read no_such.yaml"),
+        (("-m", "16", "-n", "16", "-k", "16", "--compare-wo-tuning"), "--compare-wo-tuning checks the configs"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], why: str) -> None:
+    code, _, warned = run(*arguments)
+    assert code == 2
+    assert why in warned
+    assert len(warned.strip().splitlines()) == 1
+
+
+def test_a_file_of_another_schema_is_refused_before_the_first_search(tmp_path: Path) -> None:
+    (tmp_path / "cpu-GEMM-GEMM_FLOAT16_TN-N=64-K=64.json").write_text('{"16": {}}')
+    code, _, warned = run("-m", 16, "-n", 64, "-k", 64, "--device", "cpu", "--output", tmp_path, "--results", tmp_path)
+    assert code == 2
+    assert "the key '16' is none of kernelwright's" in warned
+
+
+def test_options_know_the_products_dtypes() -> None:
+    one = GemmOptions("a8w8_blockscale", m=(16,), n=128, k=128)
+    assert one.chosen_dtype == "bfloat16"
+    with pytest.raises(OptionError, match="takes weights as"):
+        GemmOptions("a8w8_blockscale", m=(16,), n=128, k=128, layout="TT")
+    with pytest.raises(OptionError, match="configs"):
+        GemmOptions(m=(16,), n=128, k=128, configs=6)
+
+
+def test_a_shapes_line_says_speed_gain_and_baseline() -> None:
+    config = Config({"BLOCK_SIZE_M": 16})
+    result = ShapeResult(Shape(1000, 1000, 1000), config, time_ms=0.01, analytic_ms=0.012, baseline_ms=0.011)
+    assert describe(result) == (
+        "0.0100 ms, 200.0 TFLOP/s, 1.20x the analytic choice, 1.10x cuBLAS (181.8 TFLOP/s) (BLOCK_SIZE_M=16)"
+    )
+    assert describe(ShapeResult(Shape(1, 1, 1), error="too large")) == "no choice: too large"
+    assert (duration(40), duration(300)) == ("40 s", "5 min")

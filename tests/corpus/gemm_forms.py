@@ -1,0 +1,108 @@
+"""Run the shipped GEMM kernels: `interpreted` prints the largest error of each form, `compiled` what sm_90 code has.
+
+A program of its own: TRITON_INTERPRET in its environment is read when Triton is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import triton
+from kernelwright.api.triton_cache_program import _Driver
+from kernelwright.corpus import find_kernel, find_problem
+from kernelwright.evaluators.workers.modules import ProblemModule
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8e4nv"}
+FORMS = [("plain", 1), ("plain", 2), ("persistent", 1), ("tma", 1)]
+
+
+def module(source: str) -> Any:
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
+        file.write(source)
+    spec = importlib.util.spec_from_file_location("loaded", file.name)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    layouts = [("TN", "float16")] if compact else [("TT", "float16"), ("NN", "float16"), ("NT", "float16")]
+    for layout, dtype in [*layouts, ("TN", "float8_e4m3fn")]:
+        for variant, split in FORMS[compact:]:
+            config = {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "VARIANT": variant, "SPLIT_K": split}
+            yield "gemm", {"LAYOUT": layout, "DTYPE": dtype}, config
+    for variant, split in FORMS[compact:]:
+        for n, k in [(64, 128)] if compact else [(64, 128), (256, 64)]:
+            yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "VARIANT": variant, "SPLIT_K": split}
+
+
+def interpret() -> dict[str, float]:
+    """The largest error of each form, as a share of the largest result."""
+    found = {}
+    for name, sizes, config in cases(compact=False):
+        problem, kernel = find_problem(f"gemm/{name}").read(), find_kernel(f"gemm/{name}", "triton").read()
+        tiny = {**problem.workloads["tiny"], **sizes}
+        inputs = ProblemModule(problem.path, tiny, "cpu").inputs(0)
+        expected = module(problem.source).Model()(*inputs).float()
+        bound = kernel.bind({"BLOCK_SIZE_M": 32, "GROUP_SIZE_M": 2, **config})
+        result = module(bound.source).ModelNew()(*inputs)
+        assert result.shape == expected.shape
+        error = (result.float() - expected).abs().max() / expected.abs().max()
+        found[f"{name} {sizes} {config}"] = float(error)
+    return found
+
+
+def compile_all() -> dict[str, list[Any]]:
+    """The bytes of shared memory of each form, and whether it has Hopper's matrix instructions and bulk copies."""
+    found: dict[str, list[Any]] = {}
+    label = ""
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        given = dict(zip(self.arg_names, args, strict=False))
+        given |= {name: options.pop(name) for name in list(options) if name in self.arg_names}
+        signature: dict[str, str] = {}
+        constants, attributes = {}, {}
+        for i, parameter in enumerate(self.params):
+            value = given[parameter.name]
+            if parameter.is_constexpr:
+                signature[parameter.name], constants[parameter.name] = "constexpr", value
+            elif isinstance(value, TensorDescriptor):
+                signature[parameter.name] = f"tensordesc<{TYPES[value.base.dtype]}{list(value.block_shape)}>"
+            else:
+                tensor = isinstance(value, torch.Tensor)
+                signature[parameter.name] = f"*{TYPES[value.dtype]}" if tensor else "i32"
+                if tensor or value % 16 == 0:
+                    attributes[(i,)] = [["tt.divisibility", 16]]
+        source = ASTSource(fn=self, signature=signature, constexprs=constants, attrs=attributes)
+        launch = {name: options[name] for name in ("num_warps", "num_stages") if name in options}
+        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch)
+        ptx = compiled.asm["ptx"]
+        if self.fn.__name__ != "sum_kernel":
+            found[label] = [compiled.metadata.shared, "wgmma" in ptx, "cp.async.bulk.tensor" in ptx]
+
+    driver.set_active(_Driver(["cuda", 90, 32]))
+    JITFunction.run = run
+    for name, sizes, config in cases(compact=True):
+        label = f"{name} {sizes} {config}"
+        problem, kernel = find_problem(f"gemm/{name}").read(), find_kernel(f"gemm/{name}", "triton").read()
+        large = {"M": 128, "N": 128, "K": 512, **sizes}
+        blocks = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128 if "float8" in label else 64}
+        bound = kernel.bind({**config, **blocks, "NUM_WARPS": 4, "NUM_STAGES": 3})
+        module(bound.source).ModelNew()(*ProblemModule(problem.path, large, "cpu").inputs(0))
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(interpret() if sys.argv[1] == "interpreted" else compile_all(), sys.stdout)

@@ -1,0 +1,65 @@
+"""The operators, in Triton's interpreter: right, and with the config of a tuned file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from kernelwright.core import Config
+from kernelwright.tuners.gemm.device import H200_LIMITS, Device
+from kernelwright.tuners.gemm.shapes import Shape
+from kernelwright.tuners.gemm.stores import store_of
+from kernelwright.tuners.gemm.stores.store import Entry, Subject
+
+PROGRAM = """
+import json, sys, warnings
+import torch
+from kernelwright.ops import gemm as ops
+from kernelwright.ops.gemm import a8w8_blockscale, gemm
+
+found, said = {}, []
+warnings.showwarning = lambda message, *_: said.append(str(message))
+a, b = torch.randn(33, 64).half(), torch.randn(48, 64).half().t()
+found["tuned"] = float((gemm(a, b) - a @ b).abs().max())
+found["config"] = dict(ops._config("gemm", 33, 48, 64, "float16", "TN", None))
+said.clear()
+a, b = torch.randn(16, 24).half(), torch.randn(24, 40).half()
+found["analytic"] = float((gemm(a, b) - a @ b).abs().max())
+gemm(a, b)
+found["said"] = len([text for text in said if "analytic choice" in text])
+a8, b8 = torch.randn(8, 256).to(torch.float8_e4m3fn), torch.randn(130, 256).to(torch.float8_e4m3fn)
+scaled, scales = torch.rand(8, 2), torch.rand(2, 2)
+wide = scales.repeat_interleave(128, 0).repeat_interleave(128, 1)[:130]
+expected = (a8.float() * scaled.repeat_interleave(128, 1)) @ (b8.float() * wide).t()
+result = a8w8_blockscale(a8, b8, scaled, scales, "float16")
+found["scaled"] = float(((result - expected).abs() / expected.abs().max()).max())
+found["dtype"] = str(result.dtype)
+try:
+    gemm(a, a)
+except ValueError as error:
+    found["error"] = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_operators_take_tuned_configs_and_are_right(tmp_path: Path) -> None:
+    config = Config(
+        {
+            **{"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 2},
+            **{"SPLIT_K": 1, "NUM_WARPS": 4, "NUM_STAGES": 2, "VARIANT": "tma"},
+        }
+    )
+    about = Subject("gemm", "float16", Device("cpu", H200_LIMITS))
+    store_of("kernelwright").save(tmp_path, about, [Entry(Shape(48, 64, 64), config)], {})
+    environment = {**os.environ, "KERNELWRIGHT_GEMM_CONFIGS": str(tmp_path), "TRITON_INTERPRET": "1"}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = json.loads(run.stdout)
+    assert found["config"] == dict(config)
+    assert found["tuned"] < 0.04 and found["analytic"] < 0.04 and found["scaled"] < 1e-3
+    assert found["dtype"] == "torch.float16"
+    assert found["said"] == 1
+    assert "no product of shapes (16, 24) and (16, 24)" in found["error"]

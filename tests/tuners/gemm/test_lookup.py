@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from kernelwright.corpus import find_kernel
+from kernelwright.tuners.gemm import lookup
+from kernelwright.tuners.gemm.analytic import analytic_choice, product_of, space_for
+from kernelwright.tuners.gemm.device import H200_LIMITS, Device
+from kernelwright.tuners.gemm.fields import from_fields
+from kernelwright.tuners.gemm.lookup import load_config
+from kernelwright.tuners.gemm.shapes import Shape
+from kernelwright.tuners.gemm.stores import store_of
+from kernelwright.tuners.gemm.stores.store import Entry, Subject
+
+H200 = Device("NVIDIA H200", H200_LIMITS)
+FIELDS = {
+    **{"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1},
+    **{"num_warps": 4, "num_stages": 3, "SPLIT_K": 1, "VARIANT": "tma"},
+}
+
+
+def test_without_a_file_the_analytic_choice_is_taken_and_said_once(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="taking the analytic choice"):
+        chosen = load_config("gemm", 4096, 4096, 4096, H200, folder=tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_config("gemm", 64, 4096, 4096, H200, folder=tmp_path)
+    assert chosen["BLOCK_SIZE_M"] == 128 and chosen["SPLIT_K"] == 1 and chosen["VARIANT"] == "plain"
+
+
+def test_a_tuned_file_goes_first_and_another_version_is_said(tmp_path: Path) -> None:
+    entry = Entry(Shape(4096, 512, 64), from_fields(FIELDS))
+    about = Subject("gemm", "float16", H200)
+    store_of("kernelwright").save(tmp_path, about, [entry], {"triton": lookup.installed("triton")})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_config("gemm", 33, 4096, 512, H200, folder=tmp_path) == entry.config
+    store_of("kernelwright").save(tmp_path, about, [entry], {"triton": "1.0"})
+    with pytest.warns(UserWarning, match=r"was measured with Triton 1\.0"):
+        assert load_config("gemm", 33, 4096, 512, H200, folder=tmp_path) == entry.config
+
+
+def test_the_variable_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lookup.FOLDER, str(tmp_path))
+    entry = Entry(Shape(64, 512, 64), from_fields(FIELDS))
+    about = Subject("a8w8_blockscale", "float8_e4m3fn", H200)
+    store_of("kernelwright").save(lookup.configs_folder(), about, [entry], {})
+    assert load_config("a8w8_blockscale", 64, 64, 512, H200) == entry.config
+
+
+@pytest.mark.parametrize("m", [1, 16, 64, 1024, 4096])
+@pytest.mark.parametrize(("n", "k"), [(1024, 1024), (7168, 2048)])
+def test_the_analytic_choice_is_a_member_and_fills_the_gpu(m: int, n: int, k: int) -> None:
+    kernel = find_kernel("gemm/gemm", "triton").read()
+    shape = Shape(n, k, m)
+    product = product_of(shape, 2, "float16")
+    space = space_for(kernel, shape, product, H200_LIMITS, {})
+    chosen = analytic_choice(space, H200_LIMITS, product)
+    assert chosen in space
+    tiles = -(-m // int(chosen["BLOCK_SIZE_M"])) * -(-n // int(chosen["BLOCK_SIZE_N"])) * int(chosen["SPLIT_K"])
+    assert tiles >= 16
+    fixed = space_for(kernel, shape, product, H200_LIMITS, {"SPLIT_K": [1], "VARIANT": ["plain"]})
+    assert {config["SPLIT_K"] for config in list(fixed)[:50]} == {1}
+
+
+def test_fp8_needs_a_gpu_with_it() -> None:
+    with pytest.raises(Exception, match="has no fp8 products"):
+        Device("NVIDIA A100", H200_LIMITS.model_copy(update={"capability": 80})).require("float8_e4m3fn")
+    H200.require("float8_e4m3fn")

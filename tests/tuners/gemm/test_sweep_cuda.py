@@ -1,0 +1,39 @@
+"""A sweep of real searches on a GPU: its files, and what it finds on resuming."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from kernelwright import tune_gemm
+from kernelwright.core import Config
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize(("product", "format"), [("gemm", "kernelwright"), ("a8w8_blockscale", "vllm")])
+def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str) -> None:
+    (tmp_path / "sizes.json").write_text("[[[16, 512], 1024, 1024]]")
+    common = {"sizes": tmp_path / "sizes.json", "device": "cuda", "format": format, "results": tmp_path / "results"}
+    result = tune_gemm(product, trials=6, output=tmp_path / "configs", **common)  # type: ignore[arg-type]
+    assert not result.failed, [one.error for one in result.shapes]
+    for one in result.shapes:
+        assert one.time_ms and one.analytic_ms and one.gain and one.gain >= 1
+        assert one.environment["device"] and len(one.times) >= 1
+    assert all(path.exists() for path in result.files)
+    again = tune_gemm(product, trials=6, output=tmp_path / "configs", resume=True, **common)  # type: ignore[arg-type]
+    assert [one.time_ms for one in again.shapes] == [one.time_ms for one in result.shapes]
+    assert json.loads((result.folder / "sweep.json").read_text())["shapes"][0]["M"] == 16
+
+
+def test_the_operator_takes_the_tuned_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from kernelwright.ops import gemm as ops
+
+    monkeypatch.setenv("KERNELWRIGHT_GEMM_CONFIGS", str(tmp_path))
+    result = tune_gemm("gemm", m=(64,), n=512, k=512, trials=4, device="cuda", results=tmp_path / "results")
+    a = torch.randn(64, 512, device="cuda", dtype=torch.float16)
+    b = torch.randn(512, 512, device="cuda", dtype=torch.float16).t()
+    torch.testing.assert_close(ops.gemm(a, b), a @ b, atol=0.1, rtol=0.01)
+    assert ops._config("gemm", 64, 512, 512, "float16", "TN", 0) == Config(result.shapes[0].config or {})

@@ -1,0 +1,95 @@
+"""The config that tiles, waves and bytes suggest, without a measurement."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from ...core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, Value
+from ...core.encoded_space import Rows
+from ...core.parameter_roles import Roles
+from ..hardware import TileModel, prune
+from ..observations import Floats
+from .shapes import Shape
+
+LAUNCH = 5000.0
+"""Clocks of the second kernel that adds the parts of K."""
+BYTES = 2500.0
+"""Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
+GROUPS = (8, 4, 1)
+"""Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
+
+
+def product_of(shape: Shape, element_bytes: int, dtype: str) -> MatrixProduct:
+    """Return a shape as the model of tiles takes it."""
+    return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, element_bytes=element_bytes, dtype=dtype)
+
+
+def space_for(
+    kernel: Kernel,
+    shape: Shape,
+    product: MatrixProduct,
+    limits: DeviceLimits,
+    fixed: Mapping[str, Sequence[Value]],
+) -> SearchSpace:
+    """Return a kernel's configs for a shape that fit the device; `fixed` replaces the values of parameters.
+
+    Raises `SpaceError` where there are none.
+    """
+    values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
+    sizes = {"M": shape.m, "N": shape.n, "K": shape.k}
+    space = kernel.space(values, kernel.declared_constraints, sizes)
+    # Only limits and product count for what fits.
+    return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
+
+
+def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Config:
+    """Return the plain form's config with the best estimate.
+
+    The model of tiles counts rounds of blocks and the bytes of their operands; parts of K cost a second kernel, which
+    reads and writes them again.
+    """
+    model = TileModel(space.encoded, Roles.of(space.names), limits, product)
+    rows = space.encoded.sample(100_000, np.random.default_rng(0))
+    columns = space.encoded.columns(rows)
+    kept = np.ones(len(rows), dtype=bool)
+    if "VARIANT" in columns:
+        kept &= np.asarray(columns["VARIANT"]) == _first(columns["VARIANT"], ("plain", "persistent", "tma"))
+    if not kept.any():
+        kept[:] = True
+    rows = rows[kept]
+    times = np.exp(model.estimate(rows)) + _parts(rows, space, product)
+    preference = _preference(rows, space)
+    best = np.lexsort((preference, np.round(times, 3)))[0]
+    return space.encoded.config(rows[best])
+
+
+def _first(column: object, wanted: Collection[str]) -> str:
+    present = set(np.asarray(column).tolist())
+    return next((one for one in wanted if one in present), "")
+
+
+def _parts(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:
+    if "SPLIT_K" not in space.names:
+        return np.zeros(len(rows))
+    parts = np.asarray(space.encoded.columns(rows)["SPLIT_K"], dtype=np.float64)
+    traffic = product.m * product.n * (2 * parts * 4) / BYTES
+    return np.where(parts > 1, LAUNCH + traffic, 0.0)
+
+
+def _preference(rows: Rows, space: SearchSpace) -> Floats:
+    if "GROUP_SIZE_M" not in space.names:
+        return np.zeros(len(rows))
+    groups = np.asarray(space.encoded.columns(rows)["GROUP_SIZE_M"])
+    order = {group: place for place, group in enumerate(GROUPS)}
+    return np.array([order.get(int(group), len(order)) for group in groups], dtype=np.float64)
+
+
+@functools.lru_cache(maxsize=4096)
+def choose_for(kernel: Kernel, shape: Shape, element_bytes: int, dtype: str, limits_key: str) -> Config:
+    """Return the analytic choice for a shape; the limits are given as JSON, so that they can be remembered."""
+    limits = DeviceLimits.model_validate_json(limits_key)
+    product = product_of(shape, element_bytes, dtype)
+    return analytic_choice(space_for(kernel, shape, product, limits, {}), limits, product)

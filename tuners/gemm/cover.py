@@ -1,0 +1,93 @@
+"""Few configs for many shapes, and the rule that chooses among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeVar
+
+from ...core import Config
+from .shapes import Shape
+
+S = TypeVar("S")
+Times = Mapping[S, Mapping[Config, float]]
+"""Milliseconds of configs at each shape; those that were not measured there, or failed, are missing."""
+CANDIDATES = 64
+"""Configs among which the set is chosen: those that are best, or nearly so, somewhere."""
+
+
+@dataclass(frozen=True)
+class Cover:
+    """At most k configs for all shapes."""
+
+    configs: tuple[Config, ...]
+    chosen: Mapping[Shape, Config]
+    """The best of them for each shape."""
+    slowdown: float
+    """Geometric mean, over all shapes, of its time over the best time there."""
+    worst: float
+    """The largest of these ratios."""
+
+
+def losses(times: Times[S]) -> dict[S, dict[Config, float]]:
+    """Return, for each shape and config, the logarithm of its time over the best there."""
+    return {
+        shape: {config: math.log(ms / min(row.values())) for config, ms in row.items()} for shape, row in times.items()
+    }
+
+
+def best_for_all(times: Times[S]) -> Config | None:
+    """Return the one config that loses least over all shapes; None where no config was measured at all of them."""
+    lost = losses(times)
+    shared = set.intersection(*(set(row) for row in lost.values()))
+    return min(shared, key=lambda config: sum(row[config] for row in lost.values()), default=None)
+
+
+def cover(times: Times[Shape], most: int) -> Cover | None:
+    """Return the set of at most `most` configs that loses least; None where no such set serves every shape.
+
+    One config after the other joins, the one that helps most; then each is exchanged while that helps.
+    """
+    lost = {shape: row for shape, row in losses(times).items() if row}
+    if not lost:
+        return None
+    candidates = _candidates(lost)
+    chosen: list[Config] = []
+    while len(chosen) < most:
+        best = min(candidates, key=lambda config: _total(lost, [*chosen, config]))
+        if chosen and _total(lost, [*chosen, best]) >= _total(lost, chosen):
+            break
+        chosen.append(best)
+    improved = True
+    while improved:
+        improved = False
+        for place, config in product(range(len(chosen)), candidates):
+            other = [*chosen[:place], config, *chosen[place + 1 :]]
+            if _total(lost, other) < _total(lost, chosen) - 1e-12:
+                chosen, improved = other, True
+    # Exchanges may have left one without use.
+    for config in list(chosen):
+        rest = [one for one in chosen if one is not config]
+        if rest and _total(lost, rest) <= _total(lost, chosen):
+            chosen = rest
+    if any(not set(row) & set(chosen) for row in lost.values()):
+        return None
+    picked = {shape: min((c for c in chosen if c in row), key=row.__getitem__) for shape, row in lost.items()}
+    each = [lost[shape][config] for shape, config in picked.items()]
+    return Cover(tuple(chosen), picked, math.exp(sum(each) / len(each)), math.exp(max(each)))
+
+
+def _candidates(lost: Mapping[Shape, Mapping[Config, float]]) -> list[Config]:
+    """Return the configs to choose from: those that serve most shapes, the least loss first."""
+    worst = 1.0 + max(max(row.values()) for row in lost.values())
+    everything = dict.fromkeys(config for row in lost.values() for config in row)
+    scores = {config: sum(row.get(config, worst) for row in lost.values()) for config in everything}
+    best_somewhere = {min(row, key=row.__getitem__) for row in lost.values()}
+    return sorted(everything, key=lambda config: (config not in best_somewhere, scores[config]))[:CANDIDATES]
+
+
+def _total(lost: Mapping[Shape, Mapping[Config, float]], chosen: Sequence[Config]) -> float:
+    # A shape that none of them serves counts more than any loss.
+    return sum(min((row[config] for config in chosen if config in row), default=1e3) for row in lost.values())

@@ -1,0 +1,62 @@
+"""A config of this project's kernels, and the fields by which engines call the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ...core import Config, OptionError, Value
+
+TILES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
+LAUNCH = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
+SPLITS = ("SPLIT_K", "NUM_KSPLIT")
+"""tune_gemm's name and aiter's for the parts of K."""
+AMD: Mapping[str, Value] = {"waves_per_eu": 0, "kpack": 1, "matrix_instr_nonkdim": 16, "cache_modifier": ""}
+"""What AMD's compiler takes besides; these values leave the choice to it. They mean nothing on other GPUs."""
+VARIANT = "VARIANT"
+VARIANTS = ("plain", "persistent", "tma")
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def unknown_fields(fields: Collection[Any]) -> list[Any]:
+    """Return the names that no engine uses."""
+    return [name for name in fields if name not in (*TILES, *LAUNCH, *SPLITS, *AMD, "matrix_instr_k", VARIANT)]
+
+
+def missing_fields(fields: Collection[Any]) -> list[str]:
+    """Return the names that every config needs and this one lacks."""
+    return [name for name in (*TILES, *LAUNCH) if name not in fields]
+
+
+def from_fields(fields: Mapping[str, Any]) -> Config:
+    """Return the config of an engine's entry; raises `OptionError` for values that are none."""
+    whole = {**{name: name for name in TILES}, **LAUNCH, **dict.fromkeys(SPLITS, "SPLIT_K")}
+    found: dict[str, Value] = {"SPLIT_K": 1, VARIANT: "plain"}
+    for name, value in fields.items():
+        if name in whole:
+            if not is_whole(value) or value < 1:
+                raise OptionError(f"{name}={value!r} is no whole number from 1")
+            found[whole[name]] = value
+    if fields.get(VARIANT, "plain") not in VARIANTS:
+        raise OptionError(f"{VARIANT}={fields[VARIANT]!r} is not known", f"use {', '.join(VARIANTS)}")
+    found[VARIANT] = fields.get(VARIANT, "plain")
+    return Config(found)
+
+
+def to_fields(
+    config: Mapping[str, Value], split: str | None = None, amd: bool = False, variant: bool = False
+) -> dict[str, Value]:
+    """Return an engine's entry for a config; `split` is its name for the parts of K, if its kernel has them."""
+    found: dict[str, Value] = {name: config[name] for name in TILES}
+    if split:
+        found[split] = config.get("SPLIT_K", 1)
+    found |= {name: config[own] for name, own in LAUNCH.items()}
+    if amd:
+        found |= AMD
+    if variant:
+        found[VARIANT] = config.get(VARIANT, "plain")
+    return found

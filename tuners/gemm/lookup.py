@@ -1,0 +1,75 @@
+"""The config for a shape when an operator runs: from tuned files, else the analytic choice."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ...core import Config
+from ...core.files import memory_folder
+from ...corpus import find_kernel
+from .analytic import choose_for
+from .device import Device
+from .fields import from_fields
+from .shapes import Shape
+from .stores import store_of
+from .stores.store import BLOCKSCALE, Subject, read_stamp
+
+FOLDER = "KERNELWRIGHT_GEMM_CONFIGS"
+"""The environment's variable that names the folder of tuned files."""
+WIDTHS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
+
+
+def configs_folder() -> Path:
+    """Return the folder of tuned files: the variable's, else one in the user's cache."""
+    return Path(os.environ.get(FOLDER) or memory_folder() / "gemm")
+
+
+def load_config(
+    kernel: str,
+    M: int,
+    N: int,
+    K: int,
+    device: Device | None = None,
+    dtype: str = "float16",
+    layout: str = "TN",
+    folder: Path | None = None,
+) -> Config:
+    """Return the config of `gemm` or `a8w8_blockscale` for a shape.
+
+    aiter's rule chooses among tuned configs: the file for N and K, else the default one; the smallest bound of M that
+    holds, then the largest from which on one holds, then `any`. Without a file the analytic choice is taken, and a
+    warning says so once per N and K; another warning says that a file was measured with another version of Triton.
+    `device` is by default the current GPU. Raises `OptionError` for a damaged file.
+    """
+    device = device or Device.of_torch()
+    dtype = "float8_e4m3fn" if kernel == BLOCKSCALE else dtype
+    shape = Shape(n=N, k=K, m=M, layout=layout)
+    where = folder or configs_folder()
+    found = store_of("kernelwright").find(where, Subject(kernel, dtype, device, layout), shape)
+    if found is None:
+        _say(f"no tuned config of {kernel} for N={N} K={K} on {device.name} in {where}: taking the analytic choice")
+        limits = device.limits.model_dump_json()
+        return choose_for(find_kernel(f"gemm/{kernel}", "triton").read(), shape, WIDTHS[dtype], dtype, limits)
+    fields, path = found
+    measured = read_stamp(path.parent).get(path.name, {}).get("triton")
+    if measured and measured != (here := installed("triton")):
+        _say(f"{path} was measured with Triton {measured}, and this is {here}: its configs may have lost their worth")
+    return from_fields(fields)
+
+
+def installed(package: str) -> str:
+    """Return a package's version; empty where it is missing."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+@functools.cache
+def _say(text: str) -> None:
+    """Warn, once."""
+    warnings.warn(text, stacklevel=3)

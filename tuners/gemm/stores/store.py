@@ -1,0 +1,145 @@
+"""What the files of all engines have in common: they are merged under a lock, and stamped with versions."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ....core import Config, OptionError, Value
+from ....core.files import write_whole
+from ..device import Device
+from ..shapes import Shape
+
+BLOCKSCALE = "a8w8_blockscale"
+GEMM = "gemm"
+STAMP = "kernelwright_versions.json"
+"""Beside the files: engines refuse keys that they do not know, so versions cannot stand in them."""
+ANOTHER = "choose another `output`, or move it away"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the entries of a file are about."""
+
+    kernel: str
+    """'gemm' or 'a8w8_blockscale'."""
+    dtype: str
+    """Of the operands."""
+    device: Device
+    layout: str = "TN"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The choice for a shape."""
+
+    shape: Shape
+    config: Config
+    time_ms: float | None = None
+    times: Mapping[Config, float] = field(default_factory=dict)
+    """Milliseconds of the configs that were measured, where one entry must serve several shapes."""
+
+
+Document = dict[str, Any]
+"""The parsed content of a file: entries by key, as the engine writes them."""
+
+
+class Store(ABC):
+    """Reads, merges, writes and looks up the files of one engine."""
+
+    id: ClassVar[str]
+    kernels: ClassVar[tuple[str, ...]]
+    """The products whose configs it holds."""
+    split: ClassVar[str | None] = None
+    """The field for the parts of K; None where the engine's kernel has none."""
+    amd: ClassVar[bool] = False
+    variants: ClassVar[bool] = False
+    """Whether the persistent form and descriptors can be named."""
+
+    @abstractmethod
+    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+        """Return which entries go into which file."""
+
+    @abstractmethod
+    def parse(self, path: Path) -> Document:
+        """Return the content of a file; raises `OptionError` for one of another schema."""
+
+    @abstractmethod
+    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+        """Return the content with these entries in it; those of other shapes stay as they are."""
+
+    @abstractmethod
+    def text(self, document: Document) -> str:
+        """Return the content as it stands in the file."""
+
+    @abstractmethod
+    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+        """Return the entry that the engine takes for a shape, and its file; None where it takes its default."""
+
+    def also(self, target: Path, subject: Subject, documents: Mapping[Path, Document]) -> dict[Path, Document]:
+        """Return further files that follow from all of these."""
+        return {}
+
+    def fixed(self, subject: Subject) -> dict[str, list[Value]]:
+        """Return the parameters that the engine's kernel does not have, or not freely, with their values."""
+        found: dict[str, list[Value]] = {}
+        if self.split is None:
+            found["SPLIT_K"] = [1]
+        if not self.variants:
+            found["VARIANT"] = ["plain"]
+        return found
+
+    def check(self, subject: Subject, target: Path | None = None) -> None:
+        """Raise `OptionError` for what the engine has no files for, and for a file of another schema at the target."""
+        if subject.kernel not in self.kernels:
+            raise OptionError(
+                f"`format` {self.id} holds no configs of {subject.kernel}", f"it is for {' and '.join(self.kernels)}"
+            )
+
+    def save(self, target: Path, subject: Subject, entries: Sequence[Entry], versions: Mapping[str, str]) -> list[Path]:
+        """Merge entries into the files, under a lock that all runs share; return the files.
+
+        Nothing is written where one of the files cannot be read.
+        """
+        from filelock import FileLock
+
+        grouped = self.grouped(target, subject, entries)
+        folder = next(iter(grouped)).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".kernelwright.lock", mode=0o666):
+            documents = {
+                path: self.merge(self.parse(path) if path.exists() else {}, subject, group)
+                for path, group in grouped.items()
+            }
+            documents |= self.also(target, subject, documents)
+            stamp = read_stamp(folder)
+            for path in documents:
+                stamp[path.name] = dict(versions)
+            for path, document in documents.items():
+                write_whole(path, self.text(document))
+            write_whole(folder / STAMP, json.dumps(stamp, indent=1, sort_keys=True) + "\n")
+        return list(documents)
+
+
+def read_stamp(folder: Path) -> dict[str, dict[str, str]]:
+    """Return with which versions the files of a folder were measured; empty where nothing is known."""
+    try:
+        found = json.loads((folder / STAMP).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_json(path: Path) -> Document:
+    """Return a JSON object of objects; raises `OptionError` for anything else."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise OptionError(f"cannot read {path}: {error}", ANOTHER) from None
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise OptionError(f"{path} is no object of configs by size", ANOTHER)
+    return found

@@ -1,0 +1,85 @@
+"""tune_gemm's YAML: a line per shape, which is valid input again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....core import OptionError
+from ..fields import from_fields, to_fields
+from ..shapes import Shape, read_sizes
+from .store import ANOTHER, GEMM, Document, Entry, Store, Subject
+
+FILE = "tuning_results.yaml"
+
+
+class TuneGemm(Store):
+    """`- {'M': .., 'N': .., 'K': .., 'rowMajorA': 'T', ..., 'num_stages': 3} # TFLOPS: .. time(us): ..`."""
+
+    id = "tune-gemm"
+    kernels = (GEMM,)
+    split = "SPLIT_K"
+
+    def path(self, target: Path) -> Path:
+        """Return the file: the target, or one in it where it is a folder."""
+        return target if target.suffix in (".yaml", ".yml") else target / FILE
+
+    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+        """One file for all."""
+        return {self.path(target): list(entries)}
+
+    def parse(self, path: Path) -> Document:
+        """The lines by shape, with their comments; each must be a size with a whole config."""
+        sizes = read_sizes(path)
+        if sizes.refused:
+            raise OptionError(sizes.refused[0], ANOTHER)
+        lines = [line for line in path.read_text().splitlines() if line.lstrip().startswith("- ")]
+        if len(lines) != len(sizes.shapes) or len(sizes.configs) != len(lines):
+            raise OptionError(f"{path} is no tuning result: a line per size, each with a config", ANOTHER)
+        found: Document = {}
+        for line in lines:
+            one = _parse_line(line, path)
+            found[_key(one)] = {"line": line, "config": sizes.configs[one], "shape": one}
+        return found
+
+    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+        """A line per shape and layout."""
+        merged = dict(document)
+        for entry in entries:
+            merged[_key(entry.shape)] = {"line": _line(entry), "config": entry.config, "shape": entry.shape}
+        return merged
+
+    def text(self, document: Document) -> str:
+        """The lines."""
+        return "".join(f"{one['line']}\n" for one in document.values())
+
+    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+        """Only the shape's own."""
+        path = self.path(target)
+        found = self.parse(path).get(_key(shape)) if path.exists() else None
+        return (to_fields(found["config"], split=self.split), path) if found else None
+
+
+def _key(shape: Shape) -> str:
+    return f"{shape.m} {shape.n} {shape.k} {shape.layout}"
+
+
+def _line(entry: Entry) -> str:
+    shape = entry.shape
+    size = {"M": shape.m, "N": shape.n, "K": shape.k, "rowMajorA": shape.layout[0], "rowMajorB": shape.layout[1]}
+    line = f"- { ({**size, **to_fields(entry.config, split='SPLIT_K')})!r}"
+    if entry.time_ms is None:
+        return f"{line} # not timed"
+    return f"{line} # TFLOPS: {shape.flops / entry.time_ms / 1e9:.2f} time(us): {entry.time_ms * 1e3:.2f}"
+
+
+def _parse_line(line: str, path: Path) -> Shape:
+    import yaml
+
+    found = yaml.safe_load(line)[0]
+    _ = from_fields({name: value for name, value in found.items() if name not in ("M", "N", "K")})
+    layout = f"{found.get('rowMajorA', 'T')}{found.get('rowMajorB', 'N')}"
+    if not all(isinstance(found[name], int) for name in ("M", "N", "K")):
+        raise OptionError(f"{path} is no tuning result: {line.strip()}", ANOTHER)
+    return Shape(n=found["N"], k=found["K"], m=found["M"], layout=layout)

@@ -1,0 +1,47 @@
+"""What a sweep tunes, and how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core import Budget, DeviceLimits, Kernel, MatrixProduct, TorchProblem, Value
+from .. import catalogue
+from .analytic import product_of
+from .shapes import Shape
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is tuned, and how long."""
+
+    kernel: Kernel
+    problem: Callable[[Shape], TorchProblem]
+    limits: DeviceLimits
+    dtype: str
+    """Of the operands."""
+    element_bytes: int
+    fixed: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    """Values of parameters that are not the kernel's own."""
+    tuner: str = catalogue.DEFAULT
+    seed: int = 0
+    budget: Budget = field(default_factory=Budget)
+    """Of each shape."""
+    patience: int | None = None
+    timed: bool = True
+    """Whether the device can time the kernel; else the analytic choice is checked only."""
+    baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
+    """A problem whose reference is cuBLAS, where it is to be measured, and a kernel for it."""
+    reference_is_baseline: bool = False
+    """Whether the problem's own reference is cuBLAS."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What results must have in common to belong to one sweep."""
+        fixed = {name: list(values) for name, values in self.fixed.items()}
+        return {"kernel": self.kernel.digest, "dtype": self.dtype, "tuner": self.tuner, "fixed": fixed}
+
+    def product(self, shape: Shape) -> MatrixProduct:
+        """Return a shape as the model of tiles takes it."""
+        return product_of(shape, self.element_bytes, self.dtype)
