@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Parameter, PythonKernel
+from ....core import Config, Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
 from ..source import add_constant, code, fresh, insert_before_definitions
 from .dots import Dot, dots_of
 from .edit import Edit, before, both, declaring, edited, put, put_statements, with_arguments, with_parameters
 from .file import Launch, TritonFile
 from .function import Function, further_arguments
-from .split_precision import OTHER_FLOATS
+from .split_precision import OTHER_FLOATS, PRECISIONS
 from .tensors import is_argument, is_dense
 
 BLOCKS = (1024, 2048, 4096)
@@ -44,7 +44,7 @@ class SplitOperands:
     """Both operands of a product are split into high and low bf16 parts by a kernel of its own before each launch.
 
     The product then loads both parts and sums high * low, low * high and high * high. Needs a function that is
-    launched at one place with one product of IEEE precision (or the bf16 form of split-precision), each operand of
+    launched at one place with one product of IEEE precision (or of one that split-precision chooses), each operand of
     which is one load through a pointer that nothing else reads, of a tensor that is dense: a module's parameter, a
     new or a contiguous one. An argument of forward is made contiguous first.
     """
@@ -80,7 +80,7 @@ class SplitOperands:
         module = insert_before_definitions(module, _HELPER.format(block=block))
         module = add_constant(module, block, 2048)
         return Rewritten(
-            with_source(kernel, module),
+            with_source(kernel, module).bind(Config({one.name: "bf16x3" for one in fixed})),
             "split the operands into high and low bf16 parts before the product",
             (parameter,),
         )
@@ -109,7 +109,8 @@ def _operands(launch: Launch, kernel: PythonKernel) -> list[_Operand]:
         return []
     (dot,) = dots
     chosen = [kernel.config.get(constant) for constant in _choices(launch)]
-    if not (dot.precision == "ieee" and not OTHER_FLOATS.search(kernel.source)) and chosen != ["bf16x3"]:
+    precise = dot.precision == "ieee" and not OTHER_FLOATS.search(kernel.source)
+    if not precise and not any(one in PRECISIONS for one in chosen):
         return []
     operands = [_operand(launch, dot, side) for side in (dot.left, dot.right)]
     found = [one for one in operands if one is not None]
