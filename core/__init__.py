@@ -11,6 +11,7 @@ from .errors import (
     OptionError,
     ProblemError,
     ResultsError,
+    ScheduleError,
     SpaceError,
     Waiting,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "ResultsError",
     "Retriever",
     "RunRecord",
+    "ScheduleError",
     "SearchSpace",
     "SecondWorkload",
     "SpaceError",
