@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .api.attention import ScheduleOptimizer, tune_attention
     from .api.functions import (
         batch,
         compile_program,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         verify_corpus,
     )
     from .api.observers import Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+    from .api.options.attention import AttentionConfig
     from .core.errors import KernelwrightError
 
 __version__ = "0.1.0"
@@ -53,13 +55,17 @@ _HOMES = {
         "api.functions",
     ),
     **dict.fromkeys(("Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"), "api.observers"),
+    **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "api.attention"),
+    "AttentionConfig": "api.options.attention",
     "KernelwrightError": "core.errors",
 }
 __all__ = [
+    "AttentionConfig",
     "KernelwrightError",
     "Observer",
     "ReplayObserver",
     "RunObserver",
+    "ScheduleOptimizer",
     "SearchObserver",
     "VerifyObserver",
     "batch",
@@ -78,6 +84,7 @@ __all__ = [
     "report",
     "retrieve",
     "tune",
+    "tune_attention",
     "verify_corpus",
 ]
 

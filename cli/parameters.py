@@ -91,12 +91,12 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import corpus, evaluate, optimize, plan, program, report, tune
+    from ..api.options import attention, corpus, evaluate, optimize, plan, program, report, tune
 
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
-        *(program.CompileOptions, report.ReportOptions, plan.PlanOptions),
+        *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, attention.AttentionConfig),
     ]
     return [field for one in classes for field in dataclasses.fields(one)]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ...core import Config, Evaluation
 from .bounds import interval_bound
-from .graph import Graph, refusal
+from .graph import Graph, aligned
 from .modulo import refit, shortest_schedule
 from .space import Code, ScheduleSpace
 from .validator import ScheduleValidator
@@ -87,9 +87,13 @@ class ScheduleClimb:
         """Return the config if it can be built and its code is new, which it then no longer is."""
         if config is None:
             return None
+        tiles, (schedule, interval) = self._space.tiles_of(config), self._space.schedule_of(config)
+        built = aligned(self._space.graph(tiles), schedule, interval)
+        if built is None:
+            return None
+        config = self._space.config(tiles, built, interval)
         code = self._space.code(config)
-        graph = self._space.graph(code[0])
-        if code in self._known or refusal(graph, *self._space.schedule_of(config)):
+        if code in self._known:
             return None
         self._known.add(code)
         return config

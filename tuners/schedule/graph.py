@@ -63,6 +63,8 @@ class Graph:
     """Units of each resource."""
     buffer_limit: int | None = None
     """Bytes of shared memory for all versions of all results; None for no limit."""
+    stage_limit: int | None = None
+    """The most stages that the compiler takes; None for no limit."""
 
     def __post_init__(self) -> None:
         names = [operation.name for operation in self.operations]
@@ -160,13 +162,16 @@ def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
     for edge in graph.edges:
         if edge.carries_data:
             apart = stage[edge.target] + edge.distance - stage[edge.source]
-            again = edge.distance == 0 or order[edge.target] >= order[edge.source]
+            again = edge.distance == 0 or order[edge.target] > order[edge.source]
             found[edge.source] = max(found[edge.source], apart + again)
     return found
 
 
 def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     """Return why a valid schedule cannot be built, in words; '' where it can."""
+    stages = max(order_and_stage(graph, schedule, interval)[1]) + 1
+    if graph.stage_limit is not None and stages > graph.stage_limit:
+        return f"it has {stages} stages, and the compiler takes {graph.stage_limit}"
     kept = versions(graph, schedule, interval)
     for operation in graph.operations:
         if operation.one_version and kept[operation.name] > 1:
@@ -175,3 +180,18 @@ def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     if graph.buffer_limit is not None and taken > graph.buffer_limit:
         return f"the buffers take {taken} bytes of shared memory, and {graph.buffer_limit} are there"
     return ""
+
+
+def aligned(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int] | None:
+    """Return a valid schedule started so many cycles later that it can be built; None where no start helps.
+
+    All cycles move alike, so that dependences and the table's cells stay as they are to each other; what changes is
+    where the body begins, and so which operations share a stage.
+    """
+    for row in sorted({0, *(-cycle % interval for cycle in schedule.values())}):
+        moved = {name: cycle + row for name, cycle in schedule.items()}
+        first = min(moved.values()) // interval * interval
+        moved = {name: cycle - first for name, cycle in moved.items()}
+        if not refusal(graph, moved, interval):
+            return moved
+    return None

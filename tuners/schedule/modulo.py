@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ...core import ScheduleError
 from .bounds import Paths, interval_bound, longest_paths, require_interval
-from .graph import Graph, Schedule
+from .graph import Graph, Schedule, aligned
 from .reservation import Reservations
 
 PLACEMENTS = 8
@@ -70,12 +70,15 @@ def modulo_schedule(graph: Graph, interval: int, priority: Mapping[str, float] |
 def shortest_schedule(
     graph: Graph, priority: Mapping[str, float] | None = None, least: int = 1
 ) -> tuple[dict[str, int], int]:
-    """Return a schedule of the smallest interval, from `least` on, at which the search finds one; and that interval."""
+    """Return a schedule that can be built, of the smallest interval from `least` on at which the search finds one.
+
+    The second value is that interval. The sequential schedule is the last resort.
+    """
     sequential, longest = graph.sequential()
     for interval in range(max(least, interval_bound(graph)), longest):
         found = modulo_schedule(graph, interval, priority)
-        if found is not None:
-            return found, interval
+        if found is not None and (built := aligned(graph, found, interval)) is not None:
+            return built, interval
     return sequential, max(longest, least)
 
 
