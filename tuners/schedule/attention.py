@@ -146,17 +146,18 @@ def attention_graph(shape: AttentionShape, tiles: Config, rates: Rates) -> Graph
         "EXP CAST", "SCALE RESCALE", "CAST PV", "RESCALE PV", "COPY_V PV",
     )  # fmt: skip
     carried = ("ROW_MAX ROW_MAX", "ROW_SUM ROW_SUM", "PV RESCALE")
-    # The next scores go where these are; so do the next probabilities, unless they have versions.
-    overwritten = ("CAST QK", "ROW_SUM QK", *(() if p_shared else ("PV CAST",)))
-    # Results of one version: all of these are in the stage of QK, so within one interval of it.
-    together = ("ROW_MAX", "SCALE", "EXP", "ROW_SUM", "CAST", *(() if p_shared else ("RESCALE", "PV")))
 
-    def edges_of(pairs: Iterable[str], distance: int, carries_data: bool = True) -> list[Edge]:
+    def edges_of(pairs: Iterable[str], distance: int) -> list[Edge]:
         ends = [pair.split() for pair in pairs]
-        return [Edge(source, target, latency[source], distance, carries_data) for source, target in ends]
+        return [Edge(source, target, latency[source], distance) for source, target in ends]
 
-    edges = [*edges_of(data, 0), *edges_of(carried, 1), *edges_of(overwritten, 1, carries_data=False)]
-    edges += [Edge(name, "QK", 1, 1, carries_data=False) for name in together]
+    edges = [*edges_of(data, 0), *edges_of(carried, 1)]
+    # A result of one version is read before it is written again; EXP, in place of the scores, is read so too.
+    read = [*((source, target) for source, target in map(str.split, data)), ("QK", "ROW_SUM"), ("QK", "CAST")]
+    by_name = {operation.name: operation for operation in operations}
+    for source, target in read:
+        if by_name[source].one_version:
+            edges.append(Edge(target, source, by_name[target].reading, 1, carries_data=False))
     limits = dict.fromkeys(("copy", "shared", "tensor", "vector", "special"), 1)
     # TileLang 0.1.15 pipelines a loop whose length differs between blocks in two stages at most.
     stages = 2 if shape.causal else None

@@ -39,8 +39,6 @@ class TuningFolder:
         best = self.improvements[-1].latency_ms if self.improvements else None
         better = latency is not None and (best is None or latency < best)
         if better:
-            for row in self._rows:
-                row["is_best"] = False
             self.improvements.append(evaluation)
             self._dump(evaluation, config)
         row = {

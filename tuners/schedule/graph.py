@@ -29,12 +29,17 @@ class Operation:
     buffer_bytes: int = 0
     """Shared memory of one version of its result; 0 where that is in registers."""
     one_version: bool = False
-    """Whether its result cannot be kept for a later stage, so that all who use it must be in its stage."""
+    """Whether its result cannot be kept when it is written again, as registers cannot be indexed by iteration."""
 
     @property
     def length(self) -> int:
         """Cycles until its result is there and its resources are free."""
-        return max([self.latency, *map(len, self.uses.values())])
+        return max(self.latency, self.reading)
+
+    @property
+    def reading(self) -> int:
+        """Cycles until it has read its inputs: as long as it occupies resources."""
+        return max(map(len, self.uses.values()), default=1)
 
 
 @dataclass(frozen=True)
@@ -152,9 +157,9 @@ def order_and_stage(graph: Graph, schedule: Schedule, interval: int) -> tuple[tu
 
 
 def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
-    """Return how many versions of each result are kept: one more than the stages until its last use.
+    """Return how many versions of each result are kept: as many as are written until its last use has begun.
 
-    What goes to a later iteration and is read there before it is written again needs no further one.
+    In the stage after it was written a result is still there for uses that stand before the next write in the body.
     """
     orders, stages = order_and_stage(graph, schedule, interval)
     order, stage = (dict(zip(graph.names, values, strict=True)) for values in (orders, stages))
@@ -162,8 +167,7 @@ def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
     for edge in graph.edges:
         if edge.carries_data:
             apart = stage[edge.target] + edge.distance - stage[edge.source]
-            again = edge.distance == 0 or order[edge.target] > order[edge.source]
-            found[edge.source] = max(found[edge.source], apart + again)
+            found[edge.source] = max(found[edge.source], apart + (order[edge.target] > order[edge.source]))
     return found
 
 
@@ -175,7 +179,7 @@ def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     kept = versions(graph, schedule, interval)
     for operation in graph.operations:
         if operation.one_version and kept[operation.name] > 1:
-            return f"the result of {operation.name} is needed in two stages, and it has one version"
+            return f"the result of {operation.name} is needed when it is written again, and it has one version"
     taken = sum(operation.buffer_bytes * kept[operation.name] for operation in graph.operations)
     if graph.buffer_limit is not None and taken > graph.buffer_limit:
         return f"the buffers take {taken} bytes of shared memory, and {graph.buffer_limit} are there"

@@ -139,6 +139,6 @@ def test_members_and_why_others_are_none() -> None:
     assert good in SPACE
     for changed in ({"INTERVAL": 2}, {"INTERVAL": 0}, {"DOT": 3}, {"TILE": 4}, {"SUM": 2.5}, {"SUM": True}, {"X": 1}):
         assert {**good, **changed} not in SPACE
-    deep = SPACE.config({"TILE": 3}, {"LOAD": 0, "DOT": 12, "SUM": 18}, 3)
+    deep = SPACE.config({"TILE": 3}, {"LOAD": 0, "DOT": 13, "SUM": 19}, 3)
     assert deep not in SPACE  # five versions of ten bytes
     assert "nothing" not in SPACE

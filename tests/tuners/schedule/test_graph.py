@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.core import ScheduleError
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation, order_and_stage, refusal, versions
+from kernelwright.tuners.schedule.graph import Edge, Graph, Operation, aligned, order_and_stage, refusal, versions
 
 from .loops import LIMITS, chain
 
@@ -51,5 +51,14 @@ def test_versions_and_what_they_rule_out() -> None:
     assert versions(graph, {"K": 0, "S": 1, "E": 2}, 3) == {"K": 1, "S": 1, "E": 1}
     assert versions(graph, {"K": 0, "S": 4, "E": 5}, 3) == {"K": 2, "S": 1, "E": 1}
     assert refusal(graph, {"K": 0, "S": 4, "E": 5}, 3) == ""
-    assert "take 300 bytes of shared memory, and 250" in refusal(graph, {"K": 0, "S": 6, "E": 7}, 3)
-    assert "the result of S is needed in two stages" in refusal(graph, {"K": 0, "S": 2, "E": 3}, 3)
+    assert "take 300 bytes of shared memory, and 250" in refusal(graph, {"K": 0, "S": 7, "E": 8}, 3)
+    # Two stages, but each use stands before the next write.
+    assert versions(graph, {"K": 0, "S": 3, "E": 6}, 3) == {"K": 1, "S": 1, "E": 1}
+    assert "the result of S is needed when it is written again" in refusal(graph, {"K": 0, "S": 1, "E": 5}, 3)
+
+
+def test_a_later_start_brings_uses_before_the_next_write() -> None:
+    stages = Graph((A, B), (Edge("A", "B", 1),), LIMITS, stage_limit=1)
+    assert refusal(stages, {"A": 2, "B": 3}, 3) == "it has 2 stages, and the compiler takes 1"
+    assert aligned(stages, {"A": 2, "B": 3}, 3) == {"A": 0, "B": 1}
+    assert aligned(stages, {"A": 0, "B": 4}, 3) is None
