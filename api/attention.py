@@ -21,7 +21,6 @@ from ..core import (
     Tuner,
     set_aside,
 )
-from ..core.files import write_whole
 from ..corpus.attention import KERNEL, PROBLEM
 from ..corpus.kernels import KernelFile
 from ..corpus.problems import find_problem
@@ -127,8 +126,8 @@ class ScheduleOptimizer:
         result = ScheduleResult(self.space, job, found, folder)
         kernel = None
         if result.best is not None:
-            kernel, source = str(result.kernel_path), job.kernel.bind(result.best.config).source
-            write_whole(result.kernel_path, source)
+            kernel = str(result.kernel_path)
+            result.write_kernel()
         for number, evaluation in enumerate(folder.improvements if config.simulate else ()):
             result.write_trace(folder.path / "traces" / f"trace_{number:04d}.json", evaluation, self.loop)
         if config.plot:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core import Config, Evaluation, Origin
+from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from ..evaluators.loop_simulator import Loop, simulate
 from ..tuners.schedule.folder import TuningFolder
@@ -66,6 +68,22 @@ class ScheduleResult:
     def kernel_path(self) -> Path:
         """The kernel with the best schedule as its constants."""
         return self.folder.path / "attention_tuned.py"
+
+    def write_kernel(self) -> None:
+        """Write the tuned kernel, with the evidence where it was measured, and the problem at its sizes beside it.
+
+        `optimize --kernel attention_tuned.py --problem attention_problem.py` goes on from there.
+        """
+        best, problem = self.found.best, self.job.problem
+        assert best is not None
+        source = self.job.kernel.bind(best.config).source
+        if best.speedup is not None:
+            source = with_evidence(source, problem, best, self.found.start or best)
+        write_whole(self.kernel_path, source)
+        text = problem.source
+        for name, value in problem.sizes.items():
+            text = re.sub(rf"^{name} = .*$", f"{name} = {value!r}", text, flags=re.MULTILINE)
+        write_whole(self.folder.path / "attention_problem.py", text)
 
     def summary(self) -> dict[str, Any]:
         """What --json prints; times in microseconds."""

@@ -9,6 +9,7 @@ import pytest
 from kernelwright import AttentionConfig, KernelwrightError, ScheduleOptimizer, tune_attention
 from kernelwright.core import Config, PythonKernel
 from kernelwright.core.journal import read_journal
+from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.tuners.schedule.bounds import interval_bound
 from kernelwright.tuners.schedule.files import load_schedule
 
@@ -36,6 +37,10 @@ def test_a_search_leaves_the_folder_and_resumes(tmp_path: Path) -> None:
     assert {event["name"] for event in trace["traceEvents"]} == set(optimizer.space.operations)
     written = PythonKernel.parse((folder / "attention_tuned.py").read_text())
     assert {name: written.config[name] for name in best} == best
+
+    problem = find_problem(str(folder / "attention_problem.py")).read()
+    assert problem.integers.items() >= {"seq_len_q": 300, "seq_len_k": 2000, "kv_heads": 2}.items()
+    assert find_kernel(str(folder / "attention_tuned.py"), "tilelang").read().config == written.config
 
     before = (folder / "tuning_history.json").read_text()
     again = ScheduleOptimizer(AttentionConfig(**SMALL, trials=15, resume=True, results=tmp_path, seq_len_k=2000))

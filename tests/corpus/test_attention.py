@@ -11,6 +11,8 @@ import pytest
 from kernelwright.core import Config, PythonKernel
 from kernelwright.corpus.attention import KERNEL, PROBLEM
 from kernelwright.corpus.problems import find_problem
+from kernelwright.evaluators.guards.source import find_violation
+from kernelwright.evaluators.settings import AllowTorch
 from kernelwright.tuners.schedule.attention import AttentionShape, Rates, attention_graph
 from kernelwright.tuners.schedule.graph import aligned, order_and_stage, versions
 from kernelwright.tuners.schedule.modulo import modulo_schedule
@@ -48,6 +50,10 @@ def test_it_compiles_for_sm_90a_and_each_schedule_to_other_code(tmp_path: Path) 
     # the probabilities and the scales.
     assert good[0]["shared"] == 2 * 64 * (128 + 3 * 96)
     assert good[1]["shared"] == 2 * 64 * (128 + 4 * 128) + 2 * (2 * 128 * 128 + 4 * 128)
+
+
+def test_it_breaks_no_rule() -> None:
+    assert find_violation(kernel().source, kernel(), AllowTorch.NONE) is None
 
 
 def test_the_kernels_own_constants_are_a_member_of_the_space() -> None:

@@ -1,6 +1,6 @@
 """The attention loop as a graph: what each operation takes on an SM of a Hopper GPU, by tile sizes.
 
-The rates are those of the device's documents; latencies fitted to measurements replace them. One cycle of the model is
+The rates are those of the device's documents, and none is fitted to measurements. One cycle of the model is
 `CLOCKS` clocks of the device, so that a table has tens of rows.
 """
 
@@ -31,9 +31,9 @@ class Rates:
     vector: float = 128.0
     shared_bytes: float = 128.0
     copy_bytes: float = 48.0
-    """From global memory, which all multiprocessors share, and its cache."""
+    """Assumed: tiles of keys and values come mostly from the L2 cache, which all multiprocessors share."""
     copy_latency: float = 640.0
-    """Clocks until the first byte arrives."""
+    """Clocks until the first byte arrives; assumed."""
     clock_ghz: float = 1.755
     multiprocessors: int = 132
 
