@@ -47,6 +47,7 @@ from .simulation import loop_in
 
 RATES = Rates()
 COMPILE_S = 120.0
+NO_TRACES = "timed with CUDA events: no traces of a profiler are taken"
 OVERHEAD = 40
 """Cycles of the model for loading Q and writing the result."""
 
@@ -112,7 +113,8 @@ class ScheduleOptimizer:
             )
             folder.note(f"searching {self._name()} from {start}")
             if not config.simulate:
-                folder.note("timed with CUDA events: no profiler traces are taken")
+                folder.note(NO_TRACES)
+                observer.note(NO_TRACES)
             try:
                 found = search.run()
             except BaseException:

@@ -78,7 +78,8 @@ class ScheduleResult:
         assert best is not None
         source = self.job.kernel.bind(best.config).source
         if best.speedup is not None:
-            source = with_evidence(source, problem, best, self.found.start or best)
+            start = self.found.start
+            source = with_evidence(source, problem, best, start if start and start.measurement else best)
         write_whole(self.kernel_path, source)
         text = problem.source
         for name, value in problem.sizes.items():

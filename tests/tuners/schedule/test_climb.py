@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernelwright.api.simulation import loop_in, loop_of
 from kernelwright.core import Config, Evaluation, Measurement, SearchSpace, Tuner
 from kernelwright.evaluators.loop_simulator import simulate
@@ -12,11 +14,12 @@ from kernelwright.tuners.schedule import climb, priorities
 from kernelwright.tuners.schedule.bounds import interval_bound
 from kernelwright.tuners.schedule.climb import ScheduleClimb
 from kernelwright.tuners.schedule.graph import Edge, Graph, Operation
+from kernelwright.tuners.schedule.modulo import shortest_schedule
 from kernelwright.tuners.schedule.priorities import RandomKeys, key_space
 from kernelwright.tuners.schedule.space import ScheduleSpace
 
 from ...fakes import PROBLEM, evaluation, kernel
-from .loops import LIMITS, brute_force, chain
+from .loops import LIMITS, brute_force, chain, loops
 
 KERNEL = kernel(1.0)
 
@@ -110,6 +113,16 @@ def test_a_small_space_is_exhausted() -> None:
     tuner = ScheduleClimb(space, 0)
     assert len(drive(tuner, space, 50)) == 1
     assert tuner.ask() == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(loops(), st.randoms(use_true_random=False))
+def test_valid_schedules_compute_the_right_values_and_none_beats_the_bound(graph: Graph, rng) -> None:
+    priority = {name: rng.random() for name in graph.names}
+    for schedule, interval in (graph.sequential(), shortest_schedule(graph, priority)):
+        run = simulate(loop_of(graph, schedule, interval, 40))
+        assert not run.wrong
+        assert run.interval > interval_bound(graph) - 1  # which is rounded up
 
 
 def told(config: Config, *samples: float) -> Evaluation:
