@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,8 @@ from ..core import (
 from ..corpus.attention import KERNEL, PROBLEM
 from ..corpus.kernels import KernelFile
 from ..corpus.problems import find_problem
-from ..evaluators.simulated import SimulatedEvaluator
+from ..evaluators.loop_simulator import Loop
+from ..evaluators.simulated import SimulatedEvaluator, simulated_ms
 from ..tuners import catalogue
 from ..tuners.schedule.attention import CLOCKS, AttentionShape, Rates, attention_graph
 from ..tuners.schedule.bounds import require_interval
@@ -39,13 +40,13 @@ from ..tuners.search import Found, Progress, Search
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
+from .fitting import fit_rates, read_rates, write_rates
 from .jobs import Job
 from .observers import SearchObserver
 from .optimize import same_run
 from .options.attention import AttentionConfig
 from .simulation import loop_in
 
-RATES = Rates()
 COMPILE_S = 120.0
 NO_TRACES = "timed with CUDA events: no traces of a profiler are taken"
 OVERHEAD = 40
@@ -67,8 +68,12 @@ class ScheduleOptimizer:
             config.head_dim_kv or config.head_dim,
             config.causal,
         )
-        self.space = ScheduleSpace(lambda tiles: attention_graph(self.shape, tiles, RATES), self.shape.tiles())
+        self.rates = read_rates(config.rates) if config.rates is not None else Rates()
+        self.space = self._space_at(self.rates)
         self.folder = config.results / "attention_tuning" / self._name()
+
+    def _space_at(self, rates: Rates) -> ScheduleSpace:
+        return ScheduleSpace(lambda tiles: attention_graph(self.shape, tiles, rates), self.shape.tiles())
 
     def _name(self) -> str:
         """A name that the same problem always gets, so that a search resumes."""
@@ -134,18 +139,39 @@ class ScheduleOptimizer:
             result.write_trace(folder.path / "traces" / f"trace_{number:04d}.json", evaluation, self.loop)
         if config.plot:
             result.plot(self.loop)
+        if not result.simulated:
+            with contextlib.suppress(OptionError):  # too few schedules
+                rates, error = self.fit(found.evaluations)
+                count = sum(e.latency_ms is not None for e in found.evaluations)
+                write_rates(folder.path / "rates.json", rates, error, count, job.label)
         folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
         return result
 
-    def loop(self, config: Config) -> Any:
+    def loop(self, config: Config) -> Loop | str:
         """Return the simulator's loop of a config at this problem's sizes, or why it cannot be built."""
-        mine = Config({name: config[name] for name in self.space.names})
-        tiles = self.space.tiles_of(mine)
-        loop = loop_in(self.space, mine, self.shape.iterations(tiles))
+        return self._loop_at(self.rates, self.space, config)
+
+    def _loop_at(self, rates: Rates, space: ScheduleSpace, config: Config) -> Loop | str:
+        mine = Config({name: config[name] for name in space.names})
+        tiles = space.tiles_of(mine)
+        loop = loop_in(space, mine, self.shape.iterations(tiles))
         if isinstance(loop, str):
             return loop
-        rounds, cycle_us = self.shape.rounds(tiles, RATES), CLOCKS / RATES.clock_ghz / 1e3
+        rounds, cycle_us = self.shape.rounds(tiles, rates), CLOCKS / rates.clock_ghz / 1e3
         return replace(loop, rounds=rounds, cycle_us=cycle_us, overhead=OVERHEAD)
+
+    def fit(self, measured: Sequence[Evaluation]) -> tuple[Rates, float]:
+        """Return the model's rates fitted to measured schedules of this problem, and the error; see `fit_rates`."""
+        spaces: dict[Rates, ScheduleSpace] = {}
+
+        def predict(rates: Rates, config: Config) -> float | None:
+            if rates not in spaces:
+                spaces.clear()
+                spaces[rates] = self._space_at(rates)
+            loop = self._loop_at(rates, spaces[rates], config)
+            return None if isinstance(loop, str) else simulated_ms(loop)
+
+        return fit_rates(measured, predict, self.rates)
 
     def _start(self, config: AttentionConfig) -> Config:
         """Return the schedule to start from: the given one, or the sequential one."""

@@ -17,7 +17,7 @@ from ..core import (
     Profile,
     Status,
 )
-from .loop_simulator import Loop, simulate
+from .loop_simulator import Loop, Run, simulate
 
 METHOD = "simulated: cycles of the model"
 ENVIRONMENT = {"device": "simulated"}
@@ -63,7 +63,6 @@ class SimulatedEvaluator:
         run = simulate(loop)
         if run.wrong:
             return self._failed(kernel, config, Status.WRONG_VALUE, run.wrong)
-        milliseconds = (run.cycles + loop.overhead) * loop.cycle_us * loop.rounds / 1e3
         return Evaluation(
             status=Status.OK,
             kernel_digest=kernel.digest,
@@ -71,7 +70,7 @@ class SimulatedEvaluator:
             origin=Origin.SIMULATED,
             message=f"simulated: {run.interval:g} cycles per iteration",
             correctness=PASSED,
-            measurement=Measurement(samples_ms=(milliseconds,), method=METHOD),
+            measurement=Measurement(samples_ms=(_milliseconds(loop, run),), method=METHOD),
             code_digest=hashlib.sha256(repr(loop).encode()).hexdigest()[:16],
             environment=ENVIRONMENT,
         )
@@ -85,3 +84,12 @@ class SimulatedEvaluator:
             message=f"simulated: {why}",
             environment=ENVIRONMENT,
         )
+
+
+def simulated_ms(loop: Loop) -> float:
+    """Return the milliseconds of a loop by the model."""
+    return _milliseconds(loop, simulate(loop))
+
+
+def _milliseconds(loop: Loop, run: Run) -> float:
+    return (run.cycles + loop.overhead) * loop.cycle_us * loop.rounds / 1e3

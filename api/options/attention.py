@@ -52,6 +52,9 @@ class AttentionConfig(ResultOptions, DeviceOptions):
     interval: int | None = option(
         None, "Keep to this interval at the start, in cycles of the model.", SEARCH, metavar="CYCLES"
     )
+    rates: Path | None = option(
+        None, "Rates of the model that a measured search fitted: its rates.json.", SEARCH, metavar="FILE"
+    )
     simulate: bool = option(False, "Simulate instead of measuring; needs no GPU, and every result says so.", WHERE)
     plot: bool = option(False, "Draw the schedules before and after, and the convergence, as PNG.", OUTPUT)
     observer: SearchObserver | None = option(None, "Watches the search.", python_only=True)
