@@ -117,12 +117,10 @@ def test_a_small_space_is_exhausted() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(loops(), st.randoms(use_true_random=False))
-def test_valid_schedules_compute_the_right_values_and_none_beats_the_bound(graph: Graph, rng) -> None:
+def test_the_simulator_finds_no_wrong_value_in_a_valid_schedule(graph: Graph, rng) -> None:
     priority = {name: rng.random() for name in graph.names}
     for schedule, interval in (graph.sequential(), shortest_schedule(graph, priority)):
-        run = simulate(loop_of(graph, schedule, interval, 40))
-        assert not run.wrong
-        assert run.interval > interval_bound(graph) - 1  # which is rounded up
+        assert not simulate(loop_of(graph, schedule, interval, 40)).wrong
 
 
 def told(config: Config, *samples: float) -> Evaluation:
