@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ..core import (
     Budget,
@@ -36,7 +35,8 @@ from ..tuners.schedule.graph import aligned
 from ..tuners.schedule.modulo import modulo_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
-from ..tuners.search import Found, Progress, Search
+from ..tuners.search import Found, Search
+from .attention_observers import Printing, Recording
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
@@ -97,7 +97,7 @@ class ScheduleOptimizer:
             config = replace(config, trials=max_iterations)
         if max_no_improvement is not None:
             config = replace(config, patience=max_no_improvement)
-        return self._run(config, config.observer or (_Printing() if verbose else SearchObserver()))
+        return self._run(config, config.observer or (Printing() if verbose else SearchObserver()))
 
     def _run(self, config: AttentionConfig, observer: SearchObserver) -> ScheduleResult:
         start = self._start(config)
@@ -112,7 +112,7 @@ class ScheduleOptimizer:
             # What the climb has asked for depends on its seed; the journal tells it what is known.
             tuner = self._tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)
-            watching = _Recording(observer, folder)
+            watching = Recording(observer, folder)
             search = Search(
                 job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watching, config.patience
             )
@@ -232,28 +232,3 @@ def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:
         first = next((e.message for e in result.found.evaluations if e.message), result.found.stopped)
         raise OptionError(f"no schedule was correct: {first}", f"see {result.folder.path}")
     return result.schedule, result.latency
-
-
-class _Recording:
-    """Keeps the folder in step, then passes on."""
-
-    def __init__(self, observer: SearchObserver, folder: TuningFolder) -> None:
-        self._observer = observer
-        self._folder = folder
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        if self._folder.add(evaluation):
-            self._folder.write()
-        self._observer.trial(evaluation, progress)
-
-    def finals(self, configs: Any) -> None:
-        self._observer.finals(configs)
-
-
-class _Printing(SearchObserver):
-    """For `verbose`."""
-
-    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
-        """One line."""
-        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else evaluation.message
-        print(f"[{progress.trials}] {evaluation.status}: {latency}")  # noqa: T201
