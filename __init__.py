@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .api.attention import ScheduleOptimizer, tune_attention
     from .api.functions import (
         add_example,
         batch,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         verify_corpus,
     )
     from .api.observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+    from .api.options.attention import AttentionConfig
     from .core.errors import KernelwrightError
 
 __version__ = "0.1.0"
@@ -62,14 +64,18 @@ _HOMES = {
         ("GemmObserver", "Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"),
         "api.observers",
     ),
+    **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "api.attention"),
+    "AttentionConfig": "api.options.attention",
     "KernelwrightError": "core.errors",
 }
 __all__ = [
+    "AttentionConfig",
     "GemmObserver",
     "KernelwrightError",
     "Observer",
     "ReplayObserver",
     "RunObserver",
+    "ScheduleOptimizer",
     "SearchObserver",
     "VerifyObserver",
     "add_example",
@@ -90,6 +96,7 @@ __all__ = [
     "report",
     "retrieve",
     "tune",
+    "tune_attention",
     "tune_gemm",
     "verify_corpus",
 ]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..api.options.attention import AttentionConfig
 from ..api.options.gemm import GemmOptions
 from ..api.options.option import details_of
 from ..api.options.tune import ExportOptions, ReplayOptions, TuneOptions
@@ -65,6 +66,25 @@ def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption 
         from .tune_gemm import show_gemm
 
         return show_gemm(given, Display(json=json, quiet=quiet))
+
+    raise typer.Exit(guarded(work, RESUMABLE))
+
+
+@tune_app.command()
+@with_options(AttentionConfig)
+def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Search modulo schedules of an attention kernel: cycles of its operations, their interval, and tiles.
+
+    Without a GPU: kernelwright tune attention --seq-len-q 4096 --head-dim 128 --simulate --plot
+
+    Exit codes: 0 finished, 1 no schedule was correct, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .attention import show_attention
+        from .render import Display
+
+        return show_attention(given, Display(json=json, quiet=quiet))
 
     raise typer.Exit(guarded(work, RESUMABLE))
 

@@ -12,6 +12,7 @@ from .errors import (
     OptionError,
     ProblemError,
     ResultsError,
+    ScheduleError,
     SpaceError,
     Waiting,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "ResultsError",
     "Retriever",
     "RunRecord",
+    "ScheduleError",
     "Screener",
     "SearchSpace",
     "SecondWorkload",

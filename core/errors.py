@@ -5,6 +5,7 @@
     ├── KernelError     a kernel that is missing, unreadable or incomplete
     ├── ExampleError    a worked example that is missing, unreadable or incomplete
     ├── SpaceError      parameters or constraints that make no search space
+    ├── ScheduleError   a schedule, its graph or its file that cannot be
     ├── JournalError    a journal that cannot be read, or belongs to another run
     ├── ResultsError    a results folder that cannot be written
     ├── DeviceError     a device or an evaluator that is not there
@@ -54,6 +55,12 @@ class ExampleError(KernelwrightError):
 
 class SpaceError(KernelwrightError):
     """Parameters or constraints make no search space."""
+
+    pass
+
+
+class ScheduleError(KernelwrightError):
+    """A schedule, its dependence graph or its file is impossible, unreadable or of another kernel."""
 
     pass
 

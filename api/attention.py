@@ -1,0 +1,234 @@
+"""`tune_attention`: search modulo schedules of the attention kernel, measured or simulated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ..core import (
+    Budget,
+    Config,
+    DeviceError,
+    Evaluation,
+    Evaluator,
+    Journal,
+    OptionError,
+    PythonKernel,
+    Target,
+    Tuner,
+    set_aside,
+)
+from ..corpus.attention import KERNEL, PROBLEM
+from ..corpus.kernels import KernelFile
+from ..corpus.problems import find_problem
+from ..evaluators.loop_simulator import Loop
+from ..evaluators.simulated import SimulatedEvaluator, simulated_ms
+from ..tuners import catalogue
+from ..tuners.schedule.attention import CLOCKS, AttentionShape, Rates, attention_graph
+from ..tuners.schedule.bounds import require_interval
+from ..tuners.schedule.climb import ScheduleClimb
+from ..tuners.schedule.files import load_schedule
+from ..tuners.schedule.folder import TuningFolder
+from ..tuners.schedule.graph import aligned
+from ..tuners.schedule.modulo import modulo_schedule
+from ..tuners.schedule.priorities import RandomKeys, key_space
+from ..tuners.schedule.space import ScheduleSpace
+from ..tuners.search import Found, Search
+from .attention_observers import Printing, Recording
+from .attention_result import ScheduleResult
+from .devices import CPU, choose_device
+from .evaluators import at_workloads, search_evaluator
+from .fitting import fit_rates, read_rates, write_rates
+from .jobs import Job
+from .observers import SearchObserver
+from .optimize import same_run
+from .options.attention import AttentionConfig
+from .simulation import loop_in
+
+COMPILE_S = 120.0
+NO_TRACES = "timed with CUDA events: no traces of a profiler are taken"
+OVERHEAD = 40
+"""Cycles of the model for loading Q and writing the result."""
+
+
+class ScheduleOptimizer:
+    """Searches the schedules of one attention problem. Raises `OptionError` for sizes that the kernel cannot have."""
+
+    def __init__(self, config: AttentionConfig) -> None:
+        self.config = config
+        self.shape = AttentionShape(
+            config.batch_size,
+            config.num_heads,
+            config.num_kv_heads or config.num_heads,
+            config.seq_len_q,
+            config.seq_len_k or config.seq_len_q,
+            config.head_dim,
+            config.head_dim_kv or config.head_dim,
+            config.causal,
+        )
+        self.rates = read_rates(config.rates) if config.rates is not None else Rates()
+        self.space = self._space_at(self.rates)
+        self.folder = config.results / "attention_tuning" / self._name()
+
+    def _space_at(self, rates: Rates) -> ScheduleSpace:
+        return ScheduleSpace(lambda tiles: attention_graph(self.shape, tiles, rates), self.shape.tiles())
+
+    def _name(self) -> str:
+        """A name that the same problem always gets, so that a search resumes."""
+        s, kind = self.shape, self.config.dtype.value
+        sizes = f"b{s.batch}_h{s.heads}_kv{s.kv_heads}_q{s.seq_len_q}_k{s.seq_len_k}_d{s.head_dim}_v{s.head_dim_kv}"
+        causal = "_causal" if s.causal else ""
+        how = "simulated" if self.config.simulate else "measured"
+        return f"tune_{sizes}{causal}_{kind}_{self.config.tuner}_{how}"
+
+    def optimize(
+        self, max_iterations: int | None = None, max_no_improvement: int | None = None, verbose: bool = False
+    ) -> ScheduleResult:
+        """Search, write the folder, and return the best schedule.
+
+        The arguments replace `trials` and `patience`; `verbose` prints the trials where the config has no observer.
+        Raises `DeviceError` without a GPU, unless it is simulated, and `ScheduleError` for a file that is no schedule
+        of this kernel.
+        """
+        config = self.config
+        if max_iterations is not None:
+            config = replace(config, trials=max_iterations)
+        if max_no_improvement is not None:
+            config = replace(config, patience=max_no_improvement)
+        return self._run(config, config.observer or (Printing() if verbose else SearchObserver()))
+
+    def _run(self, config: AttentionConfig, observer: SearchObserver) -> ScheduleResult:
+        start = self._start(config)
+        job, device = self._job(config)
+        if not config.resume:
+            set_aside(self.folder / "journal.jsonl")
+            for path in [*self.folder.glob("schedules/schedule_*"), *self.folder.glob("traces/trace_*")]:
+                path.unlink()
+        folder = TuningFolder(self.folder, self.space)
+        with Journal(self.folder / "journal.jsonl") as journal, _evaluator(self, config, device) as evaluator:
+            same_run(journal, job, config.tuner)
+            # What the climb has asked for depends on its seed; the journal tells it what is known.
+            tuner = self._tuner(config, start)
+            budget = Budget(trials=config.trials, seconds=config.seconds)
+            watching = Recording(observer, folder)
+            search = Search(
+                job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watching, config.patience
+            )
+            folder.note(f"searching {self._name()} from {start}")
+            if not config.simulate:
+                folder.note(NO_TRACES)
+                observer.note(NO_TRACES)
+            try:
+                found = search.run()
+            except BaseException:
+                folder.write()
+                raise
+            finally:
+                observer.close()
+        return self._finish(config, job, found, folder)
+
+    def _finish(self, config: AttentionConfig, job: Job, found: Found, folder: TuningFolder) -> ScheduleResult:
+        result = ScheduleResult(self.space, job, found, folder)
+        kernel = None
+        if result.best is not None:
+            kernel = str(result.kernel_path)
+            result.write_kernel()
+        for number, evaluation in enumerate(folder.improvements if config.simulate else ()):
+            result.write_trace(folder.path / "traces" / f"trace_{number:04d}.json", evaluation, self.loop)
+        if config.plot:
+            result.plot(self.loop)
+        if not result.simulated:
+            with contextlib.suppress(OptionError):  # too few schedules
+                rates, error = self.fit(found.evaluations)
+                count = sum(e.latency_ms is not None for e in found.evaluations)
+                write_rates(folder.path / "rates.json", rates, error, count, job.label)
+        folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
+        return result
+
+    def loop(self, config: Config) -> Loop | str:
+        """Return the simulator's loop of a config at this problem's sizes, or why it cannot be built."""
+        return self._loop_at(self.rates, self.space, config)
+
+    def _loop_at(self, rates: Rates, space: ScheduleSpace, config: Config) -> Loop | str:
+        mine = Config({name: config[name] for name in space.names})
+        tiles = space.tiles_of(mine)
+        loop = loop_in(space, mine, self.shape.iterations(tiles))
+        if isinstance(loop, str):
+            return loop
+        rounds, cycle_us = self.shape.rounds(tiles, rates), CLOCKS / rates.clock_ghz / 1e3
+        return replace(loop, rounds=rounds, cycle_us=cycle_us, overhead=OVERHEAD)
+
+    def fit(self, measured: Sequence[Evaluation]) -> tuple[Rates, float]:
+        """Return the model's rates fitted to measured schedules of this problem, and the error; see `fit_rates`."""
+        spaces: dict[Rates, ScheduleSpace] = {}
+
+        def predict(rates: Rates, config: Config) -> float | None:
+            if rates not in spaces:
+                spaces.clear()
+                spaces[rates] = self._space_at(rates)
+            loop = self._loop_at(rates, spaces[rates], config)
+            return None if isinstance(loop, str) else simulated_ms(loop)
+
+        return fit_rates(measured, predict, self.rates)
+
+    def _start(self, config: AttentionConfig) -> Config:
+        """Return the schedule to start from: the given one, or the sequential one."""
+        if config.schedule is not None:
+            return load_schedule(config.schedule, self.space)
+        tiles = self.space.some_tiles
+        graph = self.space.graph(tiles)
+        if config.interval is None:
+            return self.space.config(tiles, *graph.sequential())
+        require_interval(graph, config.interval)
+        found = modulo_schedule(graph, config.interval)
+        built = aligned(graph, found, config.interval) if found else None
+        if built is None:
+            raise OptionError(f"no schedule of `interval` {config.interval} was found that can be built", "give more")
+        return self.space.config(tiles, built, config.interval)
+
+    def _tuner(self, config: AttentionConfig, start: Config) -> Tuner:
+        if config.tuner in ("schedule", "random_moves"):
+            return ScheduleClimb(self.space, config.seed, [start], greedy=config.tuner == "schedule")
+        chosen = catalogue.create(config.tuner, key_space(self.space), config.seed)
+        return RandomKeys(chosen, self.space, config.seed)
+
+    def _job(self, config: AttentionConfig) -> tuple[Job, str]:
+        """Return the kernel and the problem at these sizes, and the device."""
+        kernel: PythonKernel = KernelFile(KERNEL, "attention").read()
+        s = self.shape
+        sizes = {
+            "batch_size": s.batch, "heads": s.heads, "kv_heads": s.kv_heads, "seq_len_q": s.seq_len_q,
+            "seq_len_k": s.seq_len_k, "head_dim": s.head_dim, "head_dim_kv": s.head_dim_kv, "causal": s.causal,
+            "dtype": config.dtype.value,
+        }  # fmt: skip
+        problem = find_problem(str(PROBLEM)).read().resized("given", sizes)
+        if config.simulate:
+            return Job(kernel, problem, CPU, str(KERNEL), where="simulated"), CPU
+        device = choose_device(config)
+        if Target.of_device(device) is not Target.CUDA:
+            raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
+        return Job(kernel, problem, device, str(KERNEL)), device
+
+
+@contextlib.contextmanager
+def _evaluator(optimizer: ScheduleOptimizer, config: AttentionConfig, device: str) -> Iterator[Evaluator]:
+    if config.simulate:
+        yield SimulatedEvaluator(optimizer.loop)
+        return
+    adaptive = config.tuner not in ("random", "grid")
+    with contextlib.ExitStack() as stack:
+        yield at_workloads(partial(search_evaluator, [device], None, adaptive, COMPILE_S), stack)
+
+
+def tune_attention(config: AttentionConfig) -> tuple[dict[str, int], float]:
+    """Search schedules of the attention kernel; return the best schedule and its latency in seconds.
+
+    The schedule has a cycle for each operation. Raises `OptionError` where no schedule was correct.
+    """
+    result = ScheduleOptimizer(config).optimize()
+    if result.best is None:
+        first = next((e.message for e in result.found.evaluations if e.message), result.found.stopped)
+        raise OptionError(f"no schedule was correct: {first}", f"see {result.folder.path}")
+    return result.schedule, result.latency

@@ -1,0 +1,37 @@
+"""Observers of a schedule search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core import Config, Evaluation
+from ..tuners.schedule.folder import TuningFolder
+from ..tuners.search import Progress
+from .observers import SearchObserver
+
+
+class Recording:
+    """Keeps the folder in step, then passes on."""
+
+    def __init__(self, observer: SearchObserver, folder: TuningFolder) -> None:
+        self._observer = observer
+        self._folder = folder
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        """Note a trial."""
+        if self._folder.add(evaluation):
+            self._folder.write()
+        self._observer.trial(evaluation, progress)
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        """Pass on."""
+        self._observer.finals(configs)
+
+
+class Printing(SearchObserver):
+    """For `verbose`."""
+
+    def trial(self, evaluation: Evaluation, progress: Progress) -> None:
+        """One line."""
+        latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else evaluation.message
+        print(f"[{progress.trials}] {evaluation.status}: {latency}")  # noqa: T201

@@ -1,0 +1,152 @@
+"""The result of a schedule search: the best schedule, plots, traces."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core import Config, Evaluation, Origin
+from ..core.evidence import with_evidence
+from ..core.files import write_whole
+from ..evaluators.loop_simulator import Loop, simulate
+from ..tuners.schedule.folder import TuningFolder
+from ..tuners.schedule.space import ScheduleSpace
+from ..tuners.search import Found
+from .jobs import Job
+from .plots import PAPER, write_search_plot
+
+MakeLoop = Callable[[Config], Loop | str]
+SHOWN = 4
+"""Iterations in a Gantt chart."""
+
+
+@dataclass(frozen=True)
+class ScheduleResult:
+    """A finished search, and its folder."""
+
+    space: ScheduleSpace
+    job: Job
+    found: Found
+    folder: TuningFolder
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The winner; None when nothing was correct."""
+        return self.found.best
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no kernel ran."""
+        return any(one.origin is Origin.SIMULATED for one in self.found.evaluations)
+
+    @property
+    def schedule(self) -> dict[str, int]:
+        """The best schedule: each operation's cycle. Empty when nothing was correct."""
+        return self.space.schedule_of(self.best.config)[0] if self.best else {}
+
+    @property
+    def latency(self) -> float:
+        """Seconds of the best schedule; infinite when nothing was correct."""
+        return (self.best.latency_ms or 0.0) / 1e3 if self.best else float("inf")
+
+    @property
+    def improvement_history(self) -> list[float]:
+        """Seconds of the first success, and of each schedule that was faster than all before it."""
+        return [(one.latency_ms or 0.0) / 1e3 for one in self.folder.improvements]
+
+    @property
+    def iterations(self) -> int:
+        """Schedules that were tried."""
+        return self.found.progress.trials
+
+    @property
+    def kernel_path(self) -> Path:
+        """The kernel with the best schedule as its constants."""
+        return self.folder.path / "attention_tuned.py"
+
+    def write_kernel(self) -> None:
+        """Write the tuned kernel, with the evidence where it was measured, and the problem at its sizes beside it.
+
+        `optimize --kernel attention_tuned.py --problem attention_problem.py` goes on from there.
+        """
+        best, problem = self.found.best, self.job.problem
+        assert best is not None
+        source = self.job.kernel.bind(best.config).source
+        if best.speedup is not None:
+            start = self.found.start
+            source = with_evidence(source, problem, best, start if start and start.measurement else best)
+        write_whole(self.kernel_path, source)
+        text = problem.source
+        for name, value in problem.sizes.items():
+            text = re.sub(rf"^{name} = .*$", f"{name} = {value!r}", text, flags=re.MULTILINE)
+        write_whole(self.folder.path / "attention_problem.py", text)
+
+    def summary(self) -> dict[str, Any]:
+        """What --json prints; times in microseconds."""
+        said: dict[str, Any] = json.loads((self.folder.path / "final_results.json").read_text())
+        return {**said, "folder": str(self.folder.path)}
+
+    def write_trace(self, path: Path, evaluation: Evaluation, make: MakeLoop) -> None:
+        """Write the simulated execution in the Trace Event format that browsers' profilers and Perfetto read."""
+        loop = make(Config(evaluation.config))
+        assert not isinstance(loop, str)
+        lanes = {step.name: step for step in loop.steps}
+        events = [
+            {
+                "name": name, "ph": "X", "pid": 0, "tid": _lane(lanes[name].uses), "args": {"iteration": iteration},
+                "ts": start * loop.cycle_us, "dur": lanes[name].reading * loop.cycle_us,
+            }
+            for (name, iteration), start in simulate(loop).starts.items()
+        ]  # fmt: skip
+        write_whole(path, json.dumps({"otherData": {"simulated": True}, "traceEvents": events}) + "\n")
+
+    def plot(self, make: MakeLoop) -> None:
+        """Draw the convergence, and the first and the best schedule as the simulator executes them."""
+        kind = "simulated" if self.simulated else self.job.label
+        write_search_plot(self.folder.path / "convergence.png", self.found, f"attention schedules, {kind}")
+        shown = [("before", self.folder.improvements[0])] if self.folder.improvements else []
+        shown += [("after", self.best)] if self.best else []
+        loops = [(name, make(Config(one.config))) for name, one in shown]
+        drawn = [(name, loop) for name, loop in loops if isinstance(loop, Loop)]
+        if drawn:
+            write_whole(self.folder.path / "schedules.png", _gantt(drawn))
+
+
+def _lane(uses: Any) -> str:
+    return max(uses, key=lambda name: sum(uses[name]), default="none")
+
+
+def _gantt(loops: list[tuple[str, Loop]]) -> bytes:
+    """Draw the first iterations of each loop: a row for each resource, a colour for each iteration."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 2.6 * len(loops)), facecolor="white", layout="constrained")
+    colors = (PAPER.accent, PAPER.good, PAPER.bad, PAPER.muted)
+    longest = 0
+    for number, (title, loop) in enumerate(loops, start=1):
+        axes = figure.add_subplot(len(loops), 1, number)
+        run = simulate(loop)
+        rows = sorted({_lane(step.uses) for step in loop.steps})
+        steps = {step.name: step for step in loop.steps}
+        for (name, iteration), start in run.starts.items():
+            if iteration >= SHOWN:
+                continue
+            row, width = rows.index(_lane(steps[name].uses)), steps[name].reading
+            axes.barh(row, width, left=start, height=0.7, color=colors[iteration % 4], edgecolor="white")
+            longest = max(longest, start + width)
+            if width >= 4:
+                axes.text(start + width / 2, row, name, ha="center", va="center", fontsize=6, color="white")
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set_title(f"{title}: {run.interval:g} cycles per iteration (simulated)", fontsize=10, loc="left")
+        axes.set_xlabel("cycle of the model")
+    for axes in figure.axes:
+        axes.set_xlim(0, longest)
+    image = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(image)
+    return image.getvalue()

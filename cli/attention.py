@@ -1,0 +1,45 @@
+"""`tune attention` on the terminal, and its result in words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.markup import escape
+
+from ..api.attention import ScheduleOptimizer
+from ..api.attention_result import ScheduleResult
+from ..api.options.attention import AttentionConfig
+from ..core import Config
+from .parameters import chosen
+from .render import Display
+from .tune_progress import LineDisplay, SearchDisplay
+
+
+def show_attention(given: Mapping[str, Any], display: Display) -> int:
+    """Search and show the result; 0 when a schedule was correct."""
+    screen = SearchDisplay(display) if display.quiet else LineDisplay(display)
+    result = ScheduleOptimizer(chosen(given, AttentionConfig, observer=screen)).optimize()
+    show_result(result, screen)
+    if display.json:
+        print(json.dumps(result.summary()), file=sys.stdout)
+    return 0 if result.best else 1
+
+
+def show_result(result: ScheduleResult, screen: SearchDisplay) -> None:
+    """The result in words; a failure on standard error."""
+    folder = escape(str(result.folder.path))
+    best, first = result.best, next(iter(result.improvement_history), None)
+    if best is None:
+        why = next((e.message for e in result.found.evaluations if e.message), result.found.stopped)
+        screen.errors.print(f"[red]failed:[/] no schedule was correct, first: {escape(why)}; all are in {folder}")
+        return
+    shown = Config({name: best.config[name] for name in result.space.names})
+    screen.console.print(f"best of {result.iterations} schedules: [bold]{escape(str(shown))}[/]")
+    start = f", {first / result.latency:.2f} times as fast as the first schedule" if first else ""
+    kind = "simulated, not measured: " if result.simulated else ""
+    screen.console.print(f"{kind}{1e3 * result.latency:.4f} ms{start}; stopped: {result.found.stopped}")
+    screen.console.print(f"kernel: {escape(str(result.kernel_path))}")
+    screen.console.print(f"folder: {folder}")

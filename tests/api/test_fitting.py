@@ -1,0 +1,51 @@
+"""Rates are found again from times that other rates gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernelwright import AttentionConfig, ScheduleOptimizer
+from kernelwright.api.fitting import fit_rates, read_rates, write_rates
+from kernelwright.core import Config, Evaluation, OptionError, Origin
+from kernelwright.evaluators.loop_simulator import Loop
+from kernelwright.evaluators.simulated import simulated_ms
+from kernelwright.tuners.schedule.attention import Rates
+
+
+def measured(tmp_path: Path) -> tuple[ScheduleOptimizer, list[Evaluation]]:
+    """Schedules as a device of other rates would time them."""
+    write_rates(tmp_path / "device.json", Rates(special=8.0, copy_bytes=24.0), 0.0, 0, "made up")
+    config = AttentionConfig(
+        simulate=True, trials=12, tuner="random", results=tmp_path, seq_len_q=700, rates=tmp_path / "device.json"
+    )
+    found = ScheduleOptimizer(config).optimize().found.evaluations
+    return ScheduleOptimizer(AttentionConfig(seq_len_q=700)), [
+        one.model_copy(update={"origin": Origin.MEASURED}) for one in found
+    ]
+
+
+def simulated(optimizer: ScheduleOptimizer, config: Config) -> float:
+    """At the rates of the documents, whatever rates are tried."""
+    loop = optimizer.loop(config)
+    assert isinstance(loop, Loop)
+    return simulated_ms(loop)
+
+
+def test_a_fit_explains_what_was_measured(tmp_path: Path) -> None:
+    optimizer, trials = measured(tmp_path)
+    rates, error = optimizer.fit(trials)
+    _, before = fit_rates(trials, lambda _, config: simulated(optimizer, config), Rates())
+    assert error < before / 2 and error < 0.15
+    assert rates.special < 13 and rates.multiprocessors == 132
+    with pytest.raises(OptionError, match="3 measured schedules are too few to fit rates to; measure 8 or more"):
+        optimizer.fit(trials[:3])
+
+
+def test_files_that_are_no_rates(tmp_path: Path) -> None:
+    write_rates(tmp_path / "rates.json", Rates(vector=99.0), 0.1, 20, "NVIDIA H200")
+    assert read_rates(tmp_path / "rates.json") == Rates(vector=99.0)
+    (tmp_path / "other.json").write_text('{"rates": {"vector": -1}}')
+    for name in ("other.json", "nothing.json"):
+        with pytest.raises(OptionError, match=r"holds no fitted rates; give the rates\.json"):
+            read_rates(tmp_path / name)

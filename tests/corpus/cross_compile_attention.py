@@ -1,0 +1,60 @@
+"""Lower the attention kernel for sm_90a at some sizes and schedules; prints a line of JSON for each.
+
+Arguments: a folder for the sources last; before it JSON, a list of {"sizes": {...}, "config": {...}}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import tilelang
+import torch
+from kernelwright.core import PythonKernel
+from kernelwright.corpus.attention import KERNEL
+from tilelang import tvm
+from tvm.target import Target
+
+
+def lowered(function: Any) -> dict[str, Any]:
+    target = Target({"kind": "cuda", "arch": "sm_90a"})
+    # Layout inference asks for the target of the context, whatever the argument says.
+    with tvm.transform.PassContext(opt_level=3), target:
+        artifact = tilelang.lower(function, target=target)
+    (kernel,) = artifact.device_mod.functions.values()
+    digest = hashlib.sha256(artifact.kernel_source.encode()).hexdigest()[:16]
+    return {"shared": int(kernel.attrs.get("dyn_shared_memory_buf", 0)), "digest": digest}
+
+
+def main() -> None:
+    kernel = PythonKernel.parse(KERNEL.read_text())
+    for number, case in enumerate(json.loads(sys.argv[1])):
+        found: list[Any] = []
+        tilelang.compile = lambda function, found=found, **_: found.append(lowered(function)) or (lambda *a: a[0])
+        sizes = {"B": 1, "H": 4, "HK": 4, "SQ": 512, "SK": 512, "D": 64, "DV": 64, "causal": False, **case["sizes"]}
+        module: dict[str, Any] = {}
+        # TileLang reads the source of the function that it translates.
+        source, path = kernel.bind(case["config"]).source, Path(sys.argv[2]) / f"case_{number}.py"
+        path.write_text(source)
+        exec(compile(source, str(path), "exec"), module)
+        dtype = getattr(torch, sizes.pop("dtype", "float16"))
+        q, k, v = (
+            torch.empty(sizes["B"], heads, length, dim, dtype=dtype, device="meta")
+            for heads, length, dim in (
+                (sizes["H"], sizes["SQ"], sizes["D"]),
+                (sizes["HK"], sizes["SK"], sizes["D"]),
+                (sizes["HK"], sizes["SK"], sizes["DV"]),
+            )
+        )
+        try:
+            module["ModelNew"](sizes["causal"])(q, k, v)
+            said = found[0]
+        except Exception as error:
+            said = {"error": str(error).strip().splitlines()[-1][:300]}
+        sys.stdout.write(json.dumps(said) + "\n")
+
+
+main()

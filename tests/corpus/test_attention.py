@@ -1,0 +1,102 @@
+"""The scheduled attention kernel is lowered for sm_90a; its constants are the schedule that the model means."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernelwright.core import Config, PythonKernel
+from kernelwright.corpus.attention import KERNEL, PROBLEM
+from kernelwright.corpus.problems import find_problem
+from kernelwright.evaluators.guards.source import find_violation
+from kernelwright.evaluators.settings import AllowTorch
+from kernelwright.tuners.schedule.attention import AttentionShape, Rates, attention_graph
+from kernelwright.tuners.schedule.graph import aligned, order_and_stage, versions
+from kernelwright.tuners.schedule.modulo import modulo_schedule
+from kernelwright.tuners.schedule.space import ScheduleSpace
+
+SHAPE = AttentionShape(1, 4, 4, 512, 512, 64, 64)
+SPACE = ScheduleSpace(lambda tiles: attention_graph(SHAPE, tiles, Rates()), SHAPE.tiles())
+BEHIND = {"P_SHARED": True, "RESCALE": 111, "PV": 112}
+"""The product with V one stage behind the softmax."""
+AHEAD = {"INTERVAL": 34, "COPY_K": 0, "QK": 16, "ROW_MAX": 25, "EXP": 27, "COPY_V": 6, "CAST": 43, "SCALE": 43}
+"""The next product with K, and most of its softmax, before the product with V."""
+AHEAD |= {"RESCALE": 47, "ROW_SUM": 48, "PV": 58}
+CASES = [
+    {"sizes": {"SQ": 200, "SK": 300, "HK": 2, "causal": True, "dtype": "bfloat16"}, "config": {"BLOCK_N": 96}},
+    {"sizes": {}, "config": BEHIND},
+    {"sizes": {}, "config": AHEAD},
+    {"sizes": {}, "config": {"ROW_MAX": 89, "SCALE": 90, "EXP": 91, "CAST": 107, "ROW_SUM": 112, **BEHIND}},
+]
+"""The last one needs the scores in two stages."""
+
+
+def kernel() -> PythonKernel:
+    return PythonKernel.parse(KERNEL.read_text())
+
+
+def test_it_compiles_for_sm_90a_and_each_schedule_to_other_code(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("cross_compile_attention.py")
+    command = [sys.executable, str(script), json.dumps(CASES), str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    *good, refused = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert len({one["digest"] for one in good}) == len(CASES) - 1
+    assert "error" in refused
+    # The compiler keeps as many versions as the model says: beside Q one of K and two of V; or three of V, and two of
+    # the probabilities and the scales.
+    assert good[0]["shared"] == 2 * 64 * (128 + 3 * 96)
+    assert good[1]["shared"] == 2 * 64 * (128 + 4 * 128) + 2 * (2 * 128 * 128 + 4 * 128)
+
+
+def test_it_breaks_no_rule() -> None:
+    assert find_violation(kernel().source, kernel(), AllowTorch.NONE) is None
+
+
+def test_the_kernels_own_constants_are_a_member_of_the_space() -> None:
+    config = kernel().config
+    SPACE.require(Config({name: config[name] for name in SPACE.names}))
+
+
+@pytest.mark.parametrize("tiles", list(SPACE.tiles or [])[::5], ids=str)
+def test_model_and_kernel_agree_on_order_and_stage(tiles: Config) -> None:
+    graph = SPACE.graph(tiles)
+    interval = graph.sequential()[1] - 3
+    schedule = aligned(graph, modulo_schedule(graph, interval) or {}, interval)
+    assert schedule is not None
+    bound = kernel().bind({**tiles, **schedule, "INTERVAL": interval})
+    module: dict[str, object] = dict(bound.constants)
+    exec(bound.source[bound.source.index("def order_and_stage") : bound.source.index("@functools")], module)
+    order, stage = module["order_and_stage"]()  # type: ignore[operator]
+    first = [0, 1, 3, 5, 6, 7, 9, 10, 11, 12]  # the first statement of each operation
+    model, stages = order_and_stage(graph, schedule, interval)
+    assert [sorted(order[i] for i in first).index(order[i]) for i in first] == list(model)
+    assert [stage[i] for i in first] == list(stages)
+
+
+def test_versions_of_the_product_behind() -> None:
+    config = Config({**kernel().config, **BEHIND})
+    mine = {name: config[name] for name in SPACE.names}
+    kept = versions(SPACE.graph(SPACE.tiles_of(mine)), *SPACE.schedule_of(mine))
+    assert kept == {**dict.fromkeys(SPACE.operations, 1), "SCALE": 2, "CAST": 2, "COPY_V": 3}
+
+
+def test_the_reference_at_sizes_that_no_tile_divides() -> None:
+    import torch
+    from kernelwright.evaluators.workers.modules import ProblemModule
+
+    problem = find_problem(str(PROBLEM)).read().at("tiny")
+    module = ProblemModule(str(PROBLEM), {**problem.sizes, "causal": True, "head_dim_kv": 32}, "cpu")
+    q, k, v = module.inputs(0)
+    assert (q.shape, k.shape, v.shape) == ((1, 4, 200, 64), (1, 2, 200, 64), (1, 2, 200, 32))
+    source: dict[str, object] = {}
+    exec(PROBLEM.read_text(), source)
+    (causal,) = module.init_inputs()
+    found = source["Model"](causal)(q, k, v)  # type: ignore[operator]
+    k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))
+    scores = (q.float() @ k.float().transpose(-1, -2)) / 8
+    scores = scores.masked_fill(torch.ones(200, 200, dtype=torch.bool).triu(1), float("-inf"))
+    torch.testing.assert_close(found.float(), scores.softmax(-1) @ v.float(), atol=1e-2, rtol=1e-2)

@@ -1,0 +1,155 @@
+"""The climb and the random keys, as tuners: what they ask for is valid, new, and gets better."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernelwright.api.simulation import loop_in, loop_of
+from kernelwright.core import Config, Evaluation, Measurement, SearchSpace, Tuner
+from kernelwright.evaluators.loop_simulator import simulate
+from kernelwright.evaluators.simulated import SimulatedEvaluator
+from kernelwright.tuners import catalogue
+from kernelwright.tuners.schedule import climb, priorities
+from kernelwright.tuners.schedule.bounds import interval_bound
+from kernelwright.tuners.schedule.climb import ScheduleClimb
+from kernelwright.tuners.schedule.graph import Edge, Graph, Operation
+from kernelwright.tuners.schedule.modulo import shortest_schedule
+from kernelwright.tuners.schedule.priorities import RandomKeys, key_space
+from kernelwright.tuners.schedule.space import ScheduleSpace
+
+from ...fakes import PROBLEM, evaluation, kernel
+from .loops import LIMITS, brute_force, chain, loops
+
+KERNEL = kernel(1.0)
+
+
+def three(length: int) -> Graph:
+    """Load, multiply, reduce: the sequential schedule overlaps nothing."""
+    return Graph(
+        (
+            Operation("LOAD", 4, {"copy": (1, 1)}, buffer_bytes=10),
+            Operation("DOT", 2 * length, {"tensor": (1,) * length}),
+            Operation("SUM", 1, {"vector": (2,)}),
+        ),
+        (Edge("LOAD", "DOT", 4), Edge("DOT", "SUM", 2 * length), Edge("SUM", "SUM", 1, 1)),
+        LIMITS,
+        buffer_limit=40,
+    )
+
+
+TILES = SearchSpace.of({"TILE": [2, 3, 5]}, TILE=3)
+SPACE = ScheduleSpace(lambda tiles: three(int(tiles["TILE"])), TILES)
+
+
+@pytest.fixture(autouse=True)
+def _give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop has few schedules, so that most keys repeat one."""
+    monkeypatch.setattr(priorities, "REPEATED", 200)
+    monkeypatch.setattr(climb, "TRIES", 100)
+
+
+def makers() -> dict[str, Tuner]:
+    keys = key_space(SPACE)
+    named = {name: RandomKeys(catalogue.create(name, keys, 1), SPACE) for name in ("hill_climb", "random")}
+    return {"climb": ScheduleClimb(SPACE, 1), "moves": ScheduleClimb(SPACE, 1, greedy=False), **named}
+
+
+def drive(tuner: Tuner, space: ScheduleSpace, trials: int, late: int = 0) -> list[tuple[Config, Evaluation]]:
+    evaluator = SimulatedEvaluator(lambda config: loop_in(space, config, 40))
+    done: list[tuple[Config, Evaluation]] = []
+    waiting: list[Config] = []
+    while len(done) + len(waiting) < trials and (asked := tuner.ask(1)):
+        waiting += asked
+        if len(waiting) > late:
+            config = waiting.pop(0)
+            (found,) = evaluator.evaluate(PROBLEM, KERNEL, [config])
+            tuner.tell(config, found)
+            done.append((config, found))
+    return done
+
+
+@pytest.mark.parametrize("name", list(makers()))
+@pytest.mark.parametrize("late", [0, 5])
+def test_each_code_once_each_schedule_valid_all_simulated(name: str, late: int) -> None:
+    done = drive(makers()[name], SPACE, 40, late)
+    codes = [SPACE.code(config) for config, _ in done]
+    assert len(set(codes)) == len(codes) > 5
+    for config, found in done:
+        assert config in SPACE and found.ok and found.origin.value == "simulated"
+        assert not brute_force(three(int(config["TILE"])), *SPACE.schedule_of(config))
+    best = min(found.latency_ms or 9e9 for _, found in done)
+    first = done[0][1].latency_ms
+    assert first is not None and best < first
+
+
+@pytest.mark.parametrize("name", list(makers()))
+def test_what_an_earlier_run_measured_is_not_asked_for(name: str) -> None:
+    before = drive(makers()[name], SPACE, 12)
+    tuner = makers()[name]
+    for config, found in before:
+        tuner.tell(config, found)
+    tuner.tell(Config({"OTHER": 1}), before[0][1])
+    after = drive(tuner, SPACE, 10)
+    assert not {SPACE.code(config) for config, _ in before} & {SPACE.code(config) for config, _ in after}
+
+
+def test_it_is_deterministic_given_its_seed() -> None:
+    first, second = (drive(makers()["climb"], SPACE, 20, 2) for _ in range(2))
+    assert [config for config, _ in first] == [config for config, _ in second]
+
+
+def test_from_the_sequential_schedule_to_the_bound() -> None:
+    graph = three(3)
+    space = ScheduleSpace(lambda tiles: graph)
+    done = drive(ScheduleClimb(space, 0), space, 25)
+    assert dict(done[0][0]) == {"INTERVAL": 11, "LOAD": 0, "DOT": 4, "SUM": 10}
+    best = min(done, key=lambda one: one[1].latency_ms or 9e9)
+    assert simulate(loop_of(graph, *space.schedule_of(best[0]), 40)).interval == interval_bound(graph) == 3
+
+
+def test_a_small_space_is_exhausted() -> None:
+    space = ScheduleSpace(lambda tiles: chain(1))
+    tuner = ScheduleClimb(space, 0)
+    assert len(drive(tuner, space, 50)) == 1
+    assert tuner.ask() == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(loops(), st.randoms(use_true_random=False))
+def test_the_simulator_finds_no_wrong_value_in_a_valid_schedule(graph: Graph, rng) -> None:
+    priority = {name: rng.random() for name in graph.names}
+    for schedule, interval in (graph.sequential(), shortest_schedule(graph, priority)):
+        assert not simulate(loop_of(graph, schedule, interval, 40)).wrong
+
+
+def told(config: Config, *samples: float) -> Evaluation:
+    return evaluation(KERNEL, config, 1.0).model_copy(update={"measurement": Measurement(samples_ms=samples)})
+
+
+def test_noise_is_no_improvement_and_the_streak_starts_again_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(climb, "RESTART", 3)
+    tuner = ScheduleClimb(SPACE, 0)
+    start, *others = [tuner.ask()[0] for _ in range(6)]
+    tuner.tell(start, told(start, 1.00, 1.01, 1.02))
+    tuner.tell(others[0], told(others[0], 0.99, 1.005, 1.03))
+    assert (tuner._here, tuner._streak) == (others[0], 1)  # a plateau: across, but no better
+    tuner.tell(others[1], told(others[1], 1.5, 1.6, 1.7))
+    assert (tuner._here, tuner._streak) == (others[0], 2)
+    tuner.tell(others[2], told(others[2], 0.5, 0.51, 0.52))
+    assert (tuner._here, tuner._streak) == (others[2], 0)
+    for config in (others[3], others[4], start):
+        tuner.tell(config, evaluation(KERNEL, config, "compile_error"))
+    assert tuner._streak == 3
+    tuner.ask()
+    assert tuner._streak == 0  # somewhere else
+
+
+def test_members_and_why_others_are_none() -> None:
+    good = SPACE.config({"TILE": 3}, {"LOAD": 0, "DOT": 4, "SUM": 10}, 11)
+    assert good in SPACE
+    for changed in ({"INTERVAL": 2}, {"INTERVAL": 0}, {"DOT": 3}, {"TILE": 4}, {"SUM": 2.5}, {"SUM": True}, {"X": 1}):
+        assert {**good, **changed} not in SPACE
+    deep = SPACE.config({"TILE": 3}, {"LOAD": 0, "DOT": 13, "SUM": 19}, 3)
+    assert deep not in SPACE  # five versions of ten bytes
+    assert "nothing" not in SPACE

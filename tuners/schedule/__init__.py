@@ -1,0 +1,1 @@
+"""Modulo schedules of a loop: dependences, resources, bounds, and searches over valid schedules."""

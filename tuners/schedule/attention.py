@@ -1,0 +1,164 @@
+"""The attention loop as a graph: what each operation takes on an SM of a Hopper GPU, by tile sizes.
+
+The rates are those of the device's documents, and none is fitted to measurements. One cycle of the model is
+`CLOCKS` clocks of the device, so that a table has tens of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...core import Config, OptionError, SearchSpace, Value
+from .graph import Edge, Graph, Operation
+
+CLOCKS = 64
+SHARED_BYTES = 227 * 1024
+"""Shared memory that a block may take."""
+LARGEST_DIM = 256
+"""Of a head: the columns of one instruction's result."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Work per clock of one multiprocessor."""
+
+    tensor_flops: float = 4096.0
+    """Of fp16 or bf16 operands, twice the multiplications."""
+    special: float = 16.0
+    """Exponentials."""
+    vector: float = 128.0
+    shared_bytes: float = 128.0
+    copy_bytes: float = 48.0
+    """Assumed: tiles of keys and values come mostly from the L2 cache, which all multiprocessors share."""
+    copy_latency: float = 640.0
+    """Clocks until the first byte arrives; assumed."""
+    clock_ghz: float = 1.755
+    multiprocessors: int = 132
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Sizes of the problem. Raises `OptionError` for those that no tile can serve."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    seq_len_q: int
+    seq_len_k: int
+    head_dim: int
+    head_dim_kv: int
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "heads", "kv_heads", "seq_len_q", "seq_len_k"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"`{name}` must be at least 1, not {getattr(self, name)}")
+        for name in ("head_dim", "head_dim_kv"):
+            if (dim := getattr(self, name)) % 16 or not 16 <= dim <= LARGEST_DIM:
+                raise OptionError(
+                    f"`{name}` {dim} is no size that the matrix instructions have",
+                    f"use a multiple of 16 up to {LARGEST_DIM}, with zeros in the columns that are too many",
+                )
+        if self.heads % self.kv_heads:
+            raise OptionError(
+                f"{self.heads} heads cannot share {self.kv_heads} `kv_heads` evenly", "use a divisor of `heads`"
+            )
+
+    def tiles(self) -> SearchSpace:
+        """Return the tiles to search: a group of 128 threads has 64 rows, and a block's accumulators fit."""
+        return SearchSpace.of(
+            {
+                "BLOCK_M": [64, 128, 192],
+                "BLOCK_N": [64, 96, 128],
+                "THREADS": [128, 256, 384],
+                "P_SHARED": [False, True],
+            },
+            ["THREADS == 2 * BLOCK_M", f"{self._fixed} <= {SHARED_BYTES}"],
+            BLOCK_M=128,
+            BLOCK_N=128,
+            THREADS=256,
+            P_SHARED=False,
+        )
+
+    @property
+    def _fixed(self) -> str:
+        """Bytes of Q and of one version of all other buffers, as an expression over the tiles."""
+        kept = f"2 * BLOCK_M * {self.head_dim} + 2 * BLOCK_N * {self.head_dim + self.head_dim_kv}"
+        return f"{kept} + P_SHARED * (2 * BLOCK_M * BLOCK_N + 4 * BLOCK_M)"
+
+    def iterations(self, tiles: Mapping[str, Value]) -> int:
+        """Return the tiles of keys that a block meets, on average where it is causal."""
+        keys = float(self.seq_len_k)
+        if self.causal:
+            blocks = math.ceil(self.seq_len_q / int(tiles["BLOCK_M"]))
+            ends = [min(self.seq_len_k, (block + 1) * int(tiles["BLOCK_M"])) for block in range(blocks)]
+            keys = sum(ends) / blocks
+        return max(1, math.ceil(keys / int(tiles["BLOCK_N"])))
+
+    def rounds(self, tiles: Mapping[str, Value], rates: Rates) -> int:
+        """Return how many blocks in a row a multiprocessor executes."""
+        blocks = self.batch * self.heads * math.ceil(self.seq_len_q / int(tiles["BLOCK_M"]))
+        return math.ceil(blocks / rates.multiprocessors)
+
+
+def attention_graph(shape: AttentionShape, tiles: Config, rates: Rates) -> Graph:
+    """Return the loop over tiles of keys; operations are named as the kernel's constants."""
+    m, n, p_shared = int(tiles["BLOCK_M"]), int(tiles["BLOCK_N"]), bool(tiles["P_SHARED"])
+    d, dv = shape.head_dim, shape.head_dim_kv
+
+    def cycles(work: float, rate: float) -> int:
+        return max(1, math.ceil(work / rate / CLOCKS))
+
+    def use(resource: str, work: float, rate: float) -> dict[str, tuple[int, ...]]:
+        return {resource: (1,) * cycles(work, rate)}
+
+    def vector(name: str, work: float, **more: int) -> Operation:
+        return Operation(name, cycles(work, rates.vector), use("vector", work, rates.vector), one_version=True, **more)
+
+    def copy(name: str, dim: int) -> Operation:
+        taken = use("copy", 2 * n * dim, rates.copy_bytes)
+        return Operation(name, len(taken["copy"]) + cycles(rates.copy_latency, 1.0), taken, buffer_bytes=2 * n * dim)
+
+    def product(name: str, flops: float, read: float) -> Operation:
+        taken = use("tensor", flops, rates.tensor_flops) | use("shared", read, rates.shared_bytes)
+        return Operation(name, max(map(len, taken.values())) + 1, taken, one_version=True)
+
+    exp = use("special", m * n, rates.special) | use("vector", m * n, rates.vector)
+    scale, cast = cycles(m, rates.special), cycles(m * n, rates.vector / 2)
+    operations = (
+        copy("COPY_K", d),
+        # Each group of 64 rows reads the tile of keys, and its own rows of Q.
+        product("QK", 2.0 * m * n * d, 2.0 * (n * d * (m // 64) + m * d)),
+        vector("ROW_MAX", m * n),
+        Operation("SCALE", scale, {"special": (1,) * scale}, 4 * m * p_shared, one_version=not p_shared),
+        Operation("EXP", len(exp["special"]), exp, one_version=True),
+        vector("ROW_SUM", m * n),
+        Operation("CAST", cast, {"vector": (1,) * cast}, 2 * m * n * p_shared, one_version=not p_shared),
+        vector("RESCALE", m * dv),
+        copy("COPY_V", dv),
+        product("PV", 2.0 * m * n * dv, 2.0 * (n * dv * (m // 64) + m * n * p_shared)),
+    )
+    latency = {operation.name: operation.latency for operation in operations}
+    data = (
+        "COPY_K QK", "QK ROW_MAX", "QK EXP", "ROW_MAX SCALE", "ROW_MAX EXP", "SCALE ROW_SUM", "EXP ROW_SUM",
+        "EXP CAST", "SCALE RESCALE", "CAST PV", "RESCALE PV", "COPY_V PV",
+    )  # fmt: skip
+    carried = ("ROW_MAX ROW_MAX", "ROW_SUM ROW_SUM", "PV RESCALE")
+
+    def edges_of(pairs: Iterable[str], distance: int) -> list[Edge]:
+        ends = [pair.split() for pair in pairs]
+        return [Edge(source, target, latency[source], distance) for source, target in ends]
+
+    edges = [*edges_of(data, 0), *edges_of(carried, 1)]
+    # A result of one version is read before it is written again; EXP, in place of the scores, is read so too.
+    read = [*((source, target) for source, target in map(str.split, data)), ("QK", "ROW_SUM"), ("QK", "CAST")]
+    by_name = {operation.name: operation for operation in operations}
+    for source, target in read:
+        if by_name[source].one_version:
+            edges.append(Edge(target, source, by_name[target].reading, 1, carries_data=False))
+    limits = dict.fromkeys(("copy", "shared", "tensor", "vector", "special"), 1)
+    # TileLang 0.1.15 pipelines a loop whose length differs between blocks in two stages at most.
+    stages = 2 if shape.causal else None
+    return Graph(operations, tuple(edges), limits, SHARED_BYTES - 2 * m * d, stages)

@@ -1,0 +1,147 @@
+"""Hill climbing over modulo schedules: moves of single operations, shorter intervals, other tiles."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable
+
+from ...core import Config, Evaluation
+from .bounds import interval_bound
+from .graph import Graph, aligned
+from .modulo import refit, shortest_schedule
+from .space import Code, ScheduleSpace
+from .validator import ScheduleValidator
+
+TRIES = 300
+"""Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
+RESTART = 24
+"""Results in a row that are no better, after which the climb restarts elsewhere."""
+SHORTER, TILES = 0.3, 0.15
+"""Shares of the moves that shorten the interval, and that change the tiles."""
+
+
+class ScheduleClimb:
+    """Asks for neighbours of the best schedule of this climb; after `RESTART` failures it restarts elsewhere.
+
+    A neighbour moves one operation, and repairs the others; or it has a shorter interval, near the present cycles; or
+    another tile. Schedules of equal order, stages and tiles are one kernel, and asked for once.
+
+    A result counts as better only where its interval of confidence lies below that of the present one: then the climb
+    moves, and the streak of failures starts again. Where the intervals overlap and its median is not higher than the
+    best of the climb, it moves too (a plateau is crossed so), but the streak goes on. With `greedy` False every
+    success is moved to: a random walk, the baseline. Deterministic given `seed`.
+    """
+
+    def __init__(self, space: ScheduleSpace, seed: int = 0, start: Iterable[Config] = (), greedy: bool = True) -> None:
+        self._space = space
+        self._rng = random.Random(seed)
+        self._greedy = greedy
+        self._starts = [config for config in start if config in space] or [self._sequential()]
+        self._known: set[Code] = set()
+        self._here: Config | None = None
+        self._low, self._median = math.inf, math.inf
+        self._streak = 0
+
+    def ask(self, n: int = 1) -> list[Config]:
+        """Return up to n configs whose code was not asked for before; empty when none is found."""
+        asked: list[Config] = []
+        while len(asked) < n and (config := self._next()) is not None:
+            asked.append(config)
+        return asked
+
+    def tell(self, config: Config, evaluation: Evaluation) -> None:
+        """Move to the config, or stay."""
+        if config not in self._space:
+            return
+        self._known.add(self._space.code(config))
+        measurement = evaluation.measurement
+        if measurement is None:
+            self._streak += 1
+            return
+        low, high = measurement.interval_ms
+        median = measurement.median_ms
+        if high < self._low:
+            self._here, self._low, self._median, self._streak = config, low, median, 0
+            return
+        self._streak += 1
+        if not self._greedy or (low <= self._low and median <= self._median) or self._here is None:
+            self._here = config
+
+    def _next(self) -> Config | None:
+        while self._starts:
+            if (first := self._fresh(self._starts.pop(0))) is not None:
+                return first
+        if self._here is not None and (self._streak < RESTART or not self._greedy):
+            for _ in range(TRIES):
+                if (moved := self._fresh(self._neighbour(self._here))) is not None:
+                    return moved
+        for _ in range(TRIES):
+            if (elsewhere := self._fresh(self._anywhere())) is not None:
+                # The next success starts another climb.
+                self._low, self._median, self._streak = math.inf, math.inf, 0
+                return elsewhere
+        return None
+
+    def _fresh(self, config: Config | None) -> Config | None:
+        """Return the config if it can be built and its code is new, which it then no longer is."""
+        if config is None:
+            return None
+        tiles, (schedule, interval) = self._space.tiles_of(config), self._space.schedule_of(config)
+        built = aligned(self._space.graph(tiles), schedule, interval)
+        if built is None:
+            return None
+        config = self._space.config(tiles, built, interval)
+        code = self._space.code(config)
+        if code in self._known:
+            return None
+        self._known.add(code)
+        return config
+
+    def _neighbour(self, config: Config) -> Config | None:
+        tiles, (schedule, interval) = self._space.tiles_of(config), self._space.schedule_of(config)
+        graph = self._space.graph(tiles)
+        kind = self._rng.random()
+        if kind < SHORTER:
+            return self._shorter(tiles, graph, schedule, interval)
+        if kind < SHORTER + TILES and self._space.tiles:
+            return self._other_tiles(tiles, schedule, interval)
+        node = self._rng.choice(graph.names)
+        cycle = self._rng.randrange(max(schedule.values()) + interval)
+        moved, repaired, _ = ScheduleValidator(schedule, interval, graph).attempt_move(node, cycle)
+        return self._space.config(tiles, repaired, interval) if moved else None
+
+    def _shorter(self, tiles: Config, graph: Graph, schedule: dict[str, int], interval: int) -> Config | None:
+        bound = interval_bound(graph)
+        if interval <= bound:
+            return None
+        shorter = self._rng.choice([interval - 1, self._rng.randrange(bound, interval), bound])
+        # As tight as before within the iteration, or with the same share of the interval.
+        scale = self._rng.choice([1.0, shorter / interval])
+        wishes = {name: round(cycle * scale) for name, cycle in schedule.items()}
+        fitted = refit(graph, shorter, wishes)
+        return self._space.config(tiles, fitted, shorter) if fitted else None
+
+    def _other_tiles(self, tiles: Config, schedule: dict[str, int], interval: int) -> Config | None:
+        assert self._space.tiles is not None
+        encoded = self._space.tiles.encoded
+        near = encoded.neighbours(encoded.rows([tiles])[0])
+        if not len(near):
+            return None
+        other = encoded.config(near[self._rng.randrange(len(near))])
+        before, after = self._space.graph(tiles), self._space.graph(other)
+        ratio = interval_bound(after) / interval_bound(before)
+        wanted = max(interval_bound(after), round(interval * ratio))
+        fitted = refit(after, wanted, {name: round(cycle * ratio) for name, cycle in schedule.items()})
+        return self._space.config(other, fitted, wanted) if fitted else None
+
+    def _anywhere(self) -> Config:
+        tiles = self._space.draw_tiles(self._rng)
+        graph = self._space.graph(tiles)
+        priority = {name: self._rng.random() for name in graph.names}
+        least = interval_bound(graph) + self._rng.randrange(3)
+        return self._space.config(tiles, *shortest_schedule(graph, priority, least))
+
+    def _sequential(self) -> Config:
+        tiles = self._space.some_tiles
+        return self._space.config(tiles, *self._space.graph(tiles).sequential())

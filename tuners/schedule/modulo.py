@@ -1,0 +1,128 @@
+"""Iterative modulo scheduling (Rau, MICRO 27, 1994), and fitting a given schedule to an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from ...core import ScheduleError
+from .bounds import Paths, interval_bound, longest_paths, require_interval
+from .graph import Graph, Schedule, aligned
+from .reservation import Reservations
+
+PLACEMENTS = 8
+"""Placements per operation before an interval is given up; Rau found that more than 6 seldom help."""
+
+
+def heights(graph: Graph, interval: int) -> dict[str, float]:
+    """Return Rau's priority: the longest way from each operation to any other."""
+    paths = longest_paths(graph, interval)
+    if paths is None:
+        require_interval(graph, interval)
+        raise ScheduleError(f"an interval of {interval} is impossible", f"use {interval_bound(graph)} or more")
+    return {name: float(paths[i].max()) for i, name in enumerate(graph.names)}
+
+
+def modulo_schedule(graph: Graph, interval: int, priority: Mapping[str, float] | None = None) -> dict[str, int] | None:
+    """Return a valid schedule of this interval, or None where the search gives up; it is a heuristic.
+
+    The operation of the highest `priority` (by default its height) goes first, into the earliest cycle that its
+    placed predecessors and the resources allow. Where none is free it takes one, and what it displaces is placed again.
+    """
+    rank = priority or heights(graph, interval)
+    incoming = {name: [e for e in graph.edges if e.target == name] for name in graph.names}
+    outgoing = {name: [e for e in graph.edges if e.source == name] for name in graph.names}
+    table, placed, last = Reservations(graph, interval), dict[str, int](), dict[str, int]()
+    waiting = set(graph.names)
+
+    def displace(name: str) -> None:
+        table.remove(name, placed.pop(name))
+        waiting.add(name)
+
+    for _ in range(PLACEMENTS * len(graph.names)):
+        if not waiting:
+            return from_zero(placed, interval)
+        name = min(waiting, key=lambda one: (-rank[one], graph.names.index(one)))
+        early = max(
+            (placed[e.source] + e.latency - interval * e.distance for e in incoming[name] if e.source in placed),
+            default=0,
+        )
+        early = max(early, 0)
+        free = (cycle for cycle in range(early, early + interval) if table.fits(name, cycle))
+        cycle = next(free, max(early, last.get(name, -1) + 1))
+        waiting.discard(name)
+        for other in list(placed):
+            if not table.fits(name, cycle) and table.conflicts(name, cycle, other, placed[other]):
+                displace(other)
+        if not table.fits(name, cycle):
+            return None  # it meets its own next iteration
+        table.place(name, cycle)
+        placed[name] = last[name] = cycle
+        for e in outgoing[name]:
+            if e.target in placed and e.target != name and placed[e.target] < cycle + e.latency - interval * e.distance:
+                displace(e.target)
+        for e in incoming[name]:
+            if e.source in placed and e.source != name and placed[e.source] + e.latency > cycle + interval * e.distance:
+                displace(e.source)
+    return None
+
+
+def shortest_schedule(
+    graph: Graph, priority: Mapping[str, float] | None = None, least: int = 1
+) -> tuple[dict[str, int], int]:
+    """Return a schedule that can be built, of the smallest interval from `least` on at which the search finds one.
+
+    The second value is that interval. The sequential schedule is the last resort.
+    """
+    sequential, longest = graph.sequential()
+    for interval in range(max(least, interval_bound(graph)), longest):
+        found = modulo_schedule(graph, interval, priority)
+        if found is not None and (built := aligned(graph, found, interval)) is not None:
+            return built, interval
+    return sequential, max(longest, least)
+
+
+def refit(
+    graph: Graph,
+    interval: int,
+    wishes: Schedule,
+    first: Iterable[str] = (),
+    paths: Paths | None = None,
+) -> dict[str, int] | None:
+    """Return a valid schedule of this interval near the wished cycles, or None where resources forbid it.
+
+    The operations of `first` are placed first, exactly where they are wished; the others in the order of their wishes,
+    each in the nearest cycle that all placed ones and the resources allow. The longest paths between all pairs keep
+    that cycle from ruling out the others' dependences.
+    """
+    if paths is None and (paths := longest_paths(graph, interval)) is None:
+        return None
+    at = {name: i for i, name in enumerate(graph.names)}
+    table, placed = Reservations(graph, interval), dict[str, int]()
+    exact = list(first)
+    rest = sorted(set(graph.names) - set(exact), key=lambda name: (wishes[name], at[name]))
+    for name in [*exact, *rest]:
+        low = max((placed[other] + paths[at[other], at[name]] for other in placed), default=-math.inf)
+        high = min((placed[other] - paths[at[name], at[other]] for other in placed), default=math.inf)
+        cycle = _nearest(table, name, wishes[name], low, high, interval)
+        if cycle is None or (name in exact and cycle != wishes[name]):
+            return None
+        table.place(name, cycle)
+        placed[name] = cycle
+    return from_zero({name: placed[name] for name in graph.names}, interval)
+
+
+def _nearest(table: Reservations, name: str, wish: int, low: float, high: float, interval: int) -> int | None:
+    """Return the free cycle from low to high that is nearest to the wished one."""
+    if low > high:
+        return None
+    center = int(min(max(wish, low), high))
+    # Cycles one interval apart use the same cells: of each cell, the nearest cycle is enough.
+    near = sorted(range(center - interval, center + interval + 1), key=lambda cycle: (abs(cycle - wish), -cycle))
+    return next((cycle for cycle in near if low <= cycle <= high and table.fits(name, cycle)), None)
+
+
+def from_zero(schedule: Schedule, interval: int) -> dict[str, int]:
+    """Return the schedule with its first stage as stage 0; rows of the table stay as they are."""
+    first = min(schedule.values()) // interval * interval
+    return {name: cycle - first for name, cycle in schedule.items()}
