@@ -219,6 +219,13 @@ def accesses(node: cst.CSTNode) -> list[Access]:
     return found
 
 
+def target_of(node: cst.CSTNode) -> cst.BaseExpression:
+    """Return what an assignment of any kind, or one of its targets, assigns to; of several, the first."""
+    one = node.targets[0] if isinstance(node, cst.Assign) else node
+    assert isinstance(one, cst.AssignTarget | cst.AnnAssign | cst.AugAssign)
+    return one.target
+
+
 def assignment(node: Statement | None) -> tuple[Expression, str, Expression] | None:
     """Return target, '=' or '+=', and value of a statement that is one assignment, else None."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:

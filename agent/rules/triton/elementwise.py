@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ..source import code, expression, names, substitute
+from ..source import code, expression, names, substitute, target_of
 from .function import Function, argument
 from .passes import body_of
 from .values import Values
@@ -143,11 +143,11 @@ def _alive(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
                 continue
             needed |= names(inner)
         else:
-            target = inner.targets[0].target if isinstance(inner, cst.Assign) else inner.target  # type: ignore[attr-defined]
-            value = inner.value  # type: ignore[attr-defined]
-            if code(target) not in needed or value is None:
+            assert isinstance(inner, cst.Assign | cst.AnnAssign | cst.AugAssign)
+            target = code(target_of(inner))
+            if target not in needed or inner.value is None:
                 continue
-            needed = (needed - {code(target)}) | names(value)
+            needed = (needed - {target}) | names(inner.value)
         kept.insert(0, statement)
     return kept
 

@@ -123,9 +123,9 @@ def _covers(pair: Neighbours, second: Elementwise) -> bool:
 
 def _offset(pointer: cst.BaseExpression | None, base: str) -> str | None:
     """Return what is added to the base, in `base + (offset)`."""
-    if not m.matches(pointer, m.BinaryOperation(m.Name(base), m.Add())):  # type: ignore[arg-type]
+    if not isinstance(pointer, cst.BinaryOperation) or not m.matches(pointer, m.BinaryOperation(m.Name(base), m.Add())):
         return None
-    return code(cst.ensure_type(pointer, cst.BinaryOperation).right)
+    return code(pointer.right)
 
 
 def _shape(pointer: cst.BaseExpression | None) -> str | None:

@@ -108,7 +108,8 @@ def _contiguous(statement: cst.BaseStatement) -> int | None:
     """Return the number of elements of a contiguous fp32 buffer that a statement allocates; None for anything else."""
     if not m.matches(statement, m.SimpleStatementLine([m.Assign(targets=[m.AssignTarget(m.Name())], value=_EMPTY)])):
         return None
-    call = statement.body[0].value  # type: ignore[attr-defined]
+    assign = cst.ensure_type(cst.ensure_type(statement, cst.SimpleStatementLine).body[0], cst.Assign)
+    call = cst.ensure_type(assign.value, cst.Call)
     if len(call.args) < 2 or not any(code(arg.value) == "torch.float32" for arg in call.args if arg.keyword):
         return None
     shape, strides = (_numbers(arg.value) for arg in call.args[:2])

@@ -133,6 +133,8 @@ def _is_masked(values: Values, call: cst.Call, start: int, moving: set[int], ext
         return False
     for part in values.parts(values.of(mask)):
         kind, *rest = values.key(part)
-        if kind == "Compare" and rest[1:] == [("Lt()",), (extent,)] and start in values.parts(rest[0]):  # type: ignore[arg-type]
-            return True
+        if kind == "Compare" and rest[1:] == [("Lt()",), (extent,)]:
+            assert isinstance(rest[0], int)
+            if start in values.parts(rest[0]):
+                return True
     return False

@@ -9,7 +9,7 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import add_constant, code, expression, fresh, statements, substitute
+from ..source import add_constant, code, expression, fresh, statements, substitute, target_of
 from .dots import dots_of
 from .edit import Edit, Edited, before, declaring, edited, put, with_arguments, with_parameters
 from .file import Launch, TritonFile
@@ -133,7 +133,7 @@ def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten:
     kept = [new for old, new in pairs if isinstance(new, cst.BaseStatement) and not _is_guard(before, old)]
     assigned: dict[str, int] = {}
     for one in m.findall(cst.IndentedBlock(kept), m.AssignTarget(m.Name()) | m.AnnAssign() | m.AugAssign()):
-        name = code(one.target)  # type: ignore[attr-defined]
+        name = code(target_of(one))
         assigned[name] = assigned.get(name, 0) + 1
     first = 0
     while first < len(kept) and _is_plain(kept[first], assigned):

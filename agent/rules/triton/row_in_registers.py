@@ -120,15 +120,15 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
     for number, places in repeated.items():
         name = bound.get(number) or fresh("row", taken)
         for index, (position, call) in enumerate(places):
-            statement = new[position].pop()
+            statement = cst.ensure_type(new[position].pop(), cst.SimpleStatementLine)
             is_first = index == 0
             if not (is_first and _assigns(statement, name)):
                 if is_first:
-                    lines = statement.leading_lines  # type: ignore[attr-defined]
-                    kept = statements(f"{name} = {code(call)}\n")[0].with_changes(leading_lines=lines)
-                    new[position].append(kept)
+                    kept = statements(f"{name} = {code(call)}\n")[0]
+                    new[position].append(kept.with_changes(leading_lines=statement.leading_lines))
                     statement = statement.with_changes(leading_lines=[])
-                statement = statement.deep_replace(call, expression(name))  # type: ignore[arg-type]
+                replaced = statement.deep_replace(call, expression(name))
+                statement = cst.ensure_type(replaced, cst.SimpleStatementLine)
             if code(statement).strip() != f"{name} = {name}":
                 new[position].append(statement)
     return [one for part in new for one in part] if repeated else None

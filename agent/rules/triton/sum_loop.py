@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ..source import code, expression, names
+from ..source import code, expression, names, target_of
 from .dots import Dot, dots_of
 from .function import Function, contains
 
@@ -66,7 +66,7 @@ def sum_loop(function: Function) -> SumLoop | None:
 def _assigned(body: Sequence[cst.CSTNode]) -> set[str]:
     """Return the names that statements assign."""
     targets = [one for statement in body for one in m.findall(statement, m.AssignTarget() | m.AnnAssign())]
-    return {name for one in targets for name in names(one.target)}  # type: ignore[attr-defined]
+    return {name for one in targets for name in names(target_of(one))}
 
 
 def _read_first(body: Sequence[cst.CSTNode]) -> set[str]:
