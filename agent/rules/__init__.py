@@ -11,9 +11,7 @@ from .rule import Machine, Rewritten, Rule
 from .split_grid import SplitGrid
 from .swizzle import Swizzle
 from .tilelang_cuda.keep_row import KeepRow
-from .tilelang_cuda.packed_convolution import PackedConvolution, PackedConvolutionTf32
 from .tilelang_cuda.product_schedule import ProductSchedule
-from .tilelang_cuda.split_moments import SplitMoments
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
@@ -64,11 +62,8 @@ RULES: tuple[Rule, ...] = (
     PersistentGrid(),
     SplitProducts(),
     SplitProductsTf32(),
-    PackedConvolution(),
-    PackedConvolutionTf32(),
     KeepRow(),
     ProductSchedule(),
-    SplitMoments(),
 )
 """Rules of the same category are tried in this order."""
 
