@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..api.options.check import CheckOptions
 from ..api.options.evaluate import EvaluateOptions, ProfileOptions
 from ..api.options.groups import OUTPUT
 from ..api.options.optimize import ListSlowOptions, OptimizeOptions
@@ -149,6 +150,27 @@ def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
         from .render import Display
 
         return show_evaluate(given, Display(json=json))
+
+    raise typer.Exit(guarded(work))
+
+
+@app.command()
+@with_examples(
+    "check kernels/*.py --baseline-file kernels/figures.json --record",
+    "check kernels/*.py --baseline-file kernels/figures.json --junit check.xml",
+)
+@with_options(CheckOptions, positional=("files",))
+def check(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Check kernels against their references, and compare their speed with stored figures of the same device.
+
+    Exit codes: 0 all are correct and none is slower, 1 some are wrong or slower, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .check import show_check
+        from .render import Display
+
+        return show_check(given, Display(json=json, quiet=quiet))
 
     raise typer.Exit(guarded(work))
 
