@@ -98,7 +98,7 @@ class CheckResult:
 
 
 def run_check(options: CheckOptions, observer: CheckObserver) -> CheckResult:
-    """Check every kernel and store each figure at once. What cannot be found is an error before anything is measured."""
+    """Check every kernel, and store each figure at once. Mistakes are found before anything is measured."""
     device = choose_device(options)
     stored = StoredFigures(options.baseline_file) if options.baseline_file else None
     if stored is not None and not options.record and not stored.path.exists():

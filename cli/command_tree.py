@@ -47,4 +47,5 @@ def _check(table: Table, content: Mapping[str, Any], path: Command, known: Mappi
         elif key in children:
             _check(table, value, (*path, key), known)
         else:
-            raise OptionError(f"{where} is a table, and no command is called so{nearest(key, children)}")
+            named = f"{table.path}: [{'.'.join(filter(None, (table.prefix, *path, key)))}]"
+            raise OptionError(f"{named} is a table, and no command is called so{nearest(key, children)}")

@@ -49,7 +49,7 @@ def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOptio
 @corpus_app.command()
 @with_examples(
     "corpus add results",
-    "corpus add results/multiturn_logs/journal_36_RMSNorm__triton.jsonl --folder ~/team",
+    "corpus add results/multiturn_logs/journal_36_RMSNorm.jsonl --folder ~/team",
 )
 @with_options(AddOptions, positional=("run",))
 def add(given: Mapping[str, Any], json: JsonOption = False) -> None:

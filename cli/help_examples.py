@@ -32,7 +32,7 @@ def _wrapped(example: str) -> list[str]:
     """An example in lines that end with a backslash where the next one belongs to it; options keep their values."""
     lines, line = [], "  "
     for part in example.replace(" -", "\0-").split("\0"):
-        if len(line) + len(part) + 3 > WIDTH and line.strip():
+        if len(line) + len(part) + 2 > WIDTH and line.strip():
             lines.append(f"{line.rstrip()} \\")
             line = "      "
         line += f"{part} "

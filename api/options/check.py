@@ -54,7 +54,9 @@ class CheckOptions(TimingOptions, ProblemOptions):
         if not self.files:
             raise OptionError("there is nothing to check", "name kernels")
         if self.problem is not None and len(self.files) > 1:
-            raise OptionError("`problem` names one problem", "a kernel's first line 'Problem Name: ...' names its own")
+            raise OptionError(
+                "`problem` names one problem", "'Problem Name: ...' in a kernel's docstring names its own"
+            )
         if self.record and self.baseline_file is None:
             raise OptionError("`record` needs a file to write", "give `baseline_file`")
         for name in ("baseline_file", "junit", "summary"):
