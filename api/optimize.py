@@ -22,6 +22,7 @@ from ..core import (
     Journal,
     JournalError,
     OptionError,
+    Problem,
     RunRecord,
     TurnRecord,
     read_journal,
@@ -37,7 +38,7 @@ from .archive import Memory
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
-from .first_kernels import first_kernel_of, open_problem
+from .first_kernels import first_kernels_of, open_problem
 from .jobs import Job, find_joint_job, require_timed
 from .observers import RunObserver
 from .options.groups import ReturnOptions
@@ -174,10 +175,10 @@ class Session:
             raise OptionError(
                 f"{task.problem.id} has no kernel, and a first one is made on this machine", "use `evaluator` local"
             )
+        writing = self._proposers.writer(self._prepare(task.problem, task.backend)) if model else None
         path = self.results.first_kernel_path(task.problem, task.backend)
-        writing = self._proposers.writer(path.with_suffix(".jsonl"), options.resume) if model else None
-        kernel = first_kernel_of(task, evaluator, writing, path, options.resume, self._observer)
-        return Job(kernel, task.problem, self.device, reference, trust=options, first=True)
+        start, *others = first_kernels_of(task, evaluator, writing, path, options.resume, self._observer)
+        return Job(start, task.problem, self.device, reference, trust=options, first=True, others=tuple(others))
 
     def optimize(self, job: Job) -> OptimizeResult:
         """Run the loop on one job and write its files."""
@@ -186,7 +187,8 @@ class Session:
         self._evaluators.start()  # while the rules are imported, or the model is asked
         if not self._proposers.choice.is_model:
             threading.Thread(target=catalogue.preload, args=(TUNER,), daemon=True).start()
-        transcript = self._prepare(job)
+        written = job.first and self._proposers.choice.is_model  # then its transcript has begun
+        transcript = (self.results.transcript_path if written else self._prepare)(job.problem, job.backend)
         options, criteria = self._options, self._criteria()
         path = self.results.journal_path(job.problem, job.backend)
         with Journal(path) as journal, contextlib.ExitStack() as stack:
@@ -210,7 +212,14 @@ class Session:
                 compilers=self._evaluators.compilers,
             )
             run = Optimization(
-                workbench, job.kernel, opened.proposer, criteria, self._observer, partial(keep, journal), opened.cost
+                workbench,
+                job.kernel,
+                opened.proposer,
+                criteria,
+                self._observer,
+                partial(keep, journal),
+                opened.cost,
+                others=job.others,
             )
             outcome = run.run()
             kernel = None
@@ -257,21 +266,21 @@ class Session:
             budget=Budget(seconds=options.time_limit),
         )
 
-    def _prepare(self, job: Job) -> Path:
+    def _prepare(self, problem: Problem, backend: str) -> Path:
         """Check that the model answers, and make room for a run that does not resume; the path of its transcript."""
-        transcript = self.results.transcript_path(job.problem, job.backend)
+        transcript = self.results.transcript_path(problem, backend)
         choice = self._proposers.choice
         if choice.kind is Kind.REPLAY and not self._options.resume and choice.path.resolve() == transcript.resolve():
             raise OptionError(f"`model` {choice.name} is what this run would write", "choose another `results`")
         if self._options.resume:
-            self._proposers.check(job, transcript)
+            self._proposers.check(backend, transcript)
             return transcript
         # What an earlier run left stays where it is until the model is known to answer.
         checked = transcript.with_suffix(".check.jsonl")
         try:
             checked.unlink(missing_ok=True)
-            self._proposers.check(job, checked)
-            self.results.set_aside(job.problem, job.backend)
+            self._proposers.check(backend, checked)
+            self.results.set_aside(problem, backend)
             if checked.exists():
                 checked.rename(transcript)
         finally:
