@@ -181,4 +181,5 @@ def _fastest_first(
 
 
 def _evaluated(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> Evaluation:
-    return next(iter(evaluator.evaluate(problem, kernel, [Config()])))
+    (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])
+    return evaluation
