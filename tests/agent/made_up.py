@@ -14,7 +14,7 @@ from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
 from kernelwright.agent.workbench import Lane, Workbench
-from kernelwright.api.optimize import keep
+from kernelwright.api.run_journal import keep
 from kernelwright.core import (
     Budget,
     Config,
