@@ -150,6 +150,9 @@ class _Check:
     def result(self) -> KernelCheck:
         start = time.monotonic()
         verdict, message, evaluation = self._verdict()
+        if not evaluation.proven and evaluation.replay is not None:
+            remark = f"timed beside its own Python, since it could not be replayed: {evaluation.replay.reason}"
+            message = f"{message}; {remark}" if message else remark
         failed = verdict in (Verdict.WRONG, Verdict.SLOWER)
         failed |= self._options.record and verdict is Verdict.DISTURBED
         problem = self._job.problem

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tuners.search import Progress
     from .check import KernelCheck
     from .jobs import Job
-    from .optimize import OptimizeResult
+    from .optimize_result import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult
 
 
