@@ -242,12 +242,12 @@ def retrieve(
 
 
 def main() -> None:
-    """`kernelwright COMMAND`."""
-    app()
+    """`kernelwright COMMAND`, also as `python -m kernelwright`: completion belongs to the name."""
+    app(prog_name="kernelwright")
 
 
 def optimize_main() -> None:
     """`optimize`, short for `kernelwright optimize`."""
     single = typer.Typer(pretty_exceptions_enable=False)
     single.command()(optimize)
-    single()
+    single(prog_name="optimize")

@@ -63,10 +63,16 @@ def test_version() -> None:
     assert (run.exit_code, run.stdout) == (0, f"kernelwright {package.__version__}\n")
 
 
-def test_completion(tmp_path: Path) -> None:
+def test_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script for a shell, and what it gets from the program."""
+    monkeypatch.setenv(
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1"
+    )  # which shell runs the tests is its own matter
+    monkeypatch.setenv("HOME", str(tmp_path))
     shown = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="kernelwright")
-    assert shown.exit_code == 0
+    assert "_KERNELWRIGHT_COMPLETE=complete_bash" in shown.stdout
+    made = CliRunner().invoke(app, ["--install-completion", "bash"], prog_name="kernelwright")
+    assert made.exit_code == 0 and "kernelwright.sh" in (tmp_path / ".bashrc").read_text()
     command = [sys.executable, "-c", "from kernelwright.cli.main import app; app(prog_name='kernelwright')"]
     asked = {"_KERNELWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "kernelwright check --jun", "COMP_CWORD": "2"}
     run = subprocess.run(command, env={**os.environ, **asked}, cwd=tmp_path, capture_output=True, text=True, check=True)
