@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..api.options.check import CheckOptions
 from ..api.options.evaluate import EvaluateOptions, ProfileOptions
 from ..api.options.groups import OUTPUT
 from ..api.options.optimize import ListSlowOptions, OptimizeOptions
@@ -16,6 +15,7 @@ from ..api.options.plan import PlanOptions
 from ..api.options.retrieve import RetrieveOptions
 from ..evaluators.remote.options import Where
 from .agent import agent_app
+from .check import check
 from .common import RESUMABLE, JsonOption, QuietOption
 from .config import config
 from .corpus import corpus_app
@@ -40,6 +40,7 @@ app.add_typer(tune_app, name="tune")
 app.add_typer(agent_app, name="agent")
 app.add_typer(corpus_app, name="corpus")
 app.command()(report)
+app.command()(check)
 app.command()(config)
 
 
@@ -150,27 +151,6 @@ def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
         from .render import Display
 
         return show_evaluate(given, Display(json=json))
-
-    raise typer.Exit(guarded(work))
-
-
-@app.command()
-@with_examples(
-    "check kernels/*.py --baseline-file kernels/figures.json --record",
-    "check kernels/*.py --baseline-file kernels/figures.json --junit check.xml",
-)
-@with_options(CheckOptions, positional=("files",))
-def check(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """Check kernels against their references, and compare their speed with stored figures of the same device.
-
-    Exit codes: 0 all are correct and none is slower, 1 some are wrong or slower, 2 wrong usage.
-    """
-
-    def work() -> int:
-        from .check import show_check
-        from .render import Display
-
-        return show_check(given, Display(json=json, quiet=quiet))
 
     raise typer.Exit(guarded(work))
 
