@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from .check import CheckResult, KernelCheck, Verdict
+from .check_result import CheckResult, KernelCheck, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, such as a terminal's colours in a compiler's message."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..core import Hit, WorkedExample
     from ..evaluators.replay.executor import PlanExecutor
     from .batch import BatchResult
-    from .check import CheckResult
+    from .check_result import CheckResult
     from .compile_program import CompileResult
     from .corpus import AddResult
     from .evaluate import FolderResult

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..tuners.gemm.result import ShapeResult
     from ..tuners.gemm.shapes import Shape
     from ..tuners.search import Progress
-    from .check import KernelCheck
+    from .check_result import KernelCheck
     from .jobs import Job
     from .optimize_result import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,8 @@ class Figure(FigureKey):
     problem_digest: str
     kernel_digest: str
     speedup: Speedup
-    """Over the reference of the same run."""
+    """Over the reference of the same run: the median of all runs, and an interval that spans those of all runs."""
+    runs: int = Field(ge=1)
     latency_ms: float = Field(gt=0)
     reference_ms: float = Field(gt=0)
     recorded: str
@@ -147,16 +150,22 @@ def key_of(job: Job, path: Path | None) -> FigureKey:
     )
 
 
-def figure_of(key: FigureKey, job: Job, found: Evaluation) -> Figure:
-    """The figure to store of an evaluation that was timed."""
-    assert found.speedup is not None and found.measurement is not None and found.reference is not None
+def figure_of(key: FigureKey, job: Job, found: Sequence[Evaluation]) -> Figure:
+    """The figure to store of evaluations that were timed, one a run."""
+    speedups = [one.speedup for one in found if one.speedup is not None]
+    spanned = Speedup(
+        ratio=statistics.median(one.ratio for one in speedups),
+        low=min(one.low for one in speedups),
+        high=max(one.high for one in speedups),
+    )
     return Figure(
         **key.model_dump(),
         problem_digest=job.problem.digest,
         kernel_digest=job.kernel.digest,
-        speedup=found.speedup,
-        latency_ms=found.measurement.median_ms,
-        reference_ms=found.reference.median_ms,
+        speedup=spanned,
+        runs=len(speedups),
+        latency_ms=statistics.median(one.measurement.median_ms for one in found if one.measurement),
+        reference_ms=statistics.median(one.reference.median_ms for one in found if one.reference),
         recorded=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        environment=found.environment,
+        environment=found[-1].environment,
     )

@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.markup import escape
 
-from ..api.check import KernelCheck, Verdict, run_check
+from ..api.check import run_check
 from ..api.check_reports import in_words, junit, markdown
+from ..api.check_result import KernelCheck, Verdict
 from ..api.observers import CheckObserver
 from ..api.options.check import CheckOptions
 from ..core import ResultsError

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import kernelwright
 import pytest
 from kernelwright.api import check
-from kernelwright.api.check import CheckResult, Verdict, compare
 from kernelwright.api.check_reports import junit, markdown
+from kernelwright.api.check_result import CheckResult, KernelCheck, Verdict, compare
 from kernelwright.api.options.check import CheckOptions
 from kernelwright.api.stored_figures import Figure, StoredFigures
 from kernelwright.core import Evaluation, Kernel, KernelwrightError, Speedup
@@ -31,6 +31,7 @@ FIGURE = Figure(
     problem_digest="p",
     kernel_digest="k",
     speedup=Speedup(ratio=2.0, low=1.98, high=2.02),
+    runs=3,
     latency_ms=1.0,
     reference_ms=2.0,
     recorded="2026-11-23",
@@ -64,7 +65,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, told: Told, **options: Any) -> check.KernelCheck:
+def run(monkeypatch: pytest.MonkeyPatch, told: Told, **options: Any) -> KernelCheck:
     monkeypatch.setattr(check, "local_evaluator", lambda device, trust: told)
     result = kernelwright.check(("mine.py",), device="cpu", baseline_file="figures.json", **options)
     assert not told.left
@@ -80,8 +81,10 @@ def test_slower_means_beyond_both_intervals_and_the_tolerance() -> None:
 
 
 def test_a_slowdown_must_show_twice(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = run(monkeypatch, Told(5.0), record=True)
-    assert (recorded.verdict, recorded.failed) == (Verdict.RECORDED, False)
+    recorded = run(monkeypatch, Told(5.0, 5.1, 4.9), record=True)
+    assert (recorded.verdict, recorded.failed, recorded.message) == (Verdict.RECORDED, False, "3 of 3 runs")
+    (entry,) = json.loads((kernels / "figures.json").read_text())["entries"]
+    assert entry["speedup"] == {"ratio": 2.0, "low": 10 / 5.1, "high": 10 / 4.9} and entry["runs"] == 3
     once = run(monkeypatch, Told(8.0, 5.1))
     assert (once.verdict, once.failed) == (Verdict.AS_FAST, False) and "once it looked slower" in once.message
     twice = run(monkeypatch, Told(8.0, 8.0))
@@ -100,7 +103,7 @@ def test_wrong_results_fail_and_are_not_recorded(kernels: Path, monkeypatch: pyt
 def test_a_disturbed_timing_is_neither_compared_nor_recorded(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = run(monkeypatch, Told(5.0, 5.0, contention=0.9), record=True)
     assert (recorded.verdict, recorded.failed) == (Verdict.DISTURBED, True)
-    run(monkeypatch, Told(5.0), record=True)
+    run(monkeypatch, Told(5.0, 5.0, 5.0), record=True)
     compared = run(monkeypatch, Told(9.0, 9.0, contention=0.9))
     assert (compared.verdict, compared.failed) == (Verdict.DISTURBED, False)
 
@@ -108,7 +111,7 @@ def test_a_disturbed_timing_is_neither_compared_nor_recorded(kernels: Path, monk
 def test_figures_of_other_devices_problems_and_versions_do_not_count(
     kernels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(monkeypatch, Told(5.0), record=True)
+    run(monkeypatch, Told(5.0, 5.0, 5.0), record=True)
     path = kernels / "figures.json"
     content = json.loads(path.read_text())
     entry = content["entries"][0]
@@ -209,10 +212,10 @@ def valid(element: ElementTree.Element) -> None:
 
 
 def test_junit_and_markdown(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(monkeypatch, Told(5.0), record=True)
+    run(monkeypatch, Told(5.0, 5.0, 5.0), record=True)
     bad = run(monkeypatch, Told("compile_error"))
     shown = bad.evaluation.model_copy(update={"log": "\x1b[31merror\x1b[0m: a < b && \x00", "environment": {"v": "1"}})
-    bad = check.KernelCheck(**{**vars(bad), "evaluation": shown, "message": "a | b\nc"})
+    bad = KernelCheck(**{**vars(bad), "evaluation": shown, "message": "a | b\nc"})
     result = CheckResult("a GPU", (bad, run(monkeypatch, Told(8.0, 8.0)), run(monkeypatch, Told(5.0))))
     root = ElementTree.fromstring(junit(result).encode())
     valid(root)

@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from kernelwright.api import check
 from kernelwright.cli.main import app
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ FIGURES = ("--baseline-file", "figures.json")
 def test_figures_are_recorded_and_kernels_compared_with_them(
     kernel_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(check, "RUNS", 1)
     here = kernel_file.parent
     named = '"""\nProblem Name: level1/999_Scale.py\n\nEach'
     (here / "good.py").write_text(SCALE_KERNEL.replace('"""Each', named, 1))
@@ -43,7 +45,7 @@ def test_figures_are_recorded_and_kernels_compared_with_them(
     assert [one["verdict"] for one in found["kernels"]] == ["slower", "wrong"]
     assert found["failed"] == ["good.py", "bad.py"]
     assert found["kernels"][0]["stored"]["ratio"] == entry["speedup"]["ratio"]
-    assert "[2/2] bad.py: wrong; wrong value" in run.stderr
+    assert "[1/2] bad.py: wrong; wrong value" in run.stderr
     cases = ElementTree.parse(here / "out" / "check.xml").getroot().iter("testcase")
     assert [case.find("failure").get("type") for case in cases] == ["slower", "wrong"]  # type: ignore[union-attr]
     assert "0 of 2 kernels passed" in (here / "check.md").read_text()
