@@ -8,6 +8,7 @@ comparable, and the kernel is only checked.
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from ..core import Config, Evaluation, KernelwrightError, OptionError, Speedup
@@ -67,7 +68,10 @@ class _Check:
         self.job = job
         self._options, self._stored = options, stored
         self._key = key_of(job, options.baseline_file)
-        self._figure = stored.find(self._key) if stored else None
+        self._figure: Figure | None = None
+        # An entry that cannot be read is about to be written again.
+        with contextlib.suppress(*([OptionError] if options.record else [])):
+            self._figure = stored.find(self._key) if stored else None
         self._found: list[Evaluation] = []
         self._seconds = 0.0
 

@@ -94,6 +94,16 @@ def test_a_slowdown_must_show_twice(kernels: Path, monkeypatch: pytest.MonkeyPat
     assert run(monkeypatch, Told(8.0), tolerance=0.5).verdict is Verdict.AS_FAST
 
 
+def test_an_entry_that_cannot_be_read_is_recorded_again(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(monkeypatch, Told(5.0, 5.0, 5.0), record=True)
+    path = kernels / "figures.json"
+    path.write_text(path.read_text().replace('"runs": 3', '"runs": "many"'))
+    with pytest.raises(KernelwrightError, match="runs: Input should be a valid integer.*write it again with `record`"):
+        run(monkeypatch, Told())
+    assert run(monkeypatch, Told(5.0, 5.0, 5.0), record=True).verdict is Verdict.RECORDED
+    assert run(monkeypatch, Told(5.0)).verdict is Verdict.AS_FAST
+
+
 def test_wrong_results_fail_and_are_not_recorded(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = run(monkeypatch, Told("wrong_value"), record=True)
     assert (wrong.verdict, wrong.failed, wrong.message) == (Verdict.WRONG, True, "wrong value: as told")
