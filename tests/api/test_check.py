@@ -98,7 +98,7 @@ def test_an_entry_that_cannot_be_read_is_recorded_again(kernels: Path, monkeypat
     run(monkeypatch, Told(5.0, 5.0, 5.0), record=True)
     path = kernels / "figures.json"
     path.write_text(path.read_text().replace('"runs": 3', '"runs": "many"'))
-    with pytest.raises(KernelwrightError, match="runs: Input should be a valid integer.*write it again with `record`"):
+    with pytest.raises(KernelwrightError, match=r"runs: Input should be a valid integer.*write it again with `record`"):
         run(monkeypatch, Told())
     assert run(monkeypatch, Told(5.0, 5.0, 5.0), record=True).verdict is Verdict.RECORDED
     assert run(monkeypatch, Told(5.0)).verdict is Verdict.AS_FAST
