@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,14 @@ def test_every_flag_of_an_option_class_can_be_set() -> None:
     assert {"target_speedup", "device", "save", "results"} <= set(known[("optimize",)])
     assert "kernel" not in known[("tune", "kernel")], "arguments are given"
     assert ("config",) in known and not known[("config",)]
+
+
+def test_the_documented_file_is_one(here: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    write(here, own=text)
+    found = settings("tune", "kernel")
+    assert (found["device"][0], found["seed"][0], found["trials"][0]) == ("cuda:1", 7, 400)
+    assert found["baseline"][0] == ["compile"] and settings("check")["baseline_file"][0].endswith(
+        "kernels/figures.json"
+    )
