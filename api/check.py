@@ -72,6 +72,7 @@ class _Check:
         # An entry that cannot be read is about to be written again.
         with contextlib.suppress(*([OptionError] if options.record else [])):
             self._figure = stored.find(self._key) if stored else None
+        self._recorded: Figure | None = None
         self._found: list[Evaluation] = []
         self._seconds = 0.0
 
@@ -85,7 +86,8 @@ class _Check:
         self._seconds += time.monotonic() - start
         if self._options.record and self._reliable:
             assert self._stored is not None
-            self._stored.put(figure_of(self._key, self.job, self._timed))
+            self._recorded = figure_of(self._key, self.job, self._timed)
+            self._stored.put(self._recorded)
 
     @property
     def settled(self) -> bool:
@@ -112,7 +114,7 @@ class _Check:
             message,
             failed,
             found,
-            self._figure,
+            self._recorded or self._figure,
             self._seconds,
         )
 

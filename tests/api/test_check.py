@@ -83,6 +83,7 @@ def test_slower_means_beyond_both_intervals_and_the_tolerance() -> None:
 def test_a_slowdown_must_show_twice(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = run(monkeypatch, Told(5.0, 5.1, 4.9), record=True)
     assert (recorded.verdict, recorded.failed, recorded.message) == (Verdict.RECORDED, False, "3 of 3 runs")
+    assert recorded.stored is not None and recorded.stored.runs == 3
     (entry,) = json.loads((kernels / "figures.json").read_text())["entries"]
     assert entry["speedup"] == {"ratio": 2.0, "low": 10 / 5.1, "high": 10 / 4.9} and entry["runs"] == 3
     once = run(monkeypatch, Told(8.0, 5.1))
