@@ -1,4 +1,4 @@
-"""Mixture of experts: TOP_K of E experts for each token, w2 (silu(gate x) * (factor x)) each, added with its weights."""
+"""Mixture of experts: w2 (silu(gate x) * (factor x)) of each token's TOP_K among E experts, added by their weights."""
 
 import torch
 from torch import nn

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import OptionError
-from kernelwright.tuners.gemm.shapes import Shape, parse_shape, read_sizes, tables
+from kernelwright.tuners.gemm.shapes import Shape, parse_shape
+from kernelwright.tuners.gemm.sizes import read_sizes, tables
 
 TUNED = (
     "- {'M': 16, 'N': 64, 'K': 128, 'rowMajorA': 'T', 'rowMajorB': 'T', 'BLOCK_SIZE_M': 16, 'BLOCK_SIZE_N': 32, "

@@ -12,7 +12,8 @@ import yaml
 from kernelwright.core import Config, OptionError
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import from_fields, to_fields
-from kernelwright.tuners.gemm.shapes import Shape, read_sizes
+from kernelwright.tuners.gemm.shapes import Shape
+from kernelwright.tuners.gemm.sizes import read_sizes
 from kernelwright.tuners.gemm.stores import names, store_of
 from kernelwright.tuners.gemm.stores.store import Entry, Subject, read_stamp
 

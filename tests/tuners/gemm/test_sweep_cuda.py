@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kernelwright import tune_gemm
 from kernelwright.core import Config
+from kernelwright.tuners.gemm.shapes import Shape
 
 pytestmark = pytest.mark.gpu
 
@@ -36,4 +37,6 @@ def test_the_operator_takes_the_tuned_config(tmp_path: Path, monkeypatch: pytest
     a = torch.randn(64, 512, device="cuda", dtype=torch.float16)
     b = torch.randn(512, 512, device="cuda", dtype=torch.float16).t()
     torch.testing.assert_close(ops.gemm(a, b), a @ b, atol=0.1, rtol=0.01)
-    assert ops._config("gemm", 64, 512, 512, "float16", "TN", 0) == Config(result.shapes[0].config or {})
+    assert ops._config("gemm", "triton", Shape(m=64, n=512, k=512), "float16", 0) == Config(
+        result.shapes[0].config or {}
+    )
