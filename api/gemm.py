@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..core import OptionError
+from ..core import Config, Evaluation, KernelwrightError, OptionError
 from ..core.files import write_whole
 from ..evaluators.settings import Sampling, SearchSettings
 from ..tuners import catalogue
