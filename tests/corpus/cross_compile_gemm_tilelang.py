@@ -1,4 +1,4 @@
-"""Lower TileLang's matrix products for sm_90a; prints [shared bytes, matrix instructions, bulk copies] of each case.
+"""Lower TileLang's matrix products for sm_90a; prints what the kernels of each case have, a line of JSON per case.
 
 Each ModelNew runs on meta tensors, with tilelang.compile replaced by a function that lowers. Arguments: a folder for
 the sources; JSON, a list of [product, sizes, config].
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,21 +22,37 @@ from tilelang import tvm
 from tvm.target import Target
 
 
+def described(source: str, shared: int) -> dict[str, Any]:
+    name = re.search(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", source)
+    assert name is not None
+    lines = source.splitlines()
+    # The product's consumers: from its first wait on.
+    read = [number for number, line in enumerate(lines) if re.search(r"\bscale\[.*= \(\(float\*\)scales\)", line)]
+    given_back = [number for number, line in enumerate(lines) if re.search(r"mbarrier\[.*\]\.arrive\(\)", line)]
+    return {
+        "name": name[1],
+        "shared": shared,
+        "fp8": "fp8_e4_t" in source,
+        "wgmma": "tl::wgmma_ss" in source,
+        "tma": "tl::tma_load" in source,
+        "promoted": re.search(r"float part\[\d+\]", source) is not None and "wgmma" in source,
+        "scales_read_first": bool(read and given_back) and max(read) < min(given_back),
+    }
+
+
 def main() -> None:
     for number, (name, sizes, config) in enumerate(json.loads(sys.argv[2])):
-        found: list[list[Any]] = []
+        found: list[dict[str, Any]] = []
 
         def compile(
-            function: Any, out_idx: list[int], found: list[list[Any]] = found, **_: Any
+            function: Any, out_idx: list[int], found: list[dict[str, Any]] = found, **_: Any
         ) -> Callable[..., torch.Tensor]:
             target = Target({"kind": "cuda", "arch": "sm_90a"})
             # Layout inference asks for the target of the context, whatever the argument says.
             with tvm.transform.PassContext(opt_level=3), target:
                 artifact = tilelang.lower(function, target=target)
             (kernel,) = artifact.device_mod.functions.values()
-            source = artifact.kernel_source
-            shared = int(kernel.attrs.get("dyn_shared_memory_buf", 0))
-            found.append([shared, "wgmma" in source, "tl::tma_load" in source])
+            found.append(described(artifact.kernel_source, int(kernel.attrs.get("dyn_shared_memory_buf", 0))))
             output = function.buffer_map[function.params[out_idx[0]]]
             shape, dtype = [int(extent) for extent in output.shape], getattr(torch, str(output.dtype))
             return lambda *_: torch.empty(shape, dtype=dtype, device="meta")
