@@ -119,4 +119,5 @@ def compile_all() -> dict[str, list[Any]]:
 
 
 if __name__ == "__main__":
-    json.dump(interpret() if sys.argv[1] == "interpreted" else compile_all(), sys.stdout)
+    with torch.no_grad():
+        json.dump(interpret() if sys.argv[1] == "interpreted" else compile_all(), sys.stdout)
