@@ -15,6 +15,9 @@ from kernelwright.core import Config, Status
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import find_kernel, find_problem, list_gemms
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.workers.modules import ProblemModule
+
+from ..agent.tilelang_interpreter import load
 
 PROGRAM = Path(__file__).with_name("gemm_forms.py")
 
@@ -95,6 +98,29 @@ def test_tilelangs_products_compile_to_matrix_instructions_of_sm_90(tmp_path: Pa
         assert product["promoted"] == product["fp8"]
         if name == "a8w8_blockscale":
             assert product["scales_read_first"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "config"),
+    [
+        ("gemm", {"LAYOUT": "TT"}, {}),
+        ("gemm", {"LAYOUT": "NN"}, {"SPLIT_K": 2, "GROUP_SIZE_M": 1}),
+        ("gemm", {"LAYOUT": "NT", "M": 16}, {}),
+        ("gemm", {"LAYOUT": "TN", "DTYPE": "float8_e4m3fn"}, {"SPLIT_K": 3}),
+        ("a8w8_blockscale", {"M": 16, "N": 150, "K": 300}, {"BLOCK_SIZE_K": 64}),
+        ("a8w8_blockscale", {"M": 16, "N": 150, "K": 300}, {"BLOCK_SIZE_K": 128, "BLOCK_SIZE_N": 256, "SPLIT_K": 2}),
+    ],
+)
+def test_tilelangs_products_are_right(name: str, sizes: dict[str, Any], config: dict[str, Any]) -> None:
+    """Statement by statement, at extents that no tile divides."""
+    problem = find_problem(f"gemm/{name}").read()
+    sized = ProblemModule(Path(problem.path), {"M": 80, "N": 40, "K": 70, **sizes}, "cpu")
+    inputs = sized.inputs(0)
+    kernel = find_kernel(f"gemm/{name}", "tilelang").read()
+    bound = kernel.bind({"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, **config})
+    result, expected = load(bound.source)["ModelNew"]()(*inputs), sized.model(0)(*inputs).float()
+    # The interpreter keeps fp32 where the reference rounds to bf16.
+    assert float((result - expected).abs().max() / expected.abs().max()) < 2**-8
 
 
 @pytest.fixture(scope="module")
