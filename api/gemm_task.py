@@ -13,13 +13,11 @@ from ..tuners.gemm.device import Device
 from ..tuners.gemm.lookup import WIDTHS
 from ..tuners.gemm.shapes import Shape, parse_shape
 from ..tuners.gemm.sizes import Routing, Sizes, read_sizes
-from ..tuners.gemm.stores.store import BLOCKSCALE, GEMM
+from ..tuners.gemm.stores.store import BLOCKSCALE, GEMM, TRITON
 from ..tuners.gemm.task import Task
 from .options.gemm import MOE, GemmOptions
 
 FP8 = "float8_e4m3fn"
-# What a product's problem calls the dtype that the options name.
-DTYPE = {BLOCKSCALE: "OUT"}
 
 
 def sizes_of(options: GemmOptions) -> Sizes:
@@ -47,7 +45,8 @@ def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
     product, dtype = options.product, options.chosen_dtype
     kernel = find_kernel(f"gemm/{product}", options.backend).read()
     problem = _tolerant(find_problem(f"gemm/{product}").read(), options)
-    named = DTYPE.get(product, "DTYPE")
+    # The result's dtype, where the operands' is given.
+    named = "OUT" if product == BLOCKSCALE else "DTYPE"
     if named in kernel.config:
         kernel = kernel.bind({named: dtype})
 
@@ -68,15 +67,15 @@ def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
         patience=options.patience,
         timed=timed,
         tolerances={name: value for name in ("atol", "rtol") if (value := getattr(options, name)) is not None},
-        baseline=_cublas(options) if options.benchmark and operands == FP8 else None,
+        baseline=_cublas() if options.benchmark and operands == FP8 else None,
         # Where nothing has to be widened first, the reference of a single product is one call of cuBLAS.
         reference_is_baseline=product == GEMM and operands != FP8,
     )
 
 
-def _cublas(options: GemmOptions) -> Callable[[Shape], tuple[TorchProblem, Any]]:
+def _cublas() -> Callable[[Shape], tuple[TorchProblem, Any]]:
     """Return the problem whose reference is cuBLAS's product in bf16, and a kernel for it."""
-    plain, kernel = find_problem("gemm/gemm").read(), find_kernel("gemm/gemm", options.backend).read()
+    plain, kernel = find_problem("gemm/gemm").read(), find_kernel("gemm/gemm", TRITON).read()
 
     def at(shape: Shape) -> tuple[TorchProblem, Any]:
         sizes = {**shape.sizes, "DTYPE": "bfloat16", "LAYOUT": shape.layout}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright import tune_gemm
@@ -13,10 +14,21 @@ from kernelwright.tuners.gemm.shapes import Shape
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize(("product", "format"), [("gemm", "kernelwright"), ("a8w8_blockscale", "vllm")])
-def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str) -> None:
+@pytest.mark.parametrize(
+    ("product", "format", "more"),
+    [
+        ("gemm", "kernelwright", {}),
+        ("gemm", "kernelwright", {"backend": "tilelang"}),
+        ("a8w8_blockscale", "vllm", {}),
+        ("a8w8_blockscale", "kernelwright", {"backend": "tilelang"}),
+        ("moe", "vllm", {"experts": 8, "top_k": 2}),
+        ("moe", "sglang", {"experts": 8, "top_k": 2}),
+    ],
+)
+def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str, more: dict[str, Any]) -> None:
     (tmp_path / "sizes.json").write_text("[[[16, 512], 1024, 1024]]")
     common = {"sizes": tmp_path / "sizes.json", "device": "cuda", "format": format, "results": tmp_path / "results"}
+    common |= more
     result = tune_gemm(product, trials=6, output=tmp_path / "configs", **common)  # type: ignore[arg-type]
     assert not result.failed, [one.error for one in result.shapes]
     for one in result.shapes:
