@@ -55,9 +55,11 @@ def a8w8_blockscale(
 
 
 def moe(x: Tensor, w1: Tensor, w2: Tensor, weights: Tensor, ids: Tensor) -> Tensor:
-    """Return, for tokens x (M, K), the sum over their experts of w2 (silu(gate) * factor): gate and factor are halves of
-    w1 x, w1 is (E, 2 N, K), w2 (E, K, N), all fp16 or bf16. `ids` (M, top k; int32, each below E) names the experts,
-    `weights` (M, top k; fp32) their shares. Raises `ValueError` for shapes or dtypes that do not fit.
+    """Return, for tokens x (M, K), the sum over their experts of w2 (silu(gate) * factor).
+
+    Gate and factor are the halves of w1 x; w1 is (E, 2 N, K), w2 (E, K, N), all fp16 or bf16. `ids` (M, top k; int32,
+    each below E) names the experts, `weights` (M, top k; fp32) their shares. Raises `ValueError` for shapes or dtypes
+    that do not fit.
     """
     experts, hidden, width = w2.shape
     dtype = str(x.dtype).removeprefix("torch.")

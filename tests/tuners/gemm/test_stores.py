@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,74 +72,6 @@ def test_vllm_and_sglang_choose_what_we_do(tmp_path: Path, format: str, block_sh
         *("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages"),
     }
     assert store.find(tmp_path, subject(), Shape(1, 1, 1)) is None
-
-
-EXPERTS = Subject("moe", "bfloat16", H200, triton="3.6.0")
-
-
-def moe_entries(*ms: int) -> list[Entry]:
-    return [Entry(Shape(14336, 4096, m, experts=8, top_k=2), config(m)) for m in ms]
-
-
-def nearest_rows(found: dict[str, Any], m: int) -> Any:
-    """Both engines: every key that is left is a number, the nearest one serves."""
-    configs = {int(key): value for key, value in found.items()}
-    return configs[min(configs, key=lambda x: abs(x - m))]
-
-
-def vllm_experts(folder: Path, m: int) -> Any:
-    found = json.loads((folder / "E=8,N=14336,device_name=NVIDIA_H200.json").read_text())
-    found.pop("triton_version", None)
-    return nearest_rows(found, m)
-
-
-def sglang_experts(folder: Path, m: int, triton: str, down: str = "") -> Any:
-    versions = [triton, *(one for one in ("3.6.0", "3.5.1", "3.4.0") if one != triton)]
-    for version in versions:
-        where = folder / "configs" / f"triton_{version.replace('.', '_')}"
-        path = where / f"E=8,N=14336,device_name=NVIDIA_H200{down}.json"
-        if path.exists():
-            return nearest_rows(json.loads(path.read_text()), m)
-    return None
-
-
-def test_vllm_reads_our_files_for_experts(tmp_path: Path) -> None:
-    store = store_of("vllm")
-    (path,) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
-    store.save(tmp_path, EXPERTS, moe_entries(1, 512), VERSIONS)
-    assert list(json.loads(path.read_text())) == ["triton_version", "1", "16", "512"]
-    for m in (1, 8, 9, 264, 265, 9000):
-        found = store.find(tmp_path, EXPERTS, Shape(14336, 4096, m, experts=8, top_k=2))
-        assert found is not None and found[0] == vllm_experts(tmp_path, m)
-    assert store.find(tmp_path, EXPERTS, Shape(14336, 4096, 1, experts=16, top_k=2)) is None
-
-
-def test_sglang_reads_our_files_for_experts_of_another_version_too(tmp_path: Path) -> None:
-    store = store_of("sglang")
-    older = replace(EXPERTS, triton="3.4.0")
-    files = store.save(tmp_path, EXPERTS, moe_entries(16, 512), VERSIONS)
-    assert [path.name.removeprefix("E=8,N=14336,device_name=NVIDIA_H200") for path in files] == [".json", "_down.json"]
-    store.save(tmp_path, older, moe_entries(64), VERSIONS)
-    for triton in ("3.6.0", "3.4.0", "3.9.0"):
-        for m in (1, 100, 600):
-            asked = Shape(14336, 4096, m, experts=8, top_k=2)
-            found = store.find(tmp_path, replace(EXPERTS, triton=triton), asked)
-            assert found is not None and found[0] == sglang_experts(tmp_path, m, triton)
-            # The second product takes the height of the first one's tile.
-            assert found[0]["BLOCK_SIZE_M"] == sglang_experts(tmp_path, m, triton, "_down")["BLOCK_SIZE_M"]
-
-
-def test_own_files_know_experts_and_languages(tmp_path: Path) -> None:
-    store, asked = store_of("kernelwright"), Shape(14336, 4096, 16, experts=8, top_k=2)
-    (path, _) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
-    assert path.name == "NVIDIA_H200-GEMM-MOE_BFLOAT16-N=14336-K=4096-E=8-TOP_K=2.json"
-    assert store.find(tmp_path, EXPERTS, asked) is not None
-    tilelang = Subject("gemm", "float16", H200, backend="tilelang")
-    chosen = Config({**{name: value for name, value in config(8).items() if name != "VARIANT"}, "POLICY": "FullRow"})
-    store.save(tmp_path, tilelang, [Entry(Shape(64, 64, 16), chosen)], VERSIONS)
-    found = store.find(tmp_path, tilelang, Shape(64, 64, 16))
-    assert found is not None and from_fields(found[0]) == Config({**chosen, "VARIANT": "plain"})
-    assert store.find(tmp_path, subject("gemm", "float16"), Shape(64, 64, 16)) is None
 
 
 def test_aiter_chooses_what_we_do(tmp_path: Path) -> None:
