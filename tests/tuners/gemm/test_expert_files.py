@@ -1,4 +1,4 @@
-"""vLLM's and SGLang's look-up of experts, written anew from their documentation, finds the same entries in our files."""
+"""vLLM's and SGLang's look-up of experts, written anew from their documents, finds the same entries in our files."""
 
 from __future__ import annotations
 
