@@ -57,8 +57,9 @@ def kernel(
 
 @tune_app.command()
 @with_examples(
-    "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml",
+    "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare",
     "tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs",
+    "tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs",
 )
 @with_options(GemmOptions, positional=("product",))
 def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
