@@ -13,10 +13,12 @@ from .swizzle import Swizzle
 from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
+from .triton.channels_last import ChannelsLast
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
+from .triton.joined_products import JoinedProducts
 from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
@@ -52,8 +54,10 @@ RULES: tuple[Rule, ...] = (
     EvictionHints(),
     WideStreams(),
     PackWeights(),
+    ChannelsLast(),
     SplitPrecision(),
     SplitOperands(),
+    JoinedProducts(),
     WideTiles(),
     GroupedOrder(),
     EvenSizes(),
