@@ -14,6 +14,7 @@ from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.channels_last import ChannelsLast
+from .triton.epilogue_statistics import EpilogueStatistics
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     LaunchParameters(),
     Swizzle(),
     FuseNeighbour(),
+    EpilogueStatistics(),
     RowInRegisters(),
     SplitRows(),
     RowsPerProgram(),

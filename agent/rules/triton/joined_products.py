@@ -8,7 +8,7 @@ import libcst as cst
 
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, expression, fresh, names, statements, substitute
+from ..source import code, expression, fresh, names, operand, statements, substitute
 from .chained_products import Chain, chain_of
 from .edit import Edit, edited
 from .file import TritonFile
@@ -74,7 +74,7 @@ def _loop(chain: Chain, taken: set[str]) -> list[cst.BaseStatement]:
     moved = {name: fresh(f"{name}_of_step", taken) for name in chain.advances}
     gone, loads = _gone(chain), [chain.function.statement_of(one.high) for one in (chain.left, chain.right)]
     for name, new in moved.items():
-        head.append(f"{new} = {name} + tl.cast({step}, tl.int64) * {_bracketed(code(chain.advances[name].value))}\n")
+        head.append(f"{new} = {name} + tl.cast({step}, tl.int64) * {operand(code(chain.advances[name].value))}\n")
     lines: list[cst.BaseStatement] = []
     for line in chain.loop.body.body:
         if any(line is one for one in gone):
@@ -103,14 +103,10 @@ def _loop(chain: Chain, taken: set[str]) -> list[cst.BaseStatement]:
 def _range(bounds: list[str], step: str) -> tuple[str, str]:
     """Return how many steps a range has, and the variable's value in one of them."""
     start, stop, by = {1: ("0", *bounds, "1"), 2: (*bounds, "1"), 3: tuple(bounds)}[len(bounds)]
-    length = stop if start == "0" else f"{_bracketed(stop)} - {_bracketed(start)}"
+    length = stop if start == "0" else f"{operand(stop)} - {operand(start)}"
     count = length if by == "1" else f"tl.cdiv({length}, {by})"
-    moved = step if by == "1" else f"{step} * {_bracketed(by)}"
-    return count, moved if start == "0" else f"{_bracketed(start)} + {moved}"
-
-
-def _bracketed(text: str) -> str:
-    return text if text.replace("_", "").isalnum() else f"({text})"
+    moved = step if by == "1" else f"{step} * {operand(by)}"
+    return count, moved if start == "0" else f"{operand(start)} + {moved}"
 
 
 def _gone(chain: Chain) -> list[cst.CSTNode | None]:

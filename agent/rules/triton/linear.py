@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ..source import code
+from ..source import code, operand
 from .function import Function
 
 _NEW_AXIS = ("[None, :]", "[:, None]")
@@ -33,7 +33,7 @@ class Stride:
 
     def on_host(self, arguments: Mapping[str, str]) -> str:
         """Return the stride as an expression of the host, with a launch's arguments for the sizes."""
-        sizes = [one if one.isidentifier() else f"({one})" for one in (arguments.get(name, name) for name in self.sizes)]
+        sizes = [operand(arguments.get(name, name)) for name in self.sizes]
         return " * ".join([*sizes, *([str(self.number)] if self.number != 1 or not sizes else [])])
 
     def times(self, other: Stride) -> Stride:
