@@ -76,9 +76,7 @@ def _is_plain_range(loop: cst.For) -> bool:
     return m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=_RANGE), orelse=None)) and 1 <= len(plain) <= 3
 
 
-def _parts(
-    function: Function, loop: cst.For, high: cst.BaseExpression, low: cst.BaseExpression
-) -> Parts | None:
+def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst.BaseExpression) -> Parts | None:
     """Return both parts of an operand, if each is a name of one load in the loop that only the products use."""
     if not isinstance(high, cst.Name) or not isinstance(low, cst.Name):
         return None

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, expression, fresh, insert_before_definitions
+from ..source import expression, fresh, insert_before_definitions
 from .channels import ChannelLoad, channel_load
 from .edit import Edit, before, edited
 from .file import Launch, TritonFile
@@ -76,9 +76,7 @@ class ChannelsLast:
         return Rewritten(chosen.kernel if chosen else after, did, parameters)
 
 
-def _rewrite(
-    file: TritonFile, launch: Launch, found: ChannelLoad, pack: str, edits: dict[cst.CSTNode, Edit]
-) -> None:
+def _rewrite(file: TritonFile, launch: Launch, found: ChannelLoad, pack: str, edits: dict[cst.CSTNode, Edit]) -> None:
     pointer = argument(found.call, "pointer", 0)
     assert pointer is not None
     strides = {name: one.times(found.channels) for name, one in found.inner.items()}

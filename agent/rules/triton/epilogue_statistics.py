@@ -24,7 +24,9 @@ from .values import assigned_in
 LARGEST = 256
 """Parts of a row that are read at a time."""
 _STORE, _READ = "store_statistics", "read_statistics"
-_NEW = m.Call(func=m.Attribute(m.Name("torch") | m.Name("triton"), m.Name(m.MatchRegex("empty.*|cdiv|next_power_of_2"))))
+_NEW = m.Call(
+    func=m.Attribute(m.Name("torch") | m.Name("triton"), m.Name(m.MatchRegex("empty.*|cdiv|next_power_of_2")))
+)
 _HELPERS = """
 @triton.jit
 def store_statistics(parts_ptr, values, inside, offsets, line, n_parts, WIDTH: tl.constexpr, AXIS: tl.constexpr):
@@ -140,7 +142,9 @@ def _may_fit(kernel: PythonKernel, producer: Launch, store: TileStore, made: Row
     if made.length.sizes or store.length.sizes:
         return True
     row, line, constant = made.length.number, store.length.number, producer.constant(store.width) or ""
-    widths = [one for one in kernel.declared_values.get(constant, [kernel.config.get(constant)]) if isinstance(one, int)]
+    widths = [
+        one for one in kernel.declared_values.get(constant, [kernel.config.get(constant)]) if isinstance(one, int)
+    ]
     return row % line == 0 or any(row % one == 0 == line % one for one in widths)
 
 

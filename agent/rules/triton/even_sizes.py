@@ -67,4 +67,3 @@ def _unless(flag: str) -> Edit:
         return whole.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
     return make
-

@@ -82,7 +82,7 @@ def _read(
     offset = offset_of(function, call.args[0].value, address[0])
     if strides is None or mask is None or offset is None or values.of(offset) != address[1]:
         return None
-    lanes = {index: width for index in strides if (width := affine.lanes(index)) is not None}
+    lanes = {index: end for index in strides if (end := affine.lanes(index)) is not None}
     if sorted(axis for _, axis in lanes) != sorted(_SIDES):
         return None
     along = [index for index in lanes if strides[index] == Stride(1, ())]
@@ -112,7 +112,7 @@ def offset_of(function: Function, pointer: cst.BaseExpression, base: str) -> str
     """Write a pointer without its base, and with what the function adds to that; None where it is not clear."""
     if isinstance(pointer, cst.Name) and pointer.value != base:
         pointer = function.value_of(pointer.value) or pointer
-    bases = [one for one in m.findall(pointer, m.Name(base))]
+    bases = list(m.findall(pointer, m.Name(base)))
     updates = function.updates.get(base, ())
     if len(bases) != 1 or base in function.assignments:
         return None
