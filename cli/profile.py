@@ -36,7 +36,7 @@ def _show(screen: Screen, result: ProfileResult) -> None:
         screen.print(escape(device_text(result.profile)))
     screen.print(escape(measured_text(evaluation)))
     if evaluation.kernel_profile is not None and evaluation.kernel_profile.kernels:
-        screen.print(_table(evaluation.kernel_profile, result.profile.ceilings.cores if result.profile else None))
+        screen.print(kernel_table(evaluation.kernel_profile, result.profile.ceilings.cores if result.profile else None))
     if evaluation.kernel_profile is not None:
         for name, value in evaluation.kernel_profile.counters.items():
             screen.print(escape(f"{name:>24} {value:8.1f}"))
@@ -48,8 +48,8 @@ def _show(screen: Screen, result: ProfileResult) -> None:
             screen.print(escape(f"- {line}"))
 
 
-def _table(ran: KernelProfile, multiprocessors: int | None) -> Table:
-    """A row per kernel; columns of which nothing is known, as on a CPU, are left out.
+def kernel_table(ran: KernelProfile, multiprocessors: int | None) -> Table:
+    """Return a row per kernel; columns of which nothing is known, as on a CPU, are left out.
 
     The occupancy is the most that fits; the estimate is the mean over the waves, if all blocks take the same time.
     """
