@@ -16,6 +16,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +104,15 @@ def tuned(
     space = declared_space(kernel, problem)
     if space is None:
         return {"trials": 0, **measured(problem, kernel, evaluator)}
-    tuner = catalogue.create("portfolio", space, start=[space.default])
+    start = [space.default, *kernel.configs_in(space)]
+    tuner = catalogue.create("portfolio", space, start=start, profile=evaluator.profile(problem))
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials), SearchObserver())
         found = search.run()
     best = kernel if found.best is None else kernel.bind(found.best.config)
-    return {"trials": len(found.evaluations), **measured(problem, best, evaluator)}
+    statuses = Counter(str(one.status) for one in found.evaluations)
+    row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
+    return {**row, "config": dict(best.config), **measured(problem, best, evaluator)}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nbclient
-import nbformat
 import pytest
 
 from . import beside
 from .agent.history.recorded import RUN
+
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 HURRIED = f"""

@@ -274,6 +274,8 @@ class Worker:
         """
         if not self._server.alive:
             raise DeviceError(ENDED)
+        if self._ended:
+            raise WorkerDied(None, "had ended before")
         nonce = secrets.token_hex(8)
         try:
             self._channel.send({**request, "nonce": nonce})

@@ -17,7 +17,10 @@ from kernelwright.rag.embeddings import PACKAGED, VARIABLE
 
 from .models import embedder
 
-MODEL = Path(importlib.util.find_spec(PACKAGED).origin).with_name("model")  # type: ignore[union-attr, arg-type]
+PACKAGE = importlib.util.find_spec(PACKAGED)
+if PACKAGE is None or PACKAGE.origin is None:
+    pytest.skip(f"could not find {PACKAGED}", allow_module_level=True)
+MODEL = Path(PACKAGE.origin).with_name("model")
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
