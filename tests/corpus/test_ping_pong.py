@@ -1,0 +1,67 @@
+"""The attention kernel of two groups that take turns: its values in any order of the groups, and its code for sm_90a."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from kernelwright.core import PythonKernel
+from kernelwright.corpus.attention import PING_PONG
+from kernelwright.evaluators.guards.source import find_violation
+from kernelwright.evaluators.settings import AllowTorch
+from torch.nn import functional
+
+from .warp_groups import load
+
+KERNEL = PythonKernel.parse(PING_PONG.read_text())
+SMALL = KERNEL.bind({"BLOCK_N": 16}).source.replace("ROWS = 64", "ROWS = 16")
+SHAPES = {
+    "ragged": ((1, 2, 37, 16), (1, 1, 75, 16), 24, False),
+    "causal": ((1, 1, 70, 16), (1, 1, 70, 16), 16, True),
+    "one tile": ((1, 1, 5, 16), (1, 1, 9, 16), 16, False),
+    "fewer keys than queries": ((1, 1, 50, 16), (1, 1, 20, 16), 16, True),
+}
+
+
+def attend(source: str, shape: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    queries, keys, values, causal = SHAPES[shape]
+    torch.manual_seed(seed)
+    q, k, v = torch.randn(queries), torch.randn(keys), torch.randn(*keys[:3], values)
+    found = load(source, seed)["ModelNew"](causal)(q, k, v)
+    wanted = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    return found, wanted
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_values_in_an_order_of_the_groups_by_chance(shape: str, stages: int) -> None:
+    source = SMALL.replace("STAGES = 2", f"STAGES = {stages}")
+    found, wanted = attend(source, shape, seed=stages)
+    torch.testing.assert_close(found, wanted, atol=2e-3, rtol=2e-3)
+
+
+BROKEN = {
+    "keys are not waited for": ("T.barrier_wait(k_full[block % STAGES], block // STAGES % 2)", "pass"),
+    "a tile of values counts as read too early": ("T.wait_wgmma(0)\n            T.warp", "T.wait_wgmma(1)\n            T.warp"),
+    "the producer waits for no reader": ("T.barrier_wait(v_empty[block % STAGES], (block // STAGES + 1) % 2)", "pass"),
+    "a wrong parity": ("(block // STAGES + 1) % 2)", "block // STAGES % 2)"),
+    "nobody takes the last turn": ("if group == 0:", "if group == 2:"),
+    "both groups wait for the same turn": ("T.sync_threads(TURNS + group, 256)", "T.sync_threads(TURNS, 256)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", BROKEN)
+def test_a_defect_is_seen(defect: str) -> None:
+    before, after = BROKEN[defect]
+    assert before in SMALL
+    with pytest.raises(AssertionError):
+        for seed in range(3):
+            torch.testing.assert_close(*attend(SMALL.replace(before, after), "ragged", seed), atol=2e-3, rtol=2e-3)
+
+
+def test_it_breaks_no_rule() -> None:
+    assert find_violation(KERNEL.source, KERNEL, AllowTorch.NONE) is None
