@@ -3,13 +3,14 @@
 One iteration of the body executes its steps in order, each for another iteration of the loop: that of the body less
 the step's stage. A step starts no earlier than the one before it, waits for the results that it reads, for all readers
 of what it overwrites, and for its resources. The simulator also follows which iteration's value each read gets, and so
-finds bodies that compute something else.
+finds bodies that compute something else. Steps of another role are another program of the same loop: its steps wait for
+those of the first, and what overwrites waits for its readers to come, where one program alone would be wrong.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 SIMULATED = 32
@@ -27,6 +28,8 @@ class Step:
     """By resource: units in each cycle from its start."""
     versions: int = 1
     """Buffers that its results go to in turn."""
+    role: str = ""
+    """Steps of one role are issued in order."""
 
     @property
     def reading(self) -> int:
@@ -78,46 +81,82 @@ class Run:
 
 def simulate(loop: Loop) -> Run:
     """Execute the loop. Of a body that reads wrong values the times are those of what it does."""
-    count = min(loop.iterations, SIMULATED)
-    incoming: dict[str, list[Wait]] = defaultdict(list)
-    readers: dict[str, list[Wait]] = defaultdict(list)
-    for wait in loop.waits:
-        incoming[wait.target].append(wait)
-        if wait.reads:
-            readers[wait.source].append(wait)
-    reading = {step.name: step.reading for step in loop.steps}
+    running = _Running(loop)
+    programs = _programs(loop, running.count)
+    now = dict.fromkeys(programs, 0)
+    wrong = ""
+    while programs:
+        ready = [role for role, todo in programs.items() if not running.missing(*todo[0])]
+        if not ready:
+            first = next(iter(programs))
+            wrong = wrong or running.missing(*programs[first][0])
+            ready = [first]
+        # The step that can start first takes its resources first.
+        begin = {role: running.earliest(*programs[role][0], now[role]) for role in ready}
+        role = min(ready, key=begin.__getitem__)
+        step, iteration = programs[role].popleft()
+        now[role] = begin[role]
+        _occupy(step, now[role], running.taken)
+        running.starts[step.name, iteration] = now[role]
+        if not programs[role]:
+            del programs[role]
     done = {step.name: max(step.latency, step.reading) for step in loop.steps}
-    starts: dict[tuple[str, int], int] = {}
-    taken: dict[tuple[str, int], int] = defaultdict(int)
-    wrong, now = "", 0
+    end = max(start + done[name] for (name, _), start in running.starts.items())
+    interval = _steady(loop, running.starts, running.count, end)
+    return Run(round(end + (loop.iterations - running.count) * interval), interval, running.starts, wrong)
+
+
+def _programs(loop: Loop, count: int) -> dict[str, deque[tuple[Step, int]]]:
+    """Return what each role executes, step by step, with the iteration of each."""
+    programs: dict[str, deque[tuple[Step, int]]] = defaultdict(deque)
     for body in range(count + max(step.stage for step in loop.steps)):
         for step in loop.steps:
-            iteration = body - step.stage
-            if not 0 <= iteration < count:
-                continue
-            for wait in incoming[step.name]:
-                if (before := iteration - wait.distance) < 0:
-                    continue
-                if (wait.source, before) in starts:
-                    now = max(now, starts[wait.source, before] + wait.latency)
-                else:
-                    wrong = wrong or f"{step.name} runs before the {wait.source} that it waits for"
-            overwritten = iteration - step.versions
-            for wait in readers[step.name]:
-                reader = overwritten + wait.distance
-                if overwritten < 0 or reader >= count:
-                    continue
-                if (wait.target, reader) in starts:
-                    now = max(now, starts[wait.target, reader] + reading[wait.target])
-                elif wait.target != step.name:  # which reads its own last result before it writes the next
-                    wrong = wrong or f"{step.name} overwrites what {wait.target} still has to read"
-            while not _fits(step, now, taken, loop.limits):
-                now += 1
-            _occupy(step, now, taken)
-            starts[step.name, iteration] = now
-    end = max(start + done[name] for (name, _), start in starts.items())
-    interval = _steady(loop, starts, count, end)
-    return Run(round(end + (loop.iterations - count) * interval), interval, starts, wrong)
+            if 0 <= (iteration := body - step.stage) < count:
+                programs[step.role].append((step, iteration))
+    return dict(programs)
+
+
+class _Running:
+    """What has started, and what it has taken."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.count = min(loop.iterations, SIMULATED)
+        self.starts: dict[tuple[str, int], int] = {}
+        self.taken: dict[tuple[str, int], int] = defaultdict(int)
+        self._limits = loop.limits
+        self._reading = {step.name: step.reading for step in loop.steps}
+        self._incoming: dict[str, list[Wait]] = defaultdict(list)
+        self._readers: dict[str, list[Wait]] = defaultdict(list)
+        for wait in loop.waits:
+            self._incoming[wait.target].append(wait)
+            if wait.reads:
+                self._readers[wait.source].append(wait)
+
+    def _before(self, step: Step, iteration: int) -> Iterator[tuple[tuple[str, int], int, str]]:
+        """Yield what has to have started, the cycles from then on, and what it means that it has not."""
+        for wait in self._incoming[step.name]:
+            if (before := iteration - wait.distance) >= 0:
+                why = f"{step.name} runs before the {wait.source} that it waits for"
+                yield (wait.source, before), wait.latency, why
+        overwritten = iteration - step.versions
+        for wait in self._readers[step.name]:
+            # A step reads its own last result before it writes the next.
+            reader = overwritten + wait.distance
+            if overwritten >= 0 and reader < self.count and (wait.target, reader) != (step.name, iteration):
+                why = f"{step.name} overwrites what {wait.target} still has to read"
+                yield (wait.target, reader), self._reading[wait.target], why
+
+    def missing(self, step: Step, iteration: int) -> str:
+        """Return what a step of this iteration has to wait for and has not started, in words; '' for nothing."""
+        return next((why for one, _, why in self._before(step, iteration) if one not in self.starts), "")
+
+    def earliest(self, step: Step, iteration: int, now: int) -> int:
+        """Return the first cycle from `now` on in which all that has started allows it."""
+        for one, cycles, _ in self._before(step, iteration):
+            now = max(now, self.starts.get(one, -cycles) + cycles)
+        while not _fits(step, now, self.taken, self._limits):
+            now += 1
+        return now
 
 
 def _fits(step: Step, now: int, taken: Mapping[tuple[str, int], int], limits: Mapping[str, int]) -> bool:
