@@ -10,7 +10,7 @@ those of the first, and what overwrites waits for its readers to come, where one
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SIMULATED = 32
@@ -86,16 +86,13 @@ def simulate(loop: Loop) -> Run:
     now = dict.fromkeys(programs, 0)
     wrong = ""
     while programs:
-        ready = [role for role, todo in programs.items() if not running.missing(*todo[0])]
-        if not ready:
-            first = next(iter(programs))
-            wrong = wrong or running.missing(*programs[first][0])
-            ready = [first]
-        # The step that can start first takes its resources first.
-        begin = {role: running.earliest(*programs[role][0], now[role]) for role in ready}
-        role = min(ready, key=begin.__getitem__)
+        # The role whose next step can start first goes on, and takes its resources first.
+        begins = {role: running.begin(*todo[0], now[role]) for role, todo in programs.items()}
+        ready = [role for role, (_, why) in begins.items() if not why] or [next(iter(programs))]
+        role = ready[0] if len(ready) == 1 else min(ready, key=lambda role: begins[role][0])
+        now[role], why = begins[role]
+        wrong = wrong or why
         step, iteration = programs[role].popleft()
-        now[role] = begin[role]
         _occupy(step, now[role], running.taken)
         running.starts[step.name, iteration] = now[role]
         if not programs[role]:
@@ -132,31 +129,31 @@ class _Running:
             if wait.reads:
                 self._readers[wait.source].append(wait)
 
-    def _before(self, step: Step, iteration: int) -> Iterator[tuple[tuple[str, int], int, str]]:
-        """Yield what has to have started, the cycles from then on, and what it means that it has not."""
+    def begin(self, step: Step, iteration: int, now: int) -> tuple[int, str]:
+        """Return the first cycle from `now` on in which all that has started allows a step of this iteration.
+
+        And what has not started that it has to wait for, in words; '' for nothing.
+        """
+        starts, wrong = self.starts, ""
         for wait in self._incoming[step.name]:
-            if (before := iteration - wait.distance) >= 0:
-                why = f"{step.name} runs before the {wait.source} that it waits for"
-                yield (wait.source, before), wait.latency, why
+            if (before := iteration - wait.distance) < 0:
+                continue
+            if (start := starts.get((wait.source, before))) is not None:
+                now = max(now, start + wait.latency)
+            else:
+                wrong = wrong or f"{step.name} runs before the {wait.source} that it waits for"
         overwritten = iteration - step.versions
         for wait in self._readers[step.name]:
-            # A step reads its own last result before it writes the next.
             reader = overwritten + wait.distance
-            if overwritten >= 0 and reader < self.count and (wait.target, reader) != (step.name, iteration):
-                why = f"{step.name} overwrites what {wait.target} still has to read"
-                yield (wait.target, reader), self._reading[wait.target], why
-
-    def missing(self, step: Step, iteration: int) -> str:
-        """Return what a step of this iteration has to wait for and has not started, in words; '' for nothing."""
-        return next((why for one, _, why in self._before(step, iteration) if one not in self.starts), "")
-
-    def earliest(self, step: Step, iteration: int, now: int) -> int:
-        """Return the first cycle from `now` on in which all that has started allows it."""
-        for one, cycles, _ in self._before(step, iteration):
-            now = max(now, self.starts.get(one, -cycles) + cycles)
+            if overwritten < 0 or reader >= self.count:
+                continue
+            if (start := starts.get((wait.target, reader))) is not None:
+                now = max(now, start + self._reading[wait.target])
+            elif wait.target != step.name:  # which reads its own last result before it writes the next
+                wrong = wrong or f"{step.name} overwrites what {wait.target} still has to read"
         while not _fits(step, now, self.taken, self._limits):
             now += 1
-        return now
+        return now, wrong
 
 
 def _fits(step: Step, now: int, taken: Mapping[tuple[str, int], int], limits: Mapping[str, int]) -> bool:

@@ -65,7 +65,7 @@ class AttentionShape:
                 )
         if self.heads % self.kv_heads:
             raise OptionError(
-                f"{self.heads} heads cannot share {self.kv_heads} `kv_heads` evenly", "use a divisor of `heads`"
+                f"{self.heads} heads cannot share {self.kv_heads} `num_kv_heads` evenly", "use a divisor of `num_heads`"
             )
 
     def tiles(self) -> SearchSpace:
