@@ -22,7 +22,7 @@ SHORTER, TILES = 0.7, 0.15
 SHORTENED = 16
 """Draws of a neighbour that may shorten the interval: a failure costs no trial, and at the least interval all fail."""
 REBUILT = 0.5
-"""Share of these for which all operations are scheduled anew, in about the present order."""
+"""Share of these for which all operations are scheduled anew, in the present order or another."""
 AT_ONCE = 3
 """Intervals that are tried for them."""
 
@@ -31,7 +31,7 @@ class ScheduleClimb:
     """Asks for neighbours of the best schedule of this climb; after `RESTART` failures it restarts elsewhere.
 
     A neighbour moves one operation, and repairs the others; or it has a shorter interval, near the present cycles or
-    scheduled anew in about their order; or another tile. Schedules of equal order, stages and tiles are one kernel, and
+    scheduled anew; or another tile. Schedules of equal order, stages and tiles are one kernel, and
     asked for once.
 
     A result counts as better only where its interval of confidence lies below that of the present one: then the climb
@@ -123,8 +123,8 @@ class ScheduleClimb:
         if interval <= bound:
             return None
         if self._rng.random() < REBUILT:
-            # Early operations first, as they stand now, with some noise: what is in the way is placed again.
-            noise = max(schedule.values()) * self._rng.random() / 2
+            # Early operations first, with more noise or less, up to an order by chance; what is in the way goes again.
+            noise = max(schedule.values()) * self._rng.choice([0.1, 0.5, 10.0])
             ranks = {name: self._rng.uniform(0, noise) - cycle for name, cycle in schedule.items()}
             least = self._rng.randrange(bound, interval)
             for shorter in range(least, min(least + AT_ONCE, interval)):
