@@ -3,8 +3,8 @@
     python benchmarks/attention_code.py [--json FILE]
 
 The kernels: two warp groups in turns (ping_pong.py), and the scheduled kernel with roles, at the problem's workloads.
-Registers, spills and instructions are those of nvcc, which must be on the PATH, as Triton's cuobjdump reads them. Nothing
-runs, and nothing is timed.
+Registers and spills are what nvcc says, which must be on the PATH; instructions are what Triton's cuobjdump reads.
+Nothing runs, and nothing is timed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ CONFIGS: dict[str, tuple[Path, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
-COUNTED = ("HGMMA", "UTMALDG", "SYNCS", "USETMAXREG", "BAR.SYNC", "BAR.ARV", "WARPGROUP.DEPBAR", "MUFU.EX2", "LDL", "STL")
-"""Matrix products, loads by TMA, mbarriers, changes of registers, named barriers, waits for products, and local memory."""
+COUNTED = (
+    "HGMMA", "UTMALDG", "SYNCS", "USETMAXREG", "BAR.SYNC", "BAR.ARV", "WARPGROUP.DEPBAR", "MUFU.EX2", "LDL", "STL"
+)  # fmt: skip
+"""Products, loads by TMA, mbarriers, changes of registers, barriers, waits for products, exponentials, local memory."""
 
 
 def lowered(path: Path, config: dict[str, Any], sizes: tuple[Any, ...], folder: Path) -> tuple[str, int]:

@@ -172,9 +172,7 @@ class TileLang:
     def __init__(self, language: Language) -> None:
         self.language = language
 
-    def compile(
-        self, function: Callable[..., None], out_idx: list[int], target: str, **_: Any
-    ) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., None], out_idx: list[int], target: str, **_: Any) -> Callable[..., Any]:
         specs = list(function.__annotations__.values())
         outputs = [one % len(specs) for one in out_idx]
 

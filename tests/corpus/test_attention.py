@@ -90,7 +90,7 @@ def test_roles_have_their_own_programs_registers_and_barriers(cases: list[dict[s
 
 
 def test_the_compilers_refusal_of_roles_has_its_reason(cases: list[dict[str, Any]]) -> None:
-    assert 'role load blocked at' in cases[-1]["error"] and 'PRODUCER_ACQUIRE("v")' in cases[-1]["error"]
+    assert "role load blocked at" in cases[-1]["error"] and 'PRODUCER_ACQUIRE("v")' in cases[-1]["error"]
 
 
 def test_the_groups_in_turns_have_what_their_structure_needs(cases: list[dict[str, Any]]) -> None:

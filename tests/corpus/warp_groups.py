@@ -176,4 +176,3 @@ def load(source: str, seed: int = 0) -> dict[str, Any]:
     names: dict[str, Any] = {"T": language, "tilelang": TileLang(language), "__name__": "kernel"}
     exec(compile(source.replace(imports, ""), "kernel", "exec", dont_inherit=True), names)
     return names
-

@@ -23,6 +23,7 @@ SHORTENED = 16
 """Draws of a neighbour that may shorten the interval: a failure costs no trial, and at the least interval all fail."""
 REBUILT = 0.5
 """Share of these for which all operations are scheduled anew, in the present order or another."""
+RANKS = 8
 AT_ONCE = 3
 """Intervals that are tried for them."""
 
@@ -123,9 +124,12 @@ class ScheduleClimb:
         if interval <= bound:
             return None
         if self._rng.random() < REBUILT:
-            # Early operations first, with more noise or less, up to an order by chance; what is in the way goes again.
-            noise = max(schedule.values()) * self._rng.choice([0.1, 0.5, 10.0])
+            # Early operations first, with some noise, or an order by chance; what is in the way is placed again.
+            noise = max(schedule.values()) * self._rng.random() / 2
             ranks = {name: self._rng.uniform(0, noise) - cycle for name, cycle in schedule.items()}
+            if self._rng.random() < 0.5:
+                # Few ranks: of equal ones that goes first which stands first in the loop.
+                ranks = {name: float(self._rng.randrange(RANKS)) for name in schedule}
             least = self._rng.randrange(bound, interval)
             for shorter in range(least, min(least + AT_ONCE, interval)):
                 if (built := modulo_schedule(graph, shorter, ranks)) is not None:

@@ -59,7 +59,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Roles:
-    """Two programs of one loop, each in the order of its cycles: other warps load, as far ahead as there are buffers."""
+    """Two programs of one loop, each in the order of its cycles: other warps load, ahead as there are buffers."""
 
     loading: tuple[str, ...]
     """The loads; the stages of their cycles say nothing, since they wait for a free buffer only."""

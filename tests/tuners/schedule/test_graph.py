@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.core import ScheduleError
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation, Roles, aligned, order_and_stage, refusal, versions
+from kernelwright.tuners.schedule.graph import (
+    Edge,
+    Graph,
+    Operation,
+    Roles,
+    aligned,
+    order_and_stage,
+    refusal,
+    versions,
+)
 
 from .loops import LIMITS, chain
 
@@ -74,5 +83,7 @@ def test_roles_load_ahead_and_compute_in_one_stage() -> None:
         assert order_and_stage(graph, schedule, 5) == ((0, 1, 2, 3), (0, 0, 0, 1))
         assert versions(graph, schedule, 5)["LOAD"] == 3
         assert refusal(graph, schedule, 5) == ""
-    assert refusal(graph, {"LOAD": 0, "DOT": 5, "SOFT": 11, "LAST": 13}, 5).startswith("SOFT is in a later stage than DOT")
-    assert refusal(graph, {"LOAD": 0, "DOT": 5, "SOFT": 7, "LAST": 16}, 5).startswith("LAST is more than one stage behind")
+    apart = refusal(graph, {"LOAD": 0, "DOT": 5, "SOFT": 11, "LAST": 13}, 5)
+    assert apart.startswith("SOFT is in a later stage than DOT")
+    behind = refusal(graph, {"LOAD": 0, "DOT": 5, "SOFT": 7, "LAST": 16}, 5)
+    assert behind.startswith("LAST is more than one stage behind")

@@ -3,8 +3,8 @@
 Order in the body is the cycle modulo the interval, the pipeline stage the cycle divided by it. Sequence lengths may be
 any: keys past the end, and after the query where it is causal, start from -inf.
 
-With ROLES four more warps load the keys and values, and the others compute: `T.annotate_ws_schedule` gets both programs,
-each in the order of the cycles. The products are then asynchronous.
+With ROLES four more warps load the keys and values, and the others compute: `T.annotate_ws_schedule` gets both
+programs, each in the order of the cycles. The products are then asynchronous.
 """
 
 import functools
@@ -37,7 +37,7 @@ PV = 72
 # Probabilities and scales through shared memory, which has versions: then RESCALE and PV may be a stage later.
 P_SHARED = False
 
-# Four more warps that load, as many tiles ahead as there are buffers; registers of a thread, 0 for those it starts with.
+# Four more warps that load, DEPTH tiles ahead; registers of a thread, 0 for those that it starts with.
 ROLES = False
 DEPTH = 2
 CONSUMER_REGS = 240

@@ -1,8 +1,8 @@
 """Attention by three warp groups: two take turns at the tensor cores, the third loads keys and values ahead of them.
 
-As in FlashAttention-3 (Shah et al., 2024): a consumer issues the product of its rows with the next tile of keys and that
-of the present probabilities with their values, hands the turn over, and computes its softmax under the other's products.
-Sequence lengths may be any.
+As in FlashAttention-3 (Shah et al., 2024): a consumer issues the product of its rows with the next tile of keys and
+that of the present probabilities with their values, hands the turn over, and computes its softmax under the other's
+products. Sequence lengths may be any.
 """
 
 import functools
@@ -24,6 +24,7 @@ PRODUCER_REGS = 24
 CONSUMER_REGS = 240
 
 SEARCH_SPACE = {"BLOCK_N": [64, 96, 128, 160, 176], "STAGES": [1, 2, 3], "CONSUMER_REGS": [216, 232, 240]}
+CONSTRAINTS = ["256 * head_dim + 2 * STAGES * BLOCK_N * (head_dim + head_dim_kv) <= 231424"]
 
 ROWS = 64
 """Queries of one consumer: those of one instruction."""
@@ -55,7 +56,8 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
             row_sum[i] = row_sum[i] * scale[i] + tile_sum[i]
 
     @T.macro
-    def consume(group, q_shared, k_shared, v_shared, y, full, empty, blocks, first, head, batch):
+    def consume(group, first, q_shared, tiles, full, empty, y, blocks, head, batch):
+        k_shared, v_shared = tiles
         q_full, k_full, v_full = full
         k_empty, v_empty = empty
         s = T.alloc_fragment((ROWS, BLOCK_N), "float32")
@@ -85,9 +87,7 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
         for block in T.serial(1, blocks):
             T.sync_threads(TURNS + group, 256)
             T.barrier_wait(k_full[block % STAGES], block // STAGES % 2)
-            T.wgmma_gemm(
-                q_shared, k_shared[block % STAGES, :, :], s, transpose_B=True, policy=policy, clear_accum=True
-            )
+            T.wgmma_gemm(q_shared, k_shared[block % STAGES, :, :], s, transpose_B=True, policy=policy, clear_accum=True)
             T.barrier_wait(v_full[(block - 1) % STAGES], (block - 1) // STAGES % 2)
             T.wgmma_gemm(p, v_shared[(block - 1) % STAGES, :, :], acc, policy=policy)
             T.named_barrier_arrive(TURNS + 1 - group, 256)
@@ -132,6 +132,7 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
             v_empty = T.alloc_barrier([256] * STAGES)
             row = bx * 2 * ROWS
             blocks = T.ceildiv(T.min(SK, row + 2 * ROWS) if causal else SK, BLOCK_N)
+            tiles, full, empty = (k_shared, v_shared), (q_full, k_full, v_full), (k_empty, v_empty)
             # One if with all roles: the registers can then be moved, and no barrier of all threads stands between.
             thread = T.get_thread_binding()
             if thread < 128:
@@ -154,9 +155,9 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
                     )  # fmt: skip
                     T.barrier_arrive(v_full[block % STAGES])
             elif thread < 256:
-                consume(0, q_first, k_shared, v_shared, y, (q_full, k_full, v_full), (k_empty, v_empty), blocks, row, head, batch)
+                consume(0, row, q_first, tiles, full, empty, y, blocks, head, batch)
             else:
-                consume(1, q_second, k_shared, v_shared, y, (q_full, k_full, v_full), (k_empty, v_empty), blocks, row + ROWS, head, batch)
+                consume(1, row + ROWS, q_second, tiles, full, empty, y, blocks, head, batch)
 
     return tilelang.compile(attention, out_idx=[-1], target=TARGET, pass_configs={"tl.enable_fast_math": True})
 
