@@ -22,7 +22,7 @@ from typing import Any
 import tilelang
 import triton
 from kernelwright.core import PythonKernel
-from kernelwright.corpus.attention import KERNEL, PING_PONG
+from kernelwright.corpus.attention import KERNEL
 from tilelang import tvm
 from tvm.target import Target
 
@@ -33,7 +33,7 @@ WORKLOADS: dict[str, tuple[Any, ...]] = {
 }
 """By the problem's names: batch, heads, heads of keys, queries, keys, dimensions, causal, type."""
 CONFIGS: dict[str, tuple[Path, dict[str, Any]]] = {
-    "ping_pong": (PING_PONG, {}),
+    "ping_pong": (KERNEL.with_name("ping_pong.py"), {}),
     "roles": (
         KERNEL,
         {

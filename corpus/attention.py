@@ -6,5 +6,3 @@ from pathlib import Path
 
 PROBLEM = Path(__file__).parent / "problems" / "attention" / "attention.py"
 KERNEL = Path(__file__).parent / "kernels" / "tilelang" / "attention" / "attention.py"
-PING_PONG = KERNEL.with_name("ping_pong.py")
-"""The same by two groups of warps that take turns, written by hand."""

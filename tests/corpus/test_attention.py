@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, PythonKernel
-from kernelwright.corpus.attention import KERNEL, PING_PONG, PROBLEM
+from kernelwright.corpus.attention import KERNEL, PROBLEM
 from kernelwright.corpus.problems import find_problem
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.settings import AllowTorch
@@ -36,7 +36,7 @@ CASES = [
     {"sizes": {"D": 16, "DV": 16}, "config": {"BLOCK_N": 64, **BEHIND}},
     {"sizes": {}, "config": {"ROLES": True, "DEPTH": 3, "CONSUMER_REGS": 208}},
     {"sizes": {"HK": 2, "SK": 300}, "config": BEFORE_SOFTMAX},
-    {"sizes": {}, "config": {}, "kernel": str(PING_PONG)},
+    {"sizes": {}, "config": {}, "kernel": str(KERNEL.with_name("ping_pong.py"))},
     {"sizes": {}, "config": {"ROW_MAX": 89, "SCALE": 90, "EXP": 91, "CAST": 107, "ROW_SUM": 112, **BEHIND}},
     {"sizes": {}, "config": {**BEFORE_SOFTMAX, "DEPTH": 1, "COPY_K": 9}},
 ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from kernelwright.core import PythonKernel
-from kernelwright.corpus.attention import PING_PONG
+from kernelwright.corpus.attention import KERNEL as SCHEDULED
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.settings import AllowTorch
 from torch.nn import functional
 
 from .warp_groups import load
 
-KERNEL = PythonKernel.parse(PING_PONG.read_text())
+KERNEL = PythonKernel.parse(SCHEDULED.with_name("ping_pong.py").read_text())
 SMALL = KERNEL.bind({"BLOCK_N": 16}).source.replace("ROWS = 64", "ROWS = 16")
 SHAPES = {
     "ragged": ((1, 2, 37, 16), (1, 1, 75, 16), 24, False),
