@@ -112,7 +112,7 @@ class ScheduleOptimizer:
             # What the climb has asked for depends on its seed; the journal tells it what is known.
             tuner = self._tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)
-            watching = Recording(observer, folder)
+            watching = Recording(observer, folder, config.simulate)
             search = Search(
                 job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watching, config.patience
             )

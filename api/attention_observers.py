@@ -11,11 +11,12 @@ from .observers import SearchObserver
 
 
 class Recording:
-    """Keeps the folder in step, then passes on."""
+    """Keeps the folder in step, then passes on; of a simulation no finalists, since nothing is measured again."""
 
-    def __init__(self, observer: SearchObserver, folder: TuningFolder) -> None:
+    def __init__(self, observer: SearchObserver, folder: TuningFolder, simulated: bool) -> None:
         self._observer = observer
         self._folder = folder
+        self._simulated = simulated
 
     def trial(self, evaluation: Evaluation, progress: Progress) -> None:
         """Note a trial."""
@@ -24,8 +25,9 @@ class Recording:
         self._observer.trial(evaluation, progress)
 
     def finals(self, configs: Sequence[Config]) -> None:
-        """Pass on."""
-        self._observer.finals(configs)
+        """Pass on what is measured."""
+        if not self._simulated:
+            self._observer.finals(configs)
 
 
 class Printing(SearchObserver):

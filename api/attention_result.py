@@ -23,6 +23,8 @@ from .plots import PAPER, write_search_plot
 MakeLoop = Callable[[Config], Loop | str]
 SHOWN = 4
 """Iterations in a Gantt chart."""
+LETTERS = 200
+"""Of the labels, in the width of a chart."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,16 @@ def _gantt(loops: list[tuple[str, Loop]]) -> bytes:
 
     figure = Figure(figsize=(11, 2.6 * len(loops)), facecolor="white", layout="constrained")
     colors = (PAPER.accent, PAPER.good, PAPER.bad, PAPER.muted)
-    longest = 0
-    for number, (title, loop) in enumerate(loops, start=1):
+    runs = [(title, loop, simulate(loop)) for title, loop in loops]
+    longest = max(
+        start + step.reading
+        for _, loop, run in runs
+        for step in loop.steps
+        for (name, iteration), start in run.starts.items()
+        if name == step.name and iteration < SHOWN
+    )
+    for number, (title, loop, run) in enumerate(runs, start=1):
         axes = figure.add_subplot(len(loops), 1, number)
-        run = simulate(loop)
         rows = sorted({_lane(step.uses) for step in loop.steps})
         steps = {step.name: step for step in loop.steps}
         for (name, iteration), start in run.starts.items():
@@ -139,13 +147,11 @@ def _gantt(loops: list[tuple[str, Loop]]) -> bytes:
                 continue
             row, width = rows.index(_lane(steps[name].uses)), steps[name].reading
             axes.barh(row, width, left=start, height=0.7, color=colors[iteration % 4], edgecolor="white")
-            longest = max(longest, start + width)
-            if width >= 4:
+            if LETTERS * width >= longest * len(name):
                 axes.text(start + width / 2, row, name, ha="center", va="center", fontsize=6, color="white")
         axes.set_yticks(range(len(rows)), rows)
         axes.set_title(f"{title}: {run.interval:g} cycles per iteration (simulated)", fontsize=10, loc="left")
-        axes.set_xlabel("cycle of the model")
-    for axes in figure.axes:
+        axes.set_xlabel("cycle of the model; a colour for each iteration")
         axes.set_xlim(0, longest)
     image = io.BytesIO()
     FigureCanvasAgg(figure).print_png(image)

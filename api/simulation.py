@@ -12,9 +12,10 @@ def loop_of(graph: Graph, schedule: Schedule, interval: int, iterations: int) ->
     """Return the body that a schedule gives: order, stages, versions of the results."""
     orders, stages = order_and_stage(graph, schedule, interval)
     kept = versions(graph, schedule, interval)
+    loads = graph.roles.loading if graph.roles else ()
     steps = [
-        Step(operation.name, stage, operation.latency, operation.uses, kept[operation.name])
-        for _, operation, stage in sorted(zip(orders, graph.operations, stages, strict=True), key=lambda one: one[0])
+        Step(o.name, stage, o.latency, o.uses, kept[o.name], "load" if o.name in loads else "compute")
+        for _, o, stage in sorted(zip(orders, graph.operations, stages, strict=True), key=lambda one: one[0])
     ]
     waits = [Wait(e.source, e.target, e.latency, e.distance, e.carries_data) for e in graph.edges]
     return Loop(tuple(steps), tuple(waits), graph.limits, iterations)

@@ -3,12 +3,13 @@
 One iteration of the body executes its steps in order, each for another iteration of the loop: that of the body less
 the step's stage. A step starts no earlier than the one before it, waits for the results that it reads, for all readers
 of what it overwrites, and for its resources. The simulator also follows which iteration's value each read gets, and so
-finds bodies that compute something else.
+finds bodies that compute something else. Steps of another role are another program of the same loop: its steps wait for
+those of the first, and what overwrites waits for its readers to come, where one program alone would be wrong.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ class Step:
     """By resource: units in each cycle from its start."""
     versions: int = 1
     """Buffers that its results go to in turn."""
+    role: str = ""
+    """Steps of one role are issued in order."""
 
     @property
     def reading(self) -> int:
@@ -78,46 +81,79 @@ class Run:
 
 def simulate(loop: Loop) -> Run:
     """Execute the loop. Of a body that reads wrong values the times are those of what it does."""
-    count = min(loop.iterations, SIMULATED)
-    incoming: dict[str, list[Wait]] = defaultdict(list)
-    readers: dict[str, list[Wait]] = defaultdict(list)
-    for wait in loop.waits:
-        incoming[wait.target].append(wait)
-        if wait.reads:
-            readers[wait.source].append(wait)
-    reading = {step.name: step.reading for step in loop.steps}
+    running = _Running(loop)
+    programs = _programs(loop, running.count)
+    now = dict.fromkeys(programs, 0)
+    wrong = ""
+    while programs:
+        # The role whose next step can start first goes on, and takes its resources first.
+        begins = {role: running.begin(*todo[0], now[role]) for role, todo in programs.items()}
+        ready = [role for role, (_, why) in begins.items() if not why] or [next(iter(programs))]
+        role = ready[0] if len(ready) == 1 else min(ready, key=lambda role: begins[role][0])
+        now[role], why = begins[role]
+        wrong = wrong or why
+        step, iteration = programs[role].popleft()
+        _occupy(step, now[role], running.taken)
+        running.starts[step.name, iteration] = now[role]
+        if not programs[role]:
+            del programs[role]
     done = {step.name: max(step.latency, step.reading) for step in loop.steps}
-    starts: dict[tuple[str, int], int] = {}
-    taken: dict[tuple[str, int], int] = defaultdict(int)
-    wrong, now = "", 0
+    end = max(start + done[name] for (name, _), start in running.starts.items())
+    interval = _steady(loop, running.starts, running.count, end)
+    return Run(round(end + (loop.iterations - running.count) * interval), interval, running.starts, wrong)
+
+
+def _programs(loop: Loop, count: int) -> dict[str, deque[tuple[Step, int]]]:
+    """Return what each role executes, step by step, with the iteration of each."""
+    programs: dict[str, deque[tuple[Step, int]]] = defaultdict(deque)
     for body in range(count + max(step.stage for step in loop.steps)):
         for step in loop.steps:
-            iteration = body - step.stage
-            if not 0 <= iteration < count:
+            if 0 <= (iteration := body - step.stage) < count:
+                programs[step.role].append((step, iteration))
+    return dict(programs)
+
+
+class _Running:
+    """What has started, and what it has taken."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.count = min(loop.iterations, SIMULATED)
+        self.starts: dict[tuple[str, int], int] = {}
+        self.taken: dict[tuple[str, int], int] = defaultdict(int)
+        self._limits = loop.limits
+        self._reading = {step.name: step.reading for step in loop.steps}
+        self._incoming: dict[str, list[Wait]] = defaultdict(list)
+        self._readers: dict[str, list[Wait]] = defaultdict(list)
+        for wait in loop.waits:
+            self._incoming[wait.target].append(wait)
+            if wait.reads:
+                self._readers[wait.source].append(wait)
+
+    def begin(self, step: Step, iteration: int, now: int) -> tuple[int, str]:
+        """Return the first cycle from `now` on in which all that has started allows a step of this iteration.
+
+        And what has not started that it has to wait for, in words; '' for nothing.
+        """
+        starts, wrong = self.starts, ""
+        for wait in self._incoming[step.name]:
+            if (before := iteration - wait.distance) < 0:
                 continue
-            for wait in incoming[step.name]:
-                if (before := iteration - wait.distance) < 0:
-                    continue
-                if (wait.source, before) in starts:
-                    now = max(now, starts[wait.source, before] + wait.latency)
-                else:
-                    wrong = wrong or f"{step.name} runs before the {wait.source} that it waits for"
-            overwritten = iteration - step.versions
-            for wait in readers[step.name]:
-                reader = overwritten + wait.distance
-                if overwritten < 0 or reader >= count:
-                    continue
-                if (wait.target, reader) in starts:
-                    now = max(now, starts[wait.target, reader] + reading[wait.target])
-                elif wait.target != step.name:  # which reads its own last result before it writes the next
-                    wrong = wrong or f"{step.name} overwrites what {wait.target} still has to read"
-            while not _fits(step, now, taken, loop.limits):
-                now += 1
-            _occupy(step, now, taken)
-            starts[step.name, iteration] = now
-    end = max(start + done[name] for (name, _), start in starts.items())
-    interval = _steady(loop, starts, count, end)
-    return Run(round(end + (loop.iterations - count) * interval), interval, starts, wrong)
+            if (start := starts.get((wait.source, before))) is not None:
+                now = max(now, start + wait.latency)
+            else:
+                wrong = wrong or f"{step.name} runs before the {wait.source} that it waits for"
+        overwritten = iteration - step.versions
+        for wait in self._readers[step.name]:
+            reader = overwritten + wait.distance
+            if overwritten < 0 or reader >= self.count:
+                continue
+            if (start := starts.get((wait.target, reader))) is not None:
+                now = max(now, start + self._reading[wait.target])
+            elif wait.target != step.name:  # which reads its own last result before it writes the next
+                wrong = wrong or f"{step.name} overwrites what {wait.target} still has to read"
+        while not _fits(step, now, self.taken, self._limits):
+            now += 1
+        return now, wrong
 
 
 def _fits(step: Step, now: int, taken: Mapping[tuple[str, int], int], limits: Mapping[str, int]) -> bool:

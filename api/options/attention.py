@@ -66,8 +66,11 @@ class AttentionConfig(ResultOptions, DeviceOptions):
         from ...tuners import catalogue
 
         super().check()
-        if self.tuner not in ("schedule", "random_moves"):
-            catalogue.check(self.tuner)
+        if self.tuner not in (own := ("schedule", "random_moves")):
+            try:
+                catalogue.check(self.tuner)
+            except OptionError as error:
+                raise OptionError(f"{error.message}, {', '.join(own)}") from None
         if self.schedule is not None and self.interval is not None:
             raise OptionError("`schedule` has an interval of its own", "leave `interval` out")
         if self.plot:

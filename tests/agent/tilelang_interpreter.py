@@ -11,6 +11,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,10 @@ class Frame:
     def __exit__(self, *_: object) -> None: ...
 
 
+class Policies(StrEnum):
+    Square, FullRow, FullCol = "Square", "FullRow", "FullCol"
+
+
 class Language:
     """What `T` stands for."""
 
@@ -88,7 +93,7 @@ class Language:
 
     def __init__(self) -> None:
         self.Kernel = Frame()
-        self.GemmWarpPolicy = {name: name for name in ("Square", "FullRow", "FullCol")}
+        self.GemmWarpPolicy = Policies
         self.unroll = self.serial = self.Pipelined = lambda count, **_: range(count)
         self.annotate_layout = self.use_swizzle = self.annotate_min_blocks_per_sm = self.Fragment = lambda *_, **__: (
             None
@@ -169,7 +174,7 @@ class TileLang:
     def __init__(self, language: Language) -> None:
         self.language = language
 
-    def compile(self, function: Callable[..., None], out_idx: list[int], target: str) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., None], out_idx: list[int], target: str, **_: Any) -> Callable[..., Any]:
         specs = list(function.__annotations__.values())
         outputs = [one % len(specs) for one in out_idx]
 

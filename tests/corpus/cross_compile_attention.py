@@ -1,6 +1,7 @@
-"""Lower the attention kernel for sm_90a at some sizes and schedules; prints a line of JSON for each.
+"""Lower attention kernels for sm_90a at some sizes and schedules; prints a line of JSON for each.
 
-Arguments: a folder for the sources last; before it JSON, a list of {"sizes": {...}, "config": {...}}.
+Arguments: a folder for the sources last, which gets the CUDA code as case_0.cu and so on; before it JSON, a list of
+{"sizes": {...}, "config": {...}}, with "kernel" where it is another file than that of the schedules.
 """
 
 from __future__ import annotations
@@ -19,21 +20,28 @@ from tilelang import tvm
 from tvm.target import Target
 
 
-def lowered(function: Any) -> dict[str, Any]:
+def lowered(function: Any, code: Path, config: dict[str, Any]) -> dict[str, Any]:
     target = Target({"kind": "cuda", "arch": "sm_90a"})
     # Layout inference asks for the target of the context, whatever the argument says.
-    with tvm.transform.PassContext(opt_level=3), target:
+    with tvm.transform.PassContext(opt_level=3, config=config), target:
         artifact = tilelang.lower(function, target=target)
+    code.write_text(artifact.kernel_source)
     (kernel,) = artifact.device_mod.functions.values()
     digest = hashlib.sha256(artifact.kernel_source.encode()).hexdigest()[:16]
     return {"shared": int(kernel.attrs.get("dyn_shared_memory_buf", 0)), "digest": digest}
 
 
 def main() -> None:
-    kernel = PythonKernel.parse(KERNEL.read_text())
     for number, case in enumerate(json.loads(sys.argv[1])):
+        kernel = PythonKernel.parse(Path(case.get("kernel", KERNEL)).read_text())
         found: list[Any] = []
-        tilelang.compile = lambda function, found=found, **_: found.append(lowered(function)) or (lambda *a: a[0])
+        code = Path(sys.argv[2]) / f"case_{number}.cu"
+
+        def compile_(function: Any, pass_configs: Any = None, found: Any = found, code: Path = code, **_: Any) -> Any:
+            found.append(lowered(function, code, pass_configs or {}))
+            return lambda *inputs: inputs[0]
+
+        tilelang.compile = compile_
         sizes = {"B": 1, "H": 4, "HK": 4, "SQ": 512, "SK": 512, "D": 64, "DV": 64, "causal": False, **case["sizes"]}
         module: dict[str, Any] = {}
         # TileLang reads the source of the function that it translates.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.core import Config, PythonKernel
@@ -25,31 +27,82 @@ BEHIND = {"P_SHARED": True, "RESCALE": 111, "PV": 112}
 AHEAD = {"INTERVAL": 34, "COPY_K": 0, "QK": 16, "ROW_MAX": 25, "EXP": 27, "COPY_V": 6, "CAST": 43, "SCALE": 43}
 """The next product with K, and most of its softmax, before the product with V."""
 AHEAD |= {"RESCALE": 47, "ROW_SUM": 48, "PV": 58}
+RAGGED = {"SQ": 200, "SK": 300, "HK": 2, "causal": True, "dtype": "bfloat16"}
+BEFORE_SOFTMAX = {"ROLES": True, "INTERVAL": 64, "COPY_K": 0, "QK": 0, "PV": 73, "COPY_V": 8, "ROW_MAX": 18, "EXP": 20}
+"""With roles: the next product with K, the product with V, and the softmax under both."""
+BEFORE_SOFTMAX |= {"SCALE": 36, "CAST": 40, "RESCALE": 48, "ROW_SUM": 52}
 CASES = [
-    {"sizes": {"SQ": 200, "SK": 300, "HK": 2, "causal": True, "dtype": "bfloat16"}, "config": {"BLOCK_N": 96}},
-    {"sizes": {}, "config": BEHIND},
-    {"sizes": {}, "config": AHEAD},
+    {"sizes": RAGGED, "config": {"BLOCK_N": 96, **AHEAD}},
+    {"sizes": {"D": 16, "DV": 16}, "config": {"BLOCK_N": 64, **BEHIND}},
+    {"sizes": {}, "config": {"ROLES": True, "DEPTH": 3, "CONSUMER_REGS": 208}},
+    {"sizes": {"HK": 2, "SK": 300}, "config": BEFORE_SOFTMAX},
+    {"sizes": {}, "config": {}, "kernel": str(KERNEL.with_name("ping_pong.py"))},
     {"sizes": {}, "config": {"ROW_MAX": 89, "SCALE": 90, "EXP": 91, "CAST": 107, "ROW_SUM": 112, **BEHIND}},
+    {"sizes": {}, "config": {**BEFORE_SOFTMAX, "DEPTH": 1, "COPY_K": 9}},
 ]
-"""The last one needs the scores in two stages."""
+"""The last but one needs the scores in two stages; in the last one V is loaded before K, and there is room for one."""
 
 
 def kernel() -> PythonKernel:
     return PythonKernel.parse(KERNEL.read_text())
 
 
-def test_it_compiles_for_sm_90a_and_each_schedule_to_other_code(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("code")
     script = Path(__file__).with_name("cross_compile_attention.py")
-    command = [sys.executable, str(script), json.dumps(CASES), str(tmp_path)]
+    command = [sys.executable, str(script), json.dumps(CASES), str(folder)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
-    *good, refused = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    assert len({one["digest"] for one in good}) == len(CASES) - 1
-    assert "error" in refused
+    found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    for number, one in enumerate(found):
+        if "error" not in one:
+            one["code"] = (folder / f"case_{number}.cu").read_text()
+    return found
+
+
+def test_it_compiles_for_sm_90a_and_each_schedule_to_other_code(cases: list[dict[str, Any]]) -> None:
+    *good, in_two_stages, _ = cases
+    assert len({one["digest"] for one in good}) == len(good)
+    assert "error" in in_two_stages
     # The compiler keeps as many versions as the model says: beside Q one of K and two of V; or three of V, and two of
     # the probabilities and the scales.
     assert good[0]["shared"] == 2 * 64 * (128 + 3 * 96)
-    assert good[1]["shared"] == 2 * 64 * (128 + 4 * 128) + 2 * (2 * 128 * 128 + 4 * 128)
+    assert good[1]["shared"] == 2 * 16 * (128 + 4 * 64) + 2 * (2 * 128 * 64 + 4 * 128)
+
+
+def test_roles_have_their_own_programs_registers_and_barriers(cases: list[dict[str, Any]]) -> None:
+    plain, ahead = cases[2], cases[3]
+    assert plain["shared"] == 2 * 64 * (128 + 2 * 3 * 128)
+    for one, depth, registers in ((plain, 3, 208), (ahead, 2, 240)):
+        code = one["code"]
+        assert f"warpgroup_reg_alloc<{registers}>" in code and "warpgroup_reg_dealloc<24>" in code
+        assert all(f"uint64_t {name}_mem[{depth}]" in code for name in ("k_full", "k_empty", "v_full", "v_empty"))
+        computing, loading = code[code.index("reg_alloc<") :].split("reg_dealloc<", 1)
+        assert "tma_load" in loading and "tma_load" not in computing and "wgmma" not in loading
+    # The product with V is under way while the softmax runs; in the first iteration there is none to leave.
+    assert "wait_wgmma<1>" not in plain["code"]
+    body = ahead["code"].rpartition("for (int block")[0]
+    steps = re.findall(r"wgmma_[sr]s<|wait_wgmma<.>|k_empty|exp2f|v_empty", body[body.rindex("for (int block = 1") :])
+    assert list(dict.fromkeys(steps)) == [
+        "wgmma_ss<", "wgmma_rs<", "wait_wgmma<1>", "k_empty", "exp2f", "wait_wgmma<0>", "v_empty"
+    ]  # fmt: skip
+
+
+def test_the_compilers_refusal_of_roles_has_its_reason(cases: list[dict[str, Any]]) -> None:
+    assert "role load blocked at" in cases[-1]["error"] and 'PRODUCER_ACQUIRE("v")' in cases[-1]["error"]
+
+
+def test_the_groups_in_turns_have_what_their_structure_needs(cases: list[dict[str, Any]]) -> None:
+    code = cases[4]["code"]
+    assert code.count("warpgroup_reg_alloc<240>") == 2 and code.count("warpgroup_reg_dealloc<24>") == 1
+    assert code.count("__syncthreads()") == 1  # after the barriers are made, and none among the groups
+    turns = re.findall(r"__(sync_thread_partial|named_barrier_arrive)\((\d), 256\)", code)
+    first = [("named_barrier_arrive", "9"), ("sync_thread_partial", "8"), ("named_barrier_arrive", "9")]
+    second = [("sync_thread_partial", "9"), ("named_barrier_arrive", "8")]
+    assert turns == [*first, ("sync_thread_partial", "8"), *second, *second]
+    assert code.count("wait_wgmma<1>") == 2 and code.count("wgmma_rs<") == code.count("wgmma_ss<") == 4
+    assert len(re.findall(r"tma_load\((q|k|v)_desc", code)) == 4
 
 
 def test_it_breaks_no_rule() -> None:

@@ -64,6 +64,26 @@ def test_a_value_that_goes_round_has_one_version() -> None:
     assert not run.wrong
 
 
+def in_role(step: Step, role: str, versions: int = 1) -> Step:
+    return Step(step.name, step.stage, step.latency, step.uses, versions, role)
+
+
+def test_a_role_that_loads_runs_ahead_and_waits_for_a_free_buffer() -> None:
+    one, two = (
+        simulate(Loop((in_role(LOAD, "load", depth), in_role(DOT, "compute")), READS, LIMITS, 100)) for depth in (1, 2)
+    )
+    assert (one.interval, two.interval, one.wrong, two.wrong) == (8, 4, "", "")
+    assert two.starts["LOAD", 1] == 2  # as soon as the first load has left the copy engine
+
+
+def test_roles_that_wait_for_each_other_are_wrong() -> None:
+    other = Step("MORE", 0, 1, {"copy": (1,)}, 1, "load")
+    behind = Step("LAST", 1, 1, {"tensor": (1,)}, 1, "compute")
+    steps = (other, in_role(LOAD, "load"), in_role(DOT, "compute"), behind)
+    run = simulate(Loop(steps, (*READS, Wait("MORE", "LAST", 1, 0, True)), LIMITS, 10))
+    assert run.wrong == "MORE overwrites what LAST still has to read"
+
+
 def test_it_speaks_the_protocol_and_marks_everything_simulated() -> None:
     def loop_of(config: Config) -> Loop | str:
         if config["DEPTH"] == 9:

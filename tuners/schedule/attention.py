@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core import Config, OptionError, SearchSpace, Value
-from .graph import Edge, Graph, Operation
+from .graph import Edge, Graph, Operation, Roles
 
 CLOCKS = 64
 SHARED_BYTES = 227 * 1024
 """Shared memory that a block may take."""
+REGISTERS = 65536
+"""Of a multiprocessor."""
 LARGEST_DIM = 256
 """Of a head: the columns of one instruction's result."""
 
@@ -63,7 +65,7 @@ class AttentionShape:
                 )
         if self.heads % self.kv_heads:
             raise OptionError(
-                f"{self.heads} heads cannot share {self.kv_heads} `kv_heads` evenly", "use a divisor of `heads`"
+                f"{self.heads} heads cannot share {self.kv_heads} `num_kv_heads` evenly", "use a divisor of `num_heads`"
             )
 
     def tiles(self) -> SearchSpace:
@@ -74,18 +76,34 @@ class AttentionShape:
                 "BLOCK_N": [64, 96, 128],
                 "THREADS": [128, 256, 384],
                 "P_SHARED": [False, True],
+                "ROLES": [False, True],
+                "DEPTH": [1, 2, 3],
+                "CONSUMER_REGS": [0, 160, 208, 240],
             },
-            ["THREADS == 2 * BLOCK_M", f"{self._fixed} <= {SHARED_BYTES}"],
+            [
+                "THREADS == 2 * BLOCK_M",
+                f"{self._fixed} <= {SHARED_BYTES}",
+                # Registers stay in their role; depth and budget are those of roles.
+                "not (ROLES and P_SHARED)",
+                "ROLES or (DEPTH == 2 and CONSUMER_REGS == 240)",
+                # More than a thread starts with, and no more than the loads' warps give away.
+                f"not ROLES or CONSUMER_REGS == 0 or (CONSUMER_REGS * THREADS + {24 * 128} <= {REGISTERS}"
+                f" and CONSUMER_REGS * (THREADS + 128) >= {REGISTERS})",
+            ],
             BLOCK_M=128,
             BLOCK_N=128,
             THREADS=256,
             P_SHARED=False,
+            ROLES=False,
+            DEPTH=2,
+            CONSUMER_REGS=240,
         )
 
     @property
     def _fixed(self) -> str:
-        """Bytes of Q and of one version of all other buffers, as an expression over the tiles."""
-        kept = f"2 * BLOCK_M * {self.head_dim} + 2 * BLOCK_N * {self.head_dim + self.head_dim_kv}"
+        """Bytes of Q and of the fewest versions of all other buffers, as an expression over the tiles."""
+        tiles = f"2 * BLOCK_N * {self.head_dim + self.head_dim_kv} * (1 + ROLES * (DEPTH - 1))"
+        kept = f"2 * BLOCK_M * {self.head_dim} + {tiles}"
         return f"{kept} + P_SHARED * (2 * BLOCK_M * BLOCK_N + 4 * BLOCK_M)"
 
     def iterations(self, tiles: Mapping[str, Value]) -> int:
@@ -160,5 +178,6 @@ def attention_graph(shape: AttentionShape, tiles: Config, rates: Rates) -> Graph
             edges.append(Edge(target, source, by_name[target].reading, 1, carries_data=False))
     limits = dict.fromkeys(("copy", "shared", "tensor", "vector", "special"), 1)
     # TileLang 0.1.15 pipelines a loop whose length differs between blocks in two stages at most.
-    stages = 2 if shape.causal else None
-    return Graph(operations, tuple(edges), limits, SHARED_BYTES - 2 * m * d, stages)
+    stages = 2 if shape.causal and not tiles["ROLES"] else None
+    roles = Roles(("COPY_K", "COPY_V"), int(tiles["DEPTH"]), ("PV",)) if tiles["ROLES"] else None
+    return Graph(operations, tuple(edges), limits, SHARED_BYTES - 2 * m * d, stages, roles)

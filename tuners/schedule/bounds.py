@@ -20,9 +20,11 @@ def resource_bound(graph: Graph) -> int:
         taken = sum(sum(operation.uses.get(resource, ())) for operation in graph.operations)
         needed = max(needed, -(-taken // limit) if taken else 1)
     # An operation that is longer than the interval meets its own next iteration.
-    while any(not Reservations(graph, needed).fits(name, 0) for name in graph.names):
+    while True:
+        empty = Reservations(graph, needed)
+        if all(empty.fits(name, 0) for name in graph.names):
+            return needed
         needed += 1
-    return needed
 
 
 def recurrence_bound(graph: Graph) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ...core import Config, Evaluation
 from .bounds import interval_bound
 from .graph import Graph, aligned
-from .modulo import refit, shortest_schedule
+from .modulo import modulo_schedule, refit, shortest_schedule
 from .space import Code, ScheduleSpace
 from .validator import ScheduleValidator
 
@@ -17,15 +17,23 @@ TRIES = 300
 """Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
 RESTART = 24
 """Results in a row that are no better, after which the climb restarts elsewhere."""
-SHORTER, TILES = 0.3, 0.15
+SHORTER, TILES = 0.7, 0.15
 """Shares of the moves that shorten the interval, and that change the tiles."""
+SHORTENED = 16
+"""Draws of a neighbour that may shorten the interval: a failure costs no trial, and at the least interval all fail."""
+REBUILT = 0.5
+"""Share of these for which all operations are scheduled anew, in the present order or another."""
+RANKS = 8
+AT_ONCE = 3
+"""Intervals that are tried for them."""
 
 
 class ScheduleClimb:
     """Asks for neighbours of the best schedule of this climb; after `RESTART` failures it restarts elsewhere.
 
-    A neighbour moves one operation, and repairs the others; or it has a shorter interval, near the present cycles; or
-    another tile. Schedules of equal order, stages and tiles are one kernel, and asked for once.
+    A neighbour moves one operation, and repairs the others; or it has a shorter interval, near the present cycles or
+    scheduled anew; or another tile. Schedules of equal order, stages and tiles are one kernel, and
+    asked for once.
 
     A result counts as better only where its interval of confidence lies below that of the present one: then the climb
     moves, and the streak of failures starts again. Where the intervals overlap and its median is not higher than the
@@ -73,8 +81,8 @@ class ScheduleClimb:
             if (first := self._fresh(self._starts.pop(0))) is not None:
                 return first
         if self._here is not None and (self._streak < RESTART or not self._greedy):
-            for _ in range(TRIES):
-                if (moved := self._fresh(self._neighbour(self._here))) is not None:
+            for attempt in range(TRIES):
+                if (moved := self._fresh(self._neighbour(self._here, attempt < SHORTENED))) is not None:
                     return moved
         for _ in range(TRIES):
             if (elsewhere := self._fresh(self._anywhere())) is not None:
@@ -98,10 +106,10 @@ class ScheduleClimb:
         self._known.add(code)
         return config
 
-    def _neighbour(self, config: Config) -> Config | None:
+    def _neighbour(self, config: Config, shorten: bool) -> Config | None:
         tiles, (schedule, interval) = self._space.tiles_of(config), self._space.schedule_of(config)
         graph = self._space.graph(tiles)
-        kind = self._rng.random()
+        kind = self._rng.uniform(0.0 if shorten else SHORTER, 1.0)
         if kind < SHORTER:
             return self._shorter(tiles, graph, schedule, interval)
         if kind < SHORTER + TILES and self._space.tiles:
@@ -114,6 +122,18 @@ class ScheduleClimb:
     def _shorter(self, tiles: Config, graph: Graph, schedule: dict[str, int], interval: int) -> Config | None:
         bound = interval_bound(graph)
         if interval <= bound:
+            return None
+        if self._rng.random() < REBUILT:
+            # Early operations first, with some noise, or an order by chance; what is in the way is placed again.
+            noise = max(schedule.values()) * self._rng.random() / 2
+            ranks = {name: self._rng.uniform(0, noise) - cycle for name, cycle in schedule.items()}
+            if self._rng.random() < 0.5:
+                # Few ranks: of equal ones that goes first which stands first in the loop.
+                ranks = {name: float(self._rng.randrange(RANKS)) for name in schedule}
+            least = self._rng.randrange(bound, interval)
+            for shorter in range(least, min(least + AT_ONCE, interval)):
+                if (built := modulo_schedule(graph, shorter, ranks)) is not None:
+                    return self._space.config(tiles, built, shorter)
             return None
         shorter = self._rng.choice([interval - 1, self._rng.randrange(bound, interval), bound])
         # As tight as before within the iteration, or with the same share of the interval.

@@ -58,6 +58,18 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """Two programs of one loop, each in the order of its cycles: other warps load, ahead as there are buffers."""
+
+    loading: tuple[str, ...]
+    """The loads; the stages of their cycles say nothing, since they wait for a free buffer only."""
+    depth: int
+    """Versions of what a load writes."""
+    behind: tuple[str, ...]
+    """What may be one stage behind the other computations, which the compiler keeps in one."""
+
+
+@dataclass(frozen=True)
 class Graph:
     """A loop. Raises `ScheduleError` for what no schedule can satisfy at any interval."""
 
@@ -70,6 +82,8 @@ class Graph:
     """Bytes of shared memory for all versions of all results; None for no limit."""
     stage_limit: int | None = None
     """The most stages that the compiler takes; None for no limit."""
+    roles: Roles | None = None
+    """Who executes what; None where all threads execute everything in one order."""
 
     def __post_init__(self) -> None:
         names = [operation.name for operation in self.operations]
@@ -144,16 +158,19 @@ def order_and_stage(graph: Graph, schedule: Schedule, interval: int) -> tuple[tu
     """Return each operation's position in the pipelined body, and its stage, both in the graph's order.
 
     In the steady state the body runs cycle after cycle of the interval. Among operations of one cycle those of older
-    iterations, which have the higher stage, come first: a wait of latency 0 leads from them to younger ones.
+    iterations, which have the higher stage, come first: a wait of latency 0 leads from them to younger ones. Of roles
+    the loads' program stands first, all in stage 0.
     """
+    loads = graph.roles.loading if graph.roles else ()
     stage = [schedule[name] // interval for name in graph.names]
-    first = min(stage)
+    first = min(one for name, one in zip(graph.names, stage, strict=True) if name not in loads)
+    stage = [0 if name in loads else one - first for name, one in zip(graph.names, stage, strict=True)]
     row = [schedule[name] % interval for name in graph.names]
-    sequence = sorted(range(len(row)), key=lambda i: (row[i], -stage[i], i))
+    sequence = sorted(range(len(row)), key=lambda i: (graph.names[i] not in loads, row[i], -stage[i], i))
     order = [0] * len(row)
     for position, i in enumerate(sequence):
         order[i] = position
-    return tuple(order), tuple(one - first for one in stage)
+    return tuple(order), tuple(stage)
 
 
 def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
@@ -164,8 +181,10 @@ def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
     orders, stages = order_and_stage(graph, schedule, interval)
     order, stage = (dict(zip(graph.names, values, strict=True)) for values in (orders, stages))
     found = dict.fromkeys(graph.names, 1)
+    loads = graph.roles.loading if graph.roles else ()
+    found.update(dict.fromkeys(loads, graph.roles.depth if graph.roles else 1))
     for edge in graph.edges:
-        if edge.carries_data:
+        if edge.carries_data and edge.source not in loads:
             apart = stage[edge.target] + edge.distance - stage[edge.source]
             found[edge.source] = max(found[edge.source], apart + (order[edge.target] > order[edge.source]))
     return found
@@ -173,7 +192,10 @@ def versions(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int]:
 
 def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     """Return why a valid schedule cannot be built, in words; '' where it can."""
-    stages = max(order_and_stage(graph, schedule, interval)[1]) + 1
+    stage = order_and_stage(graph, schedule, interval)[1]
+    stages = max(stage) + 1
+    if graph.roles and (why := _apart(graph.names, graph.roles, stage)):
+        return why
     if graph.stage_limit is not None and stages > graph.stage_limit:
         return f"it has {stages} stages, and the compiler takes {graph.stage_limit}"
     kept = versions(graph, schedule, interval)
@@ -184,6 +206,17 @@ def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     if graph.buffer_limit is not None and taken > graph.buffer_limit:
         return f"the buffers take {taken} bytes of shared memory, and {graph.buffer_limit} are there"
     return ""
+
+
+def _apart(names: Sequence[str], roles: Roles, stages: Sequence[int]) -> str:
+    """Return what the language of roles cannot say: operations on registers take no stage of their own."""
+    by_name = dict(zip(names, stages, strict=True))
+    together = {name: by_name[name] for name in names if name not in (*roles.loading, *roles.behind)}
+    first, last = (pick(together, key=together.__getitem__) for pick in (min, max))
+    if together[first] != together[last]:
+        return f"{last} is in a later stage than {first}, and what reads no pipeline is in the first stage of its role"
+    late = next((name for name in roles.behind if by_name[name] > together[first] + 1), None)
+    return f"{late} is more than one stage behind {first}, whose result has one version" if late else ""
 
 
 def aligned(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int] | None:

@@ -20,6 +20,7 @@ class Reservations:
         self.table: Table = np.zeros((interval, len(self.resources)), dtype=np.int64)
         self._limits = np.array([graph.limits[name] for name in self.resources], dtype=np.int64)
         self._shapes = {name: self._shape(graph, name) for name in graph.names}
+        self._placed: dict[tuple[str, int], Table] = {}
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule, interval: int) -> Reservations:
@@ -39,7 +40,10 @@ class Reservations:
         return shape
 
     def _at(self, name: str, cycle: int) -> Table:
-        return np.roll(self._shapes[name], cycle % self.interval, axis=0)
+        row = cycle % self.interval
+        if (found := self._placed.get((name, row))) is None:
+            found = self._placed[name, row] = np.roll(self._shapes[name], row, axis=0)
+        return found
 
     def fits(self, name: str, cycle: int) -> bool:
         """Return whether the operation can start in this cycle beside those that are in the table."""

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 from kernelwright.core import ScheduleError
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation, aligned, order_and_stage, refusal, versions
+from kernelwright.tuners.schedule.graph import (
+    Edge,
+    Graph,
+    Operation,
+    Roles,
+    aligned,
+    order_and_stage,
+    refusal,
+    versions,
+)
 
 from .loops import LIMITS, chain
 
@@ -62,3 +71,19 @@ def test_a_later_start_brings_uses_before_the_next_write() -> None:
     assert refusal(stages, {"A": 2, "B": 3}, 3) == "it has 2 stages, and the compiler takes 1"
     assert aligned(stages, {"A": 2, "B": 3}, 3) == {"A": 0, "B": 1}
     assert aligned(stages, {"A": 0, "B": 4}, 3) is None
+
+
+def test_roles_load_ahead_and_compute_in_one_stage() -> None:
+    load, dot, soft, last = (Operation(name, 2, {"tensor": (1,)}, 100) for name in ("LOAD", "DOT", "SOFT", "LAST"))
+    edges = (Edge("LOAD", "DOT", 2), Edge("DOT", "SOFT", 2), Edge("SOFT", "LAST", 2))
+    graph = Graph((load, dot, soft, last), edges, LIMITS, roles=Roles(("LOAD",), 3, ("LAST",)))
+    # The stage of a load says nothing, and its program comes first.
+    for cycle in (0, 8):
+        schedule = {"LOAD": cycle, "DOT": 10, "SOFT": 12, "LAST": 18}
+        assert order_and_stage(graph, schedule, 5) == ((0, 1, 2, 3), (0, 0, 0, 1))
+        assert versions(graph, schedule, 5)["LOAD"] == 3
+        assert refusal(graph, schedule, 5) == ""
+    apart = refusal(graph, {"LOAD": 0, "DOT": 5, "SOFT": 11, "LAST": 13}, 5)
+    assert apart.startswith("SOFT is in a later stage than DOT")
+    behind = refusal(graph, {"LOAD": 0, "DOT": 5, "SOFT": 7, "LAST": 16}, 5)
+    assert behind.startswith("LAST is more than one stage behind")
