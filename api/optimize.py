@@ -254,7 +254,7 @@ class Session:
             min_improvement=options.min_improvement,
             beam=options.beam,
             require_replay=options.require_replay,
-            budget=Budget(seconds=options.time_limit),
+            budget=Budget(trials=options.max_trials, seconds=options.time_limit),
         )
 
     def _prepare(self, job: Job) -> Path:

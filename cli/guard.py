@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import typer
 
 
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
     """The exit code of `work`; 2 with one line for a user's mistake, 75 for a wait, 130 for Ctrl-C and SIGTERM."""
+    from ..api.interruption import terminated_as_interrupted
     from ..core.errors import KernelwrightError
 
     try:
-        with _terminated_as_interrupted():
+        with terminated_as_interrupted():
             return work()
     except KernelwrightError as error:
         from .parameters import as_flags, option_names
@@ -28,21 +26,3 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
         return 130
     except BrokenPipeError:
         return 1
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, by which batch schedulers end a job, raises `KeyboardInterrupt`, so that workers and folders go too."""
-    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the cleaning up short
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
