@@ -58,6 +58,7 @@ class OptimizeResult:
     kernel: Path | None
     """The file of the fastest verified kernel; None when there is none, or it was not to be saved."""
     history: Path
+    journal: Path
     target: float
     model: str
     """The proposer: a model, or 'rules'."""
@@ -221,7 +222,15 @@ class Session:
                 solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
             history = self.results.save_history(job.problem, job.backend, outcome.turns)
             result = OptimizeResult(
-                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent(), solution
+                job,
+                outcome,
+                kernel,
+                history,
+                path,
+                options.target_speedup,
+                self._proposers.name,
+                opened.spent(),
+                solution,
             )
             try:
                 result = replace(result, patch=self._brought_back(job, outcome))

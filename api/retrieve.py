@@ -11,7 +11,6 @@ from .observers import Observer
 from .options.groups import Backend
 from .options.retrieve import RetrieveOptions
 
-
 EXAMPLE_TOKENS = 3000
 """Of one example as text, at the most."""
 

@@ -18,6 +18,7 @@ from .agent import agent_app
 from .common import RESUMABLE, JsonOption, QuietOption
 from .corpus import corpus_app
 from .guard import guarded
+from .mcp import mcp
 from .parameters import with_options
 from .report import report
 from .tune import tune_app
@@ -33,6 +34,7 @@ app.add_typer(tune_app, name="tune")
 app.add_typer(agent_app, name="agent")
 app.add_typer(corpus_app, name="corpus")
 app.command()(report)
+app.command()(mcp)
 
 
 class Format(StrEnum):

@@ -24,7 +24,7 @@ class Transport(StrEnum):
 class ServerOptions(DeviceOptions):
     """Serve coding agents."""
 
-    root: Path = option(Path("."), "The folder that tools may read and write; nothing outside.", SERVER, metavar="DIR")
+    root: Path = option(Path(), "The folder that tools may read and write; nothing outside.", SERVER, metavar="DIR")
     transport: Transport = option(
         Transport.STDIO, "stdio (the client starts the server), or http (streamable HTTP on 127.0.0.1).", SERVER
     )
