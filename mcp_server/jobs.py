@@ -24,8 +24,8 @@ def evaluate(given: Mapping[str, Any], wire: Wire) -> Done:
     options = EvaluateOptions(**asked.options)
     verdicts = run_evaluate(options, StepObserver(wire))
     verdict = Verdict.of(asked.kernel, verdicts)
-    if verdict.correct or verdicts.evaluation is None:
-        return Done(result=verdict.model_dump(mode="json"))
+    if verdict.correct:
+        return asked.done(verdict)
     job = find_job(options, asked.options["kernel"], choose_device(options))
     return asked.done(verdict, job.kernel, verdicts.evaluation)
 
@@ -114,4 +114,13 @@ class _Asked:
             from ..api.explain import explain
 
             explanation = Explanation.of(self.kernel, explain(kernel, evaluation))
-        return Done(result=reply.model_dump(mode="json"), explanation=explanation)
+        return Done(result=_short(reply.model_dump(mode="json")), explanation=explanation)
+
+
+def _short(value: Any) -> Any:
+    """Plain data with figures of as many digits as measurements have."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, Mapping):
+        return {name: _short(one) for name, one in value.items()}
+    return [_short(one) for one in value] if isinstance(value, list) else value

@@ -60,12 +60,20 @@ async def run_job(request: Request, seconds: float, tell: Callable[[Step], Await
 @contextlib.asynccontextmanager
 async def _started(folder: Path) -> AsyncIterator[Process]:
     # A session of its own: what ends the server by its process group must leave the job the time to clean up.
-    process = await anyio.open_process(COMMAND, stdin=subprocess.PIPE, stderr=None, cwd=folder, start_new_session=True)
+    process = await anyio.open_process(
+        COMMAND, stdin=subprocess.PIPE, stderr=None, cwd=folder, env=_environment(), start_new_session=True
+    )
     try:
         yield process
     finally:
         with anyio.CancelScope(shield=True):
             await _end(process)
+
+
+def _environment() -> dict[str, str]:
+    """The server's own, in which modules are found from another working folder too."""
+    path = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 async def _end(process: Process) -> None:

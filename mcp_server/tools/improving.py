@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -25,7 +25,10 @@ from .arguments import (
     reporting,
 )
 
-TunerName = Literal["portfolio", "xgboost", "hill_climb", "annealing", "random", "grid"]
+Tuner: TypeAlias = Annotated[
+    Literal["portfolio", "xgboost", "hill_climb", "annealing", "random", "grid"],
+    Field(description="How configs are chosen; the portfolio suits most spaces."),
+]
 
 
 class ImprovingTools:
@@ -50,7 +53,7 @@ class ImprovingTools:
         backend: Backend = None,
         reference: Reference = None,
         inputs: Inputs = None,
-        tuner: TunerName = "portfolio",
+        tuner: Tuner = "portfolio",
         trials: Trials = None,
         seconds: Seconds = None,
         seed: Annotated[int, Field(description="Of the tuner's choices.")] = 0,
