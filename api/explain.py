@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..agent.program.briefing import advice
-from ..agent.program.context import error_context
+from ..agent.program.context import error_context, gist
 from ..core import Evaluation, Kernel, Rejection, Status
 from .guides import GuidePage, guide_of
 
@@ -23,6 +23,11 @@ class Explanation:
     """The rule that the kernel broke, where it did."""
     guide: GuidePage
     """The titles of the guide to the kernel's language."""
+
+
+def in_one_line(evaluation: Evaluation) -> str:
+    """Why an evaluation failed, or a remark on it: the compiler's reason, not the code that it repeats."""
+    return str(evaluation.rejection) if evaluation.rejection else gist(evaluation.message)
 
 
 def explain(kernel: Kernel, evaluation: Evaluation) -> Explanation:

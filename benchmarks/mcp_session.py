@@ -3,8 +3,8 @@
     python benchmarks/mcp_session.py [--trials 8] [--markdown FILE]
 
 The calls and the edits are the script's, the answers are the server's: a real process over stdio, real measurements on
-the CPU. The agent is given a row softmax. It measures, reads the bottleneck, changes one thing at a time (the first
-time with a mistake), and tunes what it arrived at. In the output fields that are empty are left out, and long texts
+the CPU. The agent is given a row softmax. It measures, reads the bottleneck, changes one thing at a time (once
+with a slip), and tunes what it arrived at. In the output fields that are empty are left out, and long texts
 are cut.
 """
 
@@ -34,7 +34,6 @@ LINES = 12
 FLAGS = 'COMPILE_FLAGS = ["-O3", "-march=native"]'
 MATH_FLAGS = """MATH_FLAGS = "-fno-math-errno -fno-trapping-math -fno-signed-zeros -fassociative-math -freciprocal-math"
 COMPILE_FLAGS = ["-O3", "-march=native", *MATH_FLAGS.split(), "-D__FAST_MATH__"]"""
-MISTAKEN = MATH_FLAGS.replace("-fno-math-errno", "-fno-math-erno")
 
 REDUCTIONS = """            row_max[0] = X[row, 0]
             for j in T.serial(N):
@@ -72,6 +71,7 @@ LANES = """            lanes = T.alloc_local((LANES,), "float32")
                 Y[row, N // LANES * LANES + j] = T.exp(X[row, N // LANES * LANES + j] - row_max[0])
                 row_sum[0] += Y[row, N // LANES * LANES + j]
 """
+SLIP = LANES.replace("row_sum[0] += sums[lane]", "row_sum[0] += sum[lane]")
 CONSTANT = f"{MATH_FLAGS}\n\nLANES = 16\n\nSEARCH_SPACE = {{'LANES': [8, 16, 32, 64, 128, 256]}}"
 
 
@@ -142,18 +142,16 @@ async def play(session: Session, trials: int) -> None:
     await session.call("profile", PROFILE, **SUBJECT)
     session.say("It waits for instructions, not for memory: what does the compiler need to vectorize the exponentials?")
     await session.call("read_guide", ("section", "text"), backend="tilelang_cpu", section="Math flags")
-    session.edit("one thing, the compiler's flags, with a slip in one of them", FLAGS, MISTAKEN)
-    await session.call("evaluate", VERDICT, **SUBJECT)
-    await session.call("explain_error", ("status", "text", "next"))
-    session.edit("the flag is `-fno-math-errno`", MISTAKEN, MATH_FLAGS)
+    session.edit("one thing, the compiler's flags", FLAGS, MATH_FLAGS)
     await session.call("evaluate", VERDICT, **SUBJECT)
     await session.call("profile", PROFILE, **SUBJECT)
     query = "row softmax on a CPU: maximum and sum are chains through one scalar"
     await session.call("search_examples", ("examples",), query=query, backend="tilelang_cpu", k=1)
-    session.edit(
-        "the idea of the example, maximum and sum in independent lanes, beside the exponentials", REDUCTIONS, LANES
-    )
     session.edit("their number is a constant to tune", MATH_FLAGS, CONSTANT)
+    session.edit("the idea of the example, maximum and sum in independent lanes, with a slip", REDUCTIONS, SLIP)
+    await session.call("evaluate", VERDICT, **SUBJECT)
+    await session.call("explain_error", ("status", "text", "next"))
+    session.edit("the buffer is called `sums`", SLIP, LANES)
     await session.call("evaluate", VERDICT, **SUBJECT)
     session.say("The structure is settled. Now its constant.")
     tuned = await session.call("tune", **SUBJECT, trials=trials)

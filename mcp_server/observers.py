@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..api.observers import Observer, RunObserver, SearchObserver
-from ..api.tuned import count
 from .messages import Step, Wire
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ class TuneSteps(StepObserver, SearchObserver):
         self, name: str, found: FoundSpace, space: SearchSpace, rules: Sequence[str], budget: Budget
     ) -> None:
         """The number of trials, as far as it is known."""
+        from ..api.tuned import count  # it imports all tuners
+
         configs = count(space)
         self._total = min([n for n in (budget.trials, configs) if n], default=None)
         self.say(f"tuning: {configs or 'very many'} configs, at most {self._total or 'all'} trials")

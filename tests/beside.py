@@ -184,16 +184,18 @@ def _start(folder: Path) -> None:
 
 def main() -> None:
     """The command line, or a job of its server."""
-    from kernelwright.cli.main import main
-    from kernelwright.mcp_server import process, worker
-
     measure_beside_others()
     start_warm()
-    process.COMMAND = (*KERNELWRIGHT, JOB)
     if sys.argv[1:] == [JOB]:
-        worker.main()
+        from kernelwright.mcp_server.worker import main
     else:
-        main()
+        from kernelwright.cli.main import main
+
+        if sys.argv[1:2] == ["mcp"]:
+            from kernelwright.mcp_server import process
+
+            process.COMMAND = (*KERNELWRIGHT, JOB)
+    main()
 
 
 if __name__ == "__main__":

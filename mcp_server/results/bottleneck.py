@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...api.explain import in_one_line
 from ...core import DeviceKernel, Evaluation, Profile, Status
-from .reply import Reply, first_line
+from .reply import Reply
 from .verdict import FAILED, warnings_of
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Profiled(Reply):
             device=profile.device if profile else evaluation.environment.get("device", ""),
             correct=result.correct,
             status=evaluation.status,
-            message=first_line(evaluation) or result.remark,
+            message=in_one_line(evaluation) or result.remark,
             latency_ms=latency,
             floor_ms=profile.floor_ms if profile else None,
             times_floor=latency / profile.floor_ms if latency and profile else None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from ...core import Evaluation
-
 
 class Reply(BaseModel):
     """A part of what a tool returns."""
@@ -16,9 +14,3 @@ class Reply(BaseModel):
 def disturbed(cores: float | None) -> list[str]:
     """The warning of a measurement beside other processes."""
     return [] if cores is None else [f"other processes used {cores:.1f} cores meanwhile: measure again"]
-
-
-def first_line(evaluation: Evaluation) -> str:
-    """Why an evaluation failed, or a remark, in one line."""
-    text = str(evaluation.rejection) if evaluation.rejection else evaluation.message
-    return (text.splitlines() or [""])[0]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from ...api.explain import in_one_line
 from ...core import Evaluation, Rejection, Status
-from .reply import Reply, disturbed, first_line
+from .reply import Reply, disturbed
 
 if TYPE_CHECKING:
     from ...api.verdicts import ProtocolVerdicts
@@ -77,7 +78,7 @@ class Verdict(Reply):
             device=evaluation.environment.get("device", ""),
             correct=evaluation.ok,
             status=evaluation.status,
-            message=first_line(evaluation),
+            message=in_one_line(evaluation),
             rule=evaluation.rejection,
             latency_ms=metrics.latency_ms,
             reference_ms=metrics.reference_ms,
