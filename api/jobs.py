@@ -104,9 +104,14 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
 
 
-def named_problem(kernel: Path) -> str:
-    """The problem that a kernel file says it solves, in its header or by its name: an id, or a path."""
-    return find_kernel(str(kernel), default_backend(Target.CPU)).problem
+def named_problem(path: Path) -> str | None:
+    """The problem that a kernel file says it solves, in its header or by its name: an id, or a path.
+
+    None for a file that is no kernel, such as a problem, which stands for the shipped kernel.
+    """
+    if "class ModelNew" not in path.read_text(errors="replace"):
+        return None
+    return find_kernel(str(path), default_backend(Target.CPU)).problem
 
 
 def find_joint_job(

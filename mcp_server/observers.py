@@ -64,8 +64,9 @@ class TuneSteps(StepObserver, SearchObserver):
         from ..api.tuned import count  # it imports all tuners
 
         configs = count(space)
-        self._total = min([n for n in (budget.trials, configs) if n], default=None)
-        self.say(f"tuning: {configs or 'very many'} configs, at most {self._total or 'all'} trials")
+        trials = min([n for n in (budget.trials, configs) if n], default=None)
+        self._total = None if trials is None else trials + 1  # the comparison of the finalists
+        self.say(f"tuning: {configs or 'very many'} configs, at most {trials or 'all'} trials")
 
     def trial(self, evaluation: Evaluation, progress: Progress) -> None:
         """The result of the trial, and the best so far."""

@@ -69,7 +69,8 @@ class Root:
             return self.reference(given, "problem")
         if SEPARATOR in kernel or not Path(kernel).is_absolute():
             return None
-        return self.reference(named_problem(Path(kernel)), "problem")
+        named = named_problem(Path(kernel))
+        return None if named is None else self.reference(named, "problem")
 
     def check_kernels(self, folder: Path) -> None:
         """Each Python file below a folder, and the problem that it names, are inside too."""

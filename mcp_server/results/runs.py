@@ -150,6 +150,7 @@ class Optimized(RunReply):
         outcome = result.outcome
         best, start = outcome.best.metrics(), outcome.start.metrics()
         both = start.latency_ms and best.latency_ms
+        faster = any(turn.improved for turn in outcome.turns)
         return cls(
             run=run,
             kernel=kernel,
@@ -161,7 +162,7 @@ class Optimized(RunReply):
             times_as_fast=start.latency_ms / best.latency_ms if both and start.latency_ms and best.latency_ms else None,
             speedup=best.speedup,
             interval=best.interval,
-            saved_kernel=shown(result.kernel) if result.kernel else None,
+            saved_kernel=shown(result.kernel) if result.kernel and faster else None,
             journal=shown(result.journal),
             stopped=outcome.stopped,
             warnings=disturbed(best.contention),
@@ -176,8 +177,8 @@ class Optimized(RunReply):
 def _after_optimize(result: OptimizeResult) -> str:
     if not result.verified:
         return "nothing was verified: evaluate the kernel as it stands first"
-    if result.kernel is None:
-        return "no file was written; profile the kernel for what to change by hand"
+    if not any(turn.improved for turn in result.outcome.turns):
+        return "no rule made it faster: profile it for what to change by hand"
     return "take over saved_kernel; profile it for what is left, and stop at the roofline"
 
 

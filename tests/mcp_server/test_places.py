@@ -8,7 +8,7 @@ import pytest
 from kernelwright.core import OptionError
 from kernelwright.mcp_server.places import Root
 
-from ..conftest import SCALE_KERNEL
+from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 
 
 @pytest.fixture
@@ -65,6 +65,12 @@ def test_a_kernel_that_names_a_problem_outside(root: Root, named: str) -> None:
     with pytest.raises(OptionError, match=r"`problem` \S+ is outside of"):
         root.check_kernels(root.folder / "kernels")
     assert root.problem_of(str(path), "1_23") == "1_23"
+
+
+def test_a_problem_in_a_folder_of_kernels_is_none_of_them(root: Root) -> None:
+    (root.folder / "kernels" / "999_Scale.py").write_text(SCALE_PROBLEM)
+    root.check_kernels(root.folder / "kernels")
+    assert root.problem_of(str(root.folder / "kernels" / "999_Scale.py"), None) is None
 
 
 def test_a_folder_of_kernels_with_a_link_outside(root: Root) -> None:

@@ -107,7 +107,10 @@ def test_a_run(tmp_path: Path) -> None:
     assert (found.saved_kernel, found.journal) == ("fast.py", "journal.jsonl") and found.verified
     assert [turn.improved for turn in found.turns[:3]] == [True, False, True]
     assert "stop at the roofline" in found.next
-    assert "no file was written" in Optimized.of("r", "k.py", replace(result, kernel=None), str).next
+    (tmp_path / "same").mkdir()
+    same = replace(result, outcome=run(tmp_path / "same", kernel(20.0), listed(kernel(30.0))))
+    nothing = Optimized.of("r", "k.py", same, str)
+    assert nothing.saved_kernel is None and "no rule made it faster" in nothing.next
 
 
 def test_slow_kernels() -> None:
