@@ -11,7 +11,7 @@ from .reply import Reply, disturbed
 
 if TYPE_CHECKING:
     from ...agent.turn import Turn
-    from ...api.optimize import OptimizeResult
+    from ...api.optimize_result import OptimizeResult
     from ...api.tuned import TuneResult
 
 Shown: TypeAlias = Callable[[Path], str]

@@ -9,7 +9,7 @@ import pytest
 from kernelwright.api.explain import explain
 from kernelwright.api.jobs import Job
 from kernelwright.api.list_slow import Listing, SlowKernel
-from kernelwright.api.optimize import OptimizeResult
+from kernelwright.api.optimize_result import OptimizeResult
 from kernelwright.api.profile import ProfileResult
 from kernelwright.api.verdicts import ProtocolVerdicts
 from kernelwright.core import Budget, Config, Evaluation, PythonKernel, Rejection, SecondWorkload, Status
