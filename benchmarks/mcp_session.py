@@ -74,24 +74,6 @@ LANES = """            lanes = T.alloc_local((LANES,), "float32")
 SLIP = LANES.replace("row_sum[0] += sums[lane]", "row_sum[0] += sum[lane]")
 CONSTANT = f"{MATH_FLAGS}\n\nLANES = 16\n\nSEARCH_SPACE = {{'LANES': [8, 16, 32, 64, 128, 256]}}"
 
-THREADED = {
-    "import functools\n": "import functools\nfrom concurrent.futures import ThreadPoolExecutor\n",
-    "LANES = ": "THREADS = 2\nPOOL = ThreadPoolExecutor(max_workers=THREADS)\nLANES = ",
-    "out_idx=[-1], ": "",
-    """        M, N = x.shape
-        kernel = build_softmax(M, N)
-        return kernel(x.contiguous())
-""": """        x = x.contiguous()
-        y = torch.empty_like(x)
-        parts = list(zip(x.chunk(THREADS), y.chunk(THREADS), strict=True))
-        others = [POOL.submit(build_softmax(*rows.shape), rows, out) for rows, out in parts[1:]]
-        build_softmax(*parts[0][0].shape)(*parts[0])
-        for other in others:
-            other.result()
-        return y
-""",
-}
-
 
 class Session:
     """The agent's side."""
@@ -104,14 +86,11 @@ class Session:
     def say(self, text: str) -> None:
         self._tell(["", text, ""])
 
-    def replace(self, old: str, new: str) -> None:
+    def edit(self, what: str, old: str, new: str) -> None:
         path = self._folder / KERNEL
         text = path.read_text()
-        assert old in text, old
+        assert old in text, what
         path.write_text(text.replace(old, new))
-
-    def edit(self, what: str, old: str, new: str) -> None:
-        self.replace(old, new)
         self.say(f"The agent edits `{KERNEL}`: {what}.")
 
     async def call(self, tool: str, shown: tuple[str, ...] = (), **arguments: Any) -> dict[str, Any]:
@@ -154,7 +133,7 @@ def _field(name: str, value: Any) -> list[str]:
 
 VERDICT = ("correct", "status", "message", "latency_ms", "reference_ms", "speedup", "interval", "warnings", "next")
 TUNED = ("run", "configs", "trials", "best_config", "start_ms", "best_ms", "times_as_fast", "warnings", "next")
-PROFILE = ("latency_ms", "floor_ms", "times_floor", "bottleneck", "warnings", "next")
+PROFILE = ("status", "message", "latency_ms", "floor_ms", "times_floor", "bottleneck", "warnings", "next")
 
 
 async def play(session: Session, trials: int) -> None:
@@ -181,13 +160,7 @@ async def play(session: Session, trials: int) -> None:
         best = tuned["best_config"]["LANES"]
         session.edit(f"the fastest value, {best}", "LANES = 16", f"LANES = {best}")
     await session.call("profile", PROFILE, **SUBJECT)
-    session.say("What is left is the second core.")
-    await session.call("read_guide", ("section", "text"), backend="tilelang_cpu", section="Threads")
-    for old, new in THREADED.items():
-        session.replace(old, new)
-    session.say(f"The agent edits `{KERNEL}`: half of the rows on each core.")
-    await session.call("evaluate", VERDICT, **SUBJECT)
-    await session.call("profile", PROFILE, **SUBJECT)
+    session.say("What is left is the second core: read_guide has a section on threads.")
 
 
 async def run(trials: int, markdown: Path | None) -> None:

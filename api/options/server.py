@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from .groups import OUTPUT, WHERE, DeviceOptions
+from .groups import OUTPUT, DeviceOptions
 from .option import option
 
 LIMITS = "Limits"
@@ -33,7 +33,6 @@ class ServerOptions(DeviceOptions):
     max_seconds: float = option(
         600.0, "The most seconds of one call, in which it begins new work; a call may ask for fewer.", LIMITS, above=0
     )
-    device: str = option("auto", "cpu, cuda, cuda:N; auto takes a GPU if there is one.", WHERE)
     results: Path = option(Path("results/mcp"), "Folder within `root` for what the tools leave.", OUTPUT, metavar="DIR")
 
     def check(self) -> None:
