@@ -10,7 +10,6 @@ from typing import Any
 import typer
 
 from ..api.options.server import ServerOptions, Transport
-from ..core import OptionError
 from .guard import guarded
 from .parameters import with_options
 
@@ -37,6 +36,8 @@ def mcp(given: Mapping[str, Any]) -> None:
 
 def serve(options: ServerOptions) -> None:
     """Serve until the client leaves, or for ever."""
+    from ..core import OptionError
+
     if find_spec("mcp") is None:
         raise OptionError("the server needs the MCP SDK", "pip install 'kernelwright[mcp]'")
     from ..api.isolation import required_sandbox
@@ -52,6 +53,8 @@ def serve(options: ServerOptions) -> None:
 
 
 def _require_free(port: int) -> None:
+    from ..core import OptionError
+
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
