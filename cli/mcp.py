@@ -11,16 +11,16 @@ import typer
 
 from ..api.options.server import ServerOptions, Transport
 from .guard import guarded
+from .help_examples import with_examples
 from .parameters import with_options
 
 LOOPBACK = "127.0.0.1"
 
 
+@with_examples("mcp --root ~/kernels", "mcp --root ~/kernels --transport http --port 8484")
 @with_options(ServerOptions)
 def mcp(given: Mapping[str, Any]) -> None:
     """Serve coding agents: tools that evaluate, profile, tune and optimize the kernels of one folder.
-
-    Examples: kernelwright mcp --root ~/kernels; kernelwright mcp --transport http --port 8484
 
     Exit codes: 0 the client left, 2 wrong usage.
     """
