@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core import (
@@ -103,6 +104,16 @@ def find_job(options: ProblemOptions, reference: str, device: str, remote: Remot
     at = at_workload(problem, kernel.target, device, options.workload)
     trust = options if isinstance(options, TrustOptions) else TimingOptions()
     return Job(kernel, at, device, reference, remote.label if remote else "", trust)
+
+
+def named_problem(path: Path) -> str | None:
+    """The problem that a kernel file says it solves, in its header or by its name: an id, or a path.
+
+    None for a file that is no kernel, such as a problem, which stands for the shipped kernel.
+    """
+    if "class ModelNew" not in path.read_text(errors="replace"):
+        return None
+    return find_kernel(str(path), default_backend(Target.CPU)).problem
 
 
 def find_joint_job(

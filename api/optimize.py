@@ -149,7 +149,15 @@ class Session:
                 solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
             history = self.results.save_history(job.problem, job.backend, outcome.turns)
             result = OptimizeResult(
-                job, outcome, kernel, history, options.target_speedup, self._proposers.name, opened.spent(), solution
+                job,
+                outcome,
+                kernel,
+                history,
+                path,
+                options.target_speedup,
+                self._proposers.name,
+                opened.spent(),
+                solution,
             )
             try:
                 result = replace(result, patch=self._brought_back(job, outcome))
@@ -182,7 +190,7 @@ class Session:
             min_improvement=options.min_improvement,
             beam=options.beam,
             require_replay=options.require_replay,
-            budget=Budget(seconds=options.time_limit),
+            budget=Budget(trials=options.max_trials, seconds=options.time_limit),
         )
 
     def _prepare(self, problem: Problem, backend: str) -> Path:

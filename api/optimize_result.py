@@ -21,6 +21,7 @@ class OptimizeResult:
     kernel: Path | None
     """The file of the fastest verified kernel; None when there is none, or it was not to be saved."""
     history: Path
+    journal: Path
     target: float
     model: str
     """The proposer: a model, or 'rules'."""

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target, of_backend
 from ..corpus import find_kernel
+from ..rag.render import within
 from .archive import Memory
 from .examples import Examples
 from .observers import Observer
 from .options.groups import Backend
 from .options.retrieve import RetrieveOptions
 
+EXAMPLE_TOKENS = 3000
+"""Of one example as text, at the most."""
+
 
 def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
     """Up to `options.k` examples, the best first."""
+    return search(examples_of(options, observer), options)
+
+
+def examples_of(options: RetrieveOptions, observer: Observer) -> Examples:
+    """What is searched. It loads its model with the first search, so whoever searches often keeps it."""
+    return Examples(Memory(options.results, observer.note, options.archive), options.own_examples, observer.note)
+
+
+def as_text(hit: Hit) -> str:
+    """The example as Markdown with its kernels, or what changed in them; '' where it is too long to be told whole."""
+    return within([hit], EXAMPLE_TOKENS)
+
+
+def search(examples: Examples, options: RetrieveOptions) -> list[Hit]:
+    """Up to `options.k` of the examples, the best first."""
     if not (options.text or options.kernel or options.operation or options.category):
         raise OptionError("there is nothing to search for", "give `text`, `kernel`, `operation` or `category`")
     if options.category is not None and options.category not in BOTTLENECKS:
@@ -28,8 +47,7 @@ def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
         source=kernel.source if kernel else None,
         exclude=problem,
     )
-    memory = Memory(options.results, observer.note, options.archive)
-    return Examples(memory, options.own_examples, observer.note).search(query, options.k)
+    return examples.search(query, options.k)
 
 
 def _kernel(options: RetrieveOptions) -> tuple[Kernel | None, str | None]:

@@ -21,6 +21,7 @@ from .config import config
 from .corpus import corpus_app
 from .guard import guarded
 from .help_examples import examples_block, with_examples
+from .mcp import mcp
 from .parameters import with_options
 from .report import report
 from .tune import tune_app
@@ -42,6 +43,7 @@ app.add_typer(corpus_app, name="corpus")
 app.command()(report)
 app.command()(check)
 app.command()(config)
+app.command()(mcp)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,7 +1,7 @@
 """How tests hurry: none waits for the device or for others to leave the processor alone, servers start warm, and
 launch plans are made only where they are what is tested (`with_launch_plans`).
 
-As a script it is `python -m kernelwright`, so hurried.
+As a script it is `python -m kernelwright`, so hurried; called with `JOB` alone the process of one of the server's jobs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ MODULES = (
     "kernelwright.evaluators.languages.triton",
     "kernelwright.evaluators.languages.tilelang",
 )
+JOB = "job-of-the-mcp-server"
 START_S = 120.0
 REPLY_BYTES = 32
 
@@ -182,11 +183,18 @@ def _start(folder: Path) -> None:
 
 
 def main() -> None:
-    """The command line."""
-    from kernelwright.cli.main import main
-
+    """The command line, or a job of its server."""
     measure_beside_others()
     start_warm()
+    if sys.argv[1:] == [JOB]:
+        from kernelwright.mcp_server.worker import main
+    else:
+        from kernelwright.cli.main import main
+
+        if sys.argv[1:2] == ["mcp"]:
+            from kernelwright.mcp_server import process
+
+            process.COMMAND = (*KERNELWRIGHT, JOB)
     main()
 
 

@@ -132,7 +132,7 @@ LONG = (
     "test_conversation.py", "test_exploits.py", "test_corpus.py", "test_commands.py", "test_ray.py", "test_guides.py",
     "test_rules.py", "test_docs.py", "test_gepa.py", "test_tune_kernel.py", "test_agent_compile.py", "test_sandbox.py",
     "test_agreement.py", "test_search.py", "test_faults.py", "test_evaluate.py", "test_bring_back.py",
-    "test_putting_back.py",
+    "test_putting_back.py", "test_session.py",
 )  # fmt: skip
 """Files that take long come first: left for the end, one would keep a worker busy alone."""
 

@@ -63,6 +63,8 @@ class History:
     trials: tuple[RecordedTrial, ...]
     """In the order in which they ended, those of searches included."""
     exchanges: tuple[Exchange, ...]
+    search: bool = False
+    """Whether it is a search of a kernel's constants that ended, which has no turns and no target."""
 
     @property
     def name(self) -> str:
@@ -145,7 +147,8 @@ def load_history(path: Path | str) -> History:
         raise JournalError(f"{files.journal} is no journal of 'optimize'; give the one that a run left")
     evaluations = [trial.evaluation for trial in of(records, Trial)]
     first = evaluations[0] if evaluations else None
-    start, best = _so_far(evaluations)
+    compared = _compared(list(of(records, Trial)))
+    start, best = _so_far(compared or evaluations)
     finished = _end(records)
     if finished is not None:
         start, best = finished.start, finished.best
@@ -167,6 +170,7 @@ def load_history(path: Path | str) -> History:
         turns=tuple(latest_turns(records)),
         trials=_trials(records, files),
         exchanges=_exchanges(files.transcript) if files.transcript else (),
+        search=bool(compared),
     )
 
 
@@ -187,6 +191,15 @@ def _sizes(text: object) -> dict[str, Any]:
         return dict(ast.literal_eval(str(text)))
     except (SyntaxError, TypeError, ValueError):
         return {}
+
+
+def _compared(trials: Sequence[Trial]) -> list[Evaluation]:
+    """The last comparison of a finished search, the unchanged kernel first; empty for any other journal."""
+    if not trials or trials[0].origin != "search":
+        return []
+    finals = [trial.evaluation for trial in trials if trial.origin == "final"]
+    starts = [place for place, one in enumerate(finals) if not one.config]
+    return finals[starts[-1] :] if starts else []
 
 
 def _so_far(evaluations: Sequence[Evaluation]) -> tuple[Metrics | None, Metrics | None]:

@@ -181,8 +181,13 @@ def failure_text(evaluation: Evaluation, log: bool = False) -> str:
         lines.append(f"at {', '.join(f'{name}={value}' for name, value in evaluation.config.items())}")
     if log and (output := last_lines(evaluation.log)):
         lines += ["the last lines of its output:", output]
-    lines.append(f"hint: {_ADVICE[evaluation.status]}")
+    lines.append(f"hint: {advice(evaluation.status)}")
     return "\n".join(lines)
+
+
+def advice(status: Status) -> str:
+    """Return what usually helps after a failure."""
+    return _ADVICE[status]
 
 
 def attempt_text(attempt: Attempt, log: bool = True) -> str:

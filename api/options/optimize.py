@@ -7,7 +7,9 @@ from pathlib import Path
 
 from ..observers import Observer, RunObserver
 from .groups import (
+    BUDGET,
     MODEL,
+    NO_LIMIT,
     BudgetOptions,
     MachineOptions,
     MemoryOptions,
@@ -36,6 +38,9 @@ class RunOptions(
         "At most this many turns; 5 by default with a language model, while rules go on until nothing is left to try.",
         SEARCH,
         above=0,
+    )
+    max_trials: int | None = option(
+        None, "Stop proposing after this many evaluations.", BUDGET, at_least=1, advice=NO_LIMIT
     )
     min_improvement: float = option(
         0.05,

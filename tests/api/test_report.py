@@ -10,9 +10,10 @@ import pytest
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.report import ReportOptions
 from kernelwright.api.report import NOTHING, TIMES, ReportResult, run_report
-from kernelwright.core import KernelwrightError
+from kernelwright.core import Config, Journal, KernelwrightError, RunRecord, Trial
 
 from ..agent.history.recorded import JOURNAL, RUN, TRANSCRIPT, Change, Record, copied, each
+from ..fakes import evaluation, kernel
 
 VOID = {"meta", "br"}
 ELEMENTS = {
@@ -385,3 +386,23 @@ def test_how_the_result_stands_to_torch_compile_is_said(tmp_path: Path, beside: 
 
     page = page_of(tmp_path, change=each(change, "finished"))
     assert said in page.text if said else "than torch.compile, which" not in page.text
+
+
+def test_a_search_has_a_page_too(tmp_path: Path) -> None:
+    """Of a journal of 'tune': the unchanged kernel and the fastest, as they were compared at the end."""
+    start = kernel(8.0, BLOCK=2)
+    made = (
+        ("search", {"BLOCK": 4}, 9.0),
+        ("search", {"BLOCK": 8}, 5.0),
+        ("final", {}, 8.0),
+        ("final", {"BLOCK": 8}, 4.0),
+    )
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append(RunRecord(problem="level1/1_1", kernel=start.digest, device="test", backend="tilelang_cpu"))
+        for origin, config, latency in made:
+            found = evaluation(start, Config(config), latency)
+            journal.append(Trial(origin=origin, evaluation=found, seconds=1.0, at="2026-01-01T00:00:00+00:00"))
+    result = run_report(ReportOptions(run=tmp_path / "journal.jsonl"), Observer())
+    text = result.page.read_text()
+    assert "A search of the kernel's constants" in text and "Not finished" not in text
+    assert "8.000 &rarr; 4.000 <small>ms</small>" in text and "2.00 times as fast as the start" in text

@@ -1,0 +1,42 @@
+"""A server for tests, within this process and as one of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from kernelwright.api.options.server import ServerOptions
+from kernelwright.mcp_server.server import Server, build
+from mcp.client.stdio import StdioServerParameters
+
+from ..beside import KERNELWRIGHT
+
+
+def server(root: Path, **options: Any) -> Server:
+    """One of this process; what it has evaluated needs a sandbox as always."""
+    return build(ServerOptions(root=root, device="cpu", **options), "landlock")
+
+
+def process(root: Path, *arguments: str, **environment: str) -> StdioServerParameters:
+    """The command as a client starts it."""
+    command, *first = KERNELWRIGHT
+    return StdioServerParameters(
+        command=command,
+        args=[*first, "mcp", "--root", str(root), "--device", "cpu", *arguments],
+        env={**os.environ, **environment},
+    )
+
+
+def text_of(answer: Any) -> str:
+    """The text of a result."""
+    (content,) = answer.content
+    return str(content.text)
+
+
+def refused(answer: Any) -> str:
+    """The one line of a failed call."""
+    assert answer.is_error, answer
+    text = text_of(answer)
+    assert "\n" not in text and text.startswith("error: "), text
+    return text

@@ -1,0 +1,68 @@
+"""What happens in `api` as steps."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, BinaryIO, cast
+
+from kernelwright.core import Budget, Config
+from kernelwright.mcp_server import messages
+from kernelwright.mcp_server.messages import Step, Wire
+from kernelwright.mcp_server.observers import OptimizeSteps, StepObserver, TuneSteps
+from kernelwright.tuners.discovery import FoundSpace
+from kernelwright.tuners.search import Progress
+
+from ..agent.made_up import listed, run
+from ..api.tunings import OTHER, SPACE, timed
+from ..fakes import kernel
+
+
+class Sent(io.BytesIO):
+    """The steps that were sent."""
+
+    def steps(self) -> list[Step]:
+        return [step for line in self.getvalue().splitlines() if isinstance(step := messages.read(line), Step)]
+
+
+def wire() -> tuple[Sent, Wire]:
+    sent = Sent()
+    return sent, Wire(cast(BinaryIO, sent))
+
+
+def test_steps_of_a_list() -> None:
+    sent, line = wire()
+    observer = StepObserver(line)
+    observer.warn("careful")
+    with observer.progress("measuring", 2) as advance:
+        advance("one")
+        advance("two")
+    assert [(step.done, step.total, step.text) for step in sent.steps()] == [
+        (0, None, "warning: careful"),
+        (0, 2, "measuring"),
+        (1, 2, "measuring 1/2: one"),
+        (2, 2, "measuring 2/2: two"),
+    ]
+
+
+def test_steps_of_a_search() -> None:
+    sent, line = wire()
+    observer, progress, trial = TuneSteps(line), Progress(), timed(OTHER, 2.0)
+    observer.search_started("k.py", FoundSpace(SPACE, "given"), SPACE, (), Budget(trials=5))
+    progress.add(trial)
+    observer.trial(trial, progress)
+    observer.finals([Config(), OTHER])
+    assert [(step.done, step.total, step.text) for step in sent.steps()] == [
+        (0, 3, "tuning: 2 configs, at most 2 trials"),
+        (1, 3, "trial 1: ok, 2 ms; best 2 ms"),
+        (1, 3, "measuring 1 finalists and the unchanged kernel, interleaved"),
+    ]
+
+
+def test_steps_of_a_run(tmp_path: Any) -> None:
+    sent, line = wire()
+    run(tmp_path, kernel(20.0), listed(kernel(8.0), kernel("wrong_value")), observer=cast(Any, OptimizeSteps(line)))
+    texts = [step.text for step in sent.steps()]
+    assert "start: ok, 20 ms; the roofline's floor is 0.1 ms" in texts
+    assert "turn 1: step-1.0 (compute): 2.500 times as fast" in texts
+    assert any(text.endswith("nothing faster") for text in texts)
+    assert [step.done for step in sent.steps()] == sorted(step.done for step in sent.steps())

@@ -1,0 +1,128 @@
+"""A real server, driven by the SDK's own client over stdio, with real evaluations on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
+from .serving import process
+
+SCALE = {"kernel": "1_999.py", "problem": "level1/999_Scale.py", "workload": "tiny"}
+
+
+@pytest.fixture
+def root(kernel_file: Path) -> Path:
+    """A user's folder: a kernel, its problem, and the same kernel with a mistake."""
+    wrong = SCALE_KERNEL.replace("* W[j]", "* V[j]")
+    kernel_file.with_name("wrong.py").write_text(wrong)
+    return kernel_file.parent
+
+
+def test_a_session(root: Path) -> None:
+    """Evaluate, fail, read why, tune, and read what the run left."""
+
+    async def run() -> None:
+        async with Client(process(root)) as client:
+            assert client.instructions is not None and "evaluate" in client.instructions
+            verdict = await _asked(client, "evaluate", **SCALE)
+            assert verdict["correct"] and verdict["latency_ms"] > 0 and verdict["problem"] == "level1/1_999"
+            assert verdict["interval"][0] <= verdict["speedup"] <= verdict["interval"][1]
+
+            await _broken(client)
+            await _tuned(client, root)
+
+    anyio.run(run)
+
+
+async def _broken(client: Client) -> None:
+    verdict = await _asked(client, "evaluate", **{**SCALE, "kernel": "wrong.py"})
+    assert not verdict["correct"] and verdict["latency_ms"] is None and "explain_error" in verdict["next"]
+    explained = await _asked(client, "explain_error")
+    assert explained["kernel"] == "wrong.py" and explained["status"] == verdict["status"]
+    assert "V[j]" in explained["text"] and "Kernel file" in explained["sections"]
+
+
+async def _tuned(client: Client, root: Path) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    tuned = await _asked(client, "tune", note, **SCALE, space={"BLOCK": [4, 8]}, trials=2)
+    assert tuned["trials"] == 2 and tuned["best_config"]["BLOCK"] in (4, 8) and tuned["configs"] == 2
+    assert all(one < other for (one, *_), (other, *_) in itertools.pairwise(told))
+    assert [total for _, total, message in told if message and message.startswith("trial ")] == [3.0, 3.0]
+    base = f"kernelwright://runs/{tuned['run']}"
+    uris = [one.uri for one in (await client.list_resources()).resources]
+    assert f"{base}/report" in uris and (f"{base}/kernel" in uris) == (tuned["saved_kernel"] is not None)
+    history = (await client.read_resource(f"{base}/history")).contents[0].text
+    assert [json.loads(line)["kind"] for line in history.splitlines()].count("trial") >= 2
+    assert (await client.read_resource(f"{base}/report")).contents[0].text.startswith("<!DOCTYPE html>")
+    assert json.loads((await client.read_resource(f"{base}/result")).contents[0].text) == tuned
+    assert (root / tuned["journal"]).is_file()
+
+
+async def _asked(client: Client, tool: str, note: Any = None, **arguments: Any) -> dict[str, Any]:
+    answer = await client.call_tool(tool, arguments, progress_callback=note)
+    assert not answer.is_error, answer
+    found: dict[str, Any] = answer.structured_content
+    return found
+
+
+def test_a_cancelled_call_ends_its_processes(tmp_path: Path) -> None:
+    """The job, its evaluator and its workers; the server goes on, and the run has what was measured."""
+    root, temporary = tmp_path / "root", tmp_path / "temporary"
+    (root / "level1").mkdir(parents=True)
+    temporary.mkdir()
+    (root / "level1" / "999_Scale.py").write_text(SCALE_PROBLEM)
+    (root / "1_999.py").write_text(SCALE_KERNEL)
+
+    async def run() -> None:
+        async with Client(process(root, TMPDIR=str(temporary))) as client:
+            seen: list[int] = []
+            with anyio.CancelScope() as scope:
+
+                async def note(progress: float, total: float | None, message: str | None) -> None:
+                    if message and message.startswith("trial 1"):
+                        seen.extend(_living_in(temporary))
+                        scope.cancel()
+
+                space = {"BLOCK": [1, 2, 4, 8, 16, 32]}
+                await client.call_tool("tune", {**SCALE, "space": space}, progress_callback=note)
+            assert len(seen) >= 2, "a job and its workers"
+            deadline = time.monotonic() + 20
+            while (left := _left_in(temporary)) and time.monotonic() < deadline:
+                await anyio.sleep(0.05)
+            assert left == []
+            listed = json.loads((await client.read_resource("kernelwright://runs")).contents[0].text)
+            assert [one["state"] for one in listed] == ["ended early"]
+            history = (await client.read_resource(f"kernelwright://runs/{listed[0]['run']}/history")).contents[0].text
+            assert '"kind":"trial"' in history
+
+    anyio.run(run)
+
+
+def _left_in(folder: Path) -> list[int | Path]:
+    """Processes, and what they left behind but the lock of the device, which stays."""
+    return [*_living_in(folder), *(path for path in folder.iterdir() if "locks" not in path.name)]
+
+
+def _living_in(folder: Path) -> list[int]:
+    """The processes that work in a folder or below it; a zombie works nowhere."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cwd").readlink().is_relative_to(folder):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
