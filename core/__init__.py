@@ -35,6 +35,9 @@ from .kernel_profile import DeviceKernel, KernelProfile
 from .language import Language, Target, backends, default_backend, find_language, known_languages, of_backend
 from .lines import source_lines
 from .measurement import Measurement, Speedup
+from .mlir_kernel import MlirKernel, Slot
+from .mlir_operation import Applied, Filled, Loop, Operation, Step, TensorType
+from .mlir_problem import MlirProblem
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
@@ -59,6 +62,7 @@ __all__ = [
     "CHECKED_NOT_TIMED",
     "DEFAULT_WORKLOAD",
     "TECHNIQUES",
+    "Applied",
     "Archive",
     "ArchivedRun",
     "Budget",
@@ -74,6 +78,7 @@ __all__ = [
     "ExampleError",
     "ExchangeRecord",
     "Experience",
+    "Filled",
     "FinishedRecord",
     "Gain",
     "Hit",
@@ -87,10 +92,14 @@ __all__ = [
     "KernelRecord",
     "KernelwrightError",
     "Language",
+    "Loop",
     "MatrixProduct",
     "Measurement",
     "Metrics",
+    "MlirKernel",
+    "MlirProblem",
     "ModelError",
+    "Operation",
     "OptionError",
     "Origin",
     "Parameter",
@@ -112,10 +121,13 @@ __all__ = [
     "Screener",
     "SearchSpace",
     "SecondWorkload",
+    "Slot",
     "SpaceError",
     "Speedup",
     "Status",
+    "Step",
     "Target",
+    "TensorType",
     "Tolerance",
     "ToolCall",
     "TorchProblem",
