@@ -15,7 +15,7 @@ VENV_OPTIONS ?=
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
 	$(if $(TORCH),$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt $(TORCH))
-	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,llm,rag,notebooks,ray,remote]'
+	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,llm,rag,notebooks,ray,remote,iree]'
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
 	@touch $@
