@@ -30,6 +30,8 @@ class MlirProblem(Problem):
     results: tuple[TensorType, ...]
     operations: tuple[Operation, ...]
     """Those that can be scheduled, in order."""
+    remarks: tuple[str, ...] = ()
+    """Why others of the function cannot, one line each."""
     steps: tuple[Step, ...] | None = None
     """The whole function for NumPy; None where it has a step that is not known to it."""
     returns: tuple[int, ...] = ()
