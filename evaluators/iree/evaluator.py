@@ -38,7 +38,12 @@ from .worker import DEFAULT
 
 CANDIDATE = "candidate"
 NO_NUMPY = "compared with IREE's default module only: NumPy does not know all of its operations"
-SEARCH = SearchSettings(sampling=Sampling(precision=0.01, seconds=0.3, max_samples=200, chunk_s=0.01, quiet_timeout_s=0))
+SEARCH = SearchSettings(
+    sampling=Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0)
+)
+"""Many samples of fast modules: on a processor that others use they take turns between two speeds, tens of milliseconds
+each. Nothing waits for quiet, since the default module beside each candidate is disturbed alike."""
+FINALS = Sampling(0.003, seconds=2.0, min_samples=2000, max_samples=6000, chunk_s=0.01)
 
 
 class IreeEvaluator:
@@ -60,7 +65,7 @@ class IreeEvaluator:
     ) -> None:
         """`memory` is a folder that keeps compiled modules, `release` the compiler's version of those (see
         `IreeCompiler`), `label` the device's name in records."""
-        self.settings = settings or Settings()
+        self.settings = settings or Settings(sampling=FINALS)
         self._search = self.settings.search or SEARCH
         self.target = IreeTarget(device, chip)
         self.environment = environment(self.target, label, release)

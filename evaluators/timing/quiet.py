@@ -39,7 +39,7 @@ class QuietTimer:
         `timed` are the processes that the timers run in, `others_of_ours` those whose load is the evaluator's own. What
         stays disturbed is the faster half of its samples. See `sampling.interleave` for the rest.
         """
-        if self._on_cpu:
+        if self._on_cpu and len(timed) > 1:  # one process alone runs one kernel at a time
             timers = [_rested(timer, timed) for timer in timers]
         quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
         while True:
