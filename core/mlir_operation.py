@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,10 +41,15 @@ class TensorType:
         return _DTYPES[self.element]
 
     @property
+    def element_bytes(self) -> int:
+        """Bytes of an element: 2 for bf16, 1 for i1 and f8E4M3FN."""
+        bits = re.search(r"\d+", self.element)
+        return max(1, int(bits[0]) // 8) if bits else 8
+
+    @property
     def bytes(self) -> int:
-        """Bytes of the tensor; elements of fewer than eight bits take one."""
-        bits = int("".join(filter(str.isdigit, self.element)) or 64)
-        return math.prod(self.shape) * max(1, bits // 8)
+        """Bytes of the tensor."""
+        return math.prod(self.shape) * self.element_bytes
 
     def __str__(self) -> str:
         """As IREE's tools take it: `1024x256xf32`."""
