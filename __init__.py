@@ -26,9 +26,18 @@ if TYPE_CHECKING:
         retrieve,
         tune,
         tune_gemm,
+        tune_mlir,
         verify_corpus,
     )
-    from .api.observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+    from .api.observers import (
+        GemmObserver,
+        MlirObserver,
+        Observer,
+        ReplayObserver,
+        RunObserver,
+        SearchObserver,
+        VerifyObserver,
+    )
     from .api.options.attention import AttentionConfig
     from .core.errors import KernelwrightError
 
@@ -56,12 +65,13 @@ _HOMES = {
             "retrieve",
             "tune",
             "tune_gemm",
+            "tune_mlir",
             "verify_corpus",
         ),
         "api.functions",
     ),
     **dict.fromkeys(
-        ("GemmObserver", "Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"),
+        ("GemmObserver", "MlirObserver", "Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"),
         "api.observers",
     ),
     **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "api.attention"),
@@ -72,6 +82,7 @@ __all__ = [
     "AttentionConfig",
     "GemmObserver",
     "KernelwrightError",
+    "MlirObserver",
     "Observer",
     "ReplayObserver",
     "RunObserver",
@@ -98,6 +109,7 @@ __all__ = [
     "tune",
     "tune_attention",
     "tune_gemm",
+    "tune_mlir",
     "verify_corpus",
 ]
 

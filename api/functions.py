@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+from .observers import GemmObserver, MlirObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
 from .options.corpus import AddOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.gemm import GemmOptions
+from .options.mlir import MlirOptions
 from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from .options.option import documented
 from .options.plan import PlanOptions
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .export import ExportResult
     from .gemm_result import GemmResult
     from .list_slow import Listing
+    from .mlir_result import MlirResult
     from .optimize import OptimizeResult
     from .plan import PlanResult
     from .profile import ProfileResult
@@ -171,6 +173,14 @@ def tune_gemm(options: GemmOptions) -> GemmResult:
     from .gemm import run_gemm
 
     return run_gemm(options, options.observer or GemmObserver())
+
+
+@takes(MlirOptions)
+def tune_mlir(options: MlirOptions) -> MlirResult:
+    """Schedule the operations of an MLIR module that IREE compiles, and write the module and its tuning spec."""
+    from .mlir import run_mlir
+
+    return run_mlir(options, options.observer or MlirObserver())
 
 
 @takes(ReplayOptions)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tuners.search import Progress
     from ..tuners.mlir.space import Schedule
     from .jobs import Job
-    from .mlir_report import TrialReport
+    from .mlir_files import TrialReport
     from .mlir import Scheduling
     from .optimize import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult

@@ -20,7 +20,6 @@ from ..core import (
     Budget,
     FinishedRecord,
     Journal,
-    JournalError,
     OptionError,
     RunRecord,
     TurnRecord,
@@ -43,6 +42,7 @@ from .observers import RunObserver
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
 from .proposers import Proposers, model_of
+from .run_identity import require_same
 from .solutions import save_solution
 
 MODEL_ITERATIONS = 5
@@ -313,13 +313,7 @@ def run_record(job: Job, model: str) -> RunRecord:
 
 def same_run(journal: Journal, job: Job, model: str) -> None:
     """Write the run's identity, or raise `JournalError` for the journal of another run."""
-    this, known = run_record(job, model), next(journal.of(RunRecord), None)
-    if known is None:
-        journal.append(this)
-    elif different := known.changed(this):
-        raise JournalError(
-            f"{journal.path} is of another run: {', '.join(different)} changed", "leave `resume` out to start again"
-        )
+    require_same(journal, run_record(job, model))
 
 
 def earlier_summary(path: Path, job: Job, target: float) -> dict[str, Any] | None:

@@ -91,13 +91,14 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import attention, corpus, evaluate, gemm, optimize, plan, program, report, tune
+    from ..api.options import attention, corpus, evaluate, gemm, mlir, optimize, plan, program, report, tune
 
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
         *(corpus.AddOptions, corpus.ListOptions),
         *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, gemm.GemmOptions, attention.AttentionConfig),
+        mlir.MlirOptions,
     ]
     return [field for one in classes for field in dataclasses.fields(one)]
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ...core import (
     DeviceError,
     Evaluation,
     Kernel,
+    Measurement,
     MlirProblem,
     Problem,
     Profile,
@@ -85,6 +87,7 @@ class IreeEvaluator:
         session = self._session_of(MlirProblem.of(problem))
         measured = {e.code_digest: e for e in known if e.code_digest is not None and e.duplicate_of is None}
         best_ms = min((e.latency_ms for e in known if e.latency_ms is not None), default=math.inf)
+        session.default_ms = next((e.reference.median_ms for e in known if e.reference), session.default_ms)
         ahead = compiled_ahead(
             configs,
             submit=lambda config: session.compiler.submit(kernel.bind(config).source),
@@ -158,8 +161,11 @@ class IreeEvaluator:
                 timings, contention = self._times(session, [CANDIDATE], self._search.sampling, prune_above_ms)
                 if timings[0].pruned:
                     fields["message"] = PRUNED.format(self._search.prune_factor)
-                beside = None if timings[0].pruned else timings[-1]
-                fields |= _timed(timings[0], beside, contention, self.target.on_cpu)
+                    fields |= _timed(timings[0], None, contention, self.target.on_cpu)
+                else:
+                    session.default_ms = session.default_ms or timings[-1].measurement.median_ms
+                    steady = [_at_speed_of(session.default_ms, timing, timings[-1]) for timing in timings]
+                    fields |= _timed(*steady, contention, self.target.on_cpu)
             session.drop(CANDIDATE)
         return Evaluation(**fields)
 
@@ -229,6 +235,18 @@ class IreeEvaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _at_speed_of(default_ms: float, timing: Timing, default: Timing) -> Timing:
+    """Return a timing as it would be where the default module takes `default_ms`.
+
+    Trials come minutes after one another, and a processor that others use has another speed then: what is compared are
+    times beside the default module's.
+    """
+    drift = default_ms / default.measurement.median_ms
+    samples = tuple(one * drift for one in timing.measurement.samples_ms)
+    method = f"{timing.measurement.method}, times {drift:.3f} for the speed of the first trial"
+    return replace(timing, measurement=Measurement(samples_ms=samples, method=method))
 
 
 def _correct(messages: Sequence[Message]) -> bool:

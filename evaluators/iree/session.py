@@ -35,6 +35,8 @@ class Session:
         self.problem = problem
         self._call_s = call_s
         self.seed = seed
+        self.default_ms: float | None = None
+        """The default module's time beside the first trial."""
         self._process: ModuleProcess | None = None
         once = target.on_cpu or problem.steps is None  # without NumPy nothing would show what repeating does
         for repeats in (1,) if once else (CUDA_REPEATS, 1):
