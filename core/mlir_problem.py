@@ -28,8 +28,10 @@ class MlirProblem(Problem):
     """The function that is called, without the `@`."""
     inputs: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
+    prepared: str
+    """The module as schedules are attached to it: operations whose schedules IREE would drop are dispatches."""
     operations: tuple[Operation, ...]
-    """Those that can be scheduled, in order."""
+    """Those that can be scheduled, in order, as they stand in `prepared`."""
     remarks: tuple[str, ...] = ()
     """Why others of the function cannot, one line each."""
     steps: tuple[Step, ...] | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from ...core import Applied, Filled, MlirProblem, Operation, ProblemError, Step, TensorType
 from .bindings import load, parsed, symbol, walk
 from .operations import NotSchedulable, operation_of
+from .regions import separate
 
 
 def read(path: Path, function: str | None = None) -> MlirProblem:
@@ -28,8 +29,10 @@ def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
     """
     with parsed(source, name) as module:
         chosen = _choose(_functions(module), name, function)
+        _require_static(walk(chosen), name)
+        separated = separate(walk(chosen))
         body = walk(chosen)
-        operations, remarks = _operations(body, name)
+        operations, remarks = _operations(body)
         if not operations:
             why = f" ({'; '.join(remarks)})" if remarks else ""
             raise ProblemError(
@@ -40,7 +43,7 @@ def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
         steps, returns = _Steps(chosen, body, operations).all()
         return MlirProblem(
             id=f"mlir/{name}", name=name, source=source, function=symbol(chosen), inputs=inputs, results=results,
-            operations=tuple(operations), remarks=tuple(remarks), steps=steps, returns=returns,
+            prepared=str(module) if separated else source, operations=tuple(operations), remarks=tuple(remarks), steps=steps, returns=returns,
         )  # fmt: skip
 
 
@@ -71,7 +74,7 @@ def _choose(functions: Sequence[Any], name: str, wanted: str | None) -> Any:
     raise ProblemError(f"{name} has several functions, {there}; name one with `function`")
 
 
-def _operations(body: Sequence[Any], name: str) -> tuple[list[Operation], list[str]]:
+def _operations(body: Sequence[Any]) -> tuple[list[Operation], list[str]]:
     """Return what can be scheduled, and a remark on each operation of linalg's that cannot."""
     found: list[Operation] = []
     remarks = []
@@ -82,18 +85,19 @@ def _operations(body: Sequence[Any], name: str) -> tuple[list[Operation], list[s
             remarks.append(f"{one.name} is not scheduled: {reason}")
             continue
         if operation is not None:
-            _require_static(one, name)
             found.append(operation)
     return found, remarks
 
 
-def _require_static(operation: Any, name: str) -> None:
-    types = [str(value.type) for value in (*operation.operands, *operation.results)]
-    if dynamic := [text for text in types if "?" in text]:
-        raise ProblemError(
-            f"{name}: {operation.name} has the dynamic shape {dynamic[0]}; write its sizes into the module, since "
-            "tiles are chosen for sizes"
-        )
+def _require_static(body: Sequence[Any], name: str) -> None:
+    ir, _ = load()
+    for one in body:
+        for type_ in (value.type for value in (*one.operands, *one.results)):
+            if isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape:
+                raise ProblemError(
+                    f"{name}: {one.name} has the dynamic shape {type_}; write its sizes into the module, since tiles "
+                    "are chosen for sizes"
+                )
 
 
 def _signature(function: Any, name: str) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
@@ -126,7 +130,7 @@ class _Steps:
         """Return the steps and the numbers of the returned values; None for steps that NumPy does not know."""
         try:
             for position, one in self._top_level():
-                if one.name.endswith(".return"):
+                if one.name in ("func.return", "util.return"):
                     return tuple(self._steps), tuple(self._numbers[value] for value in one.operands)
                 self._step(position, one)
         except KeyError:  # a value that no known step has made
@@ -147,6 +151,8 @@ class _Steps:
         elif one.name == "linalg.fill":
             value = self._scalars[one.operands[0]]
             self._add(one, Filled(_tensor(one.results[0].type, "a filled tensor"), value))
+        elif one.name == "flow.return":
+            self._numbers[one.parent.results[0]] = self._numbers[one.operands[0]]
 
     def _constant(self, one: Any) -> None:
         ir, _ = load()

@@ -18,13 +18,12 @@ _UNROLLED = 16
 
 def levels(roles: Roles, machine: Machine) -> Levels:
     """Return the levels of an operation on a CPU; a convolution has none for the cache."""
-    convolution = roles.height is not None
     lanes = max(1, machine.vector_bytes // roles.result_bytes)
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     values = {
         "tile_m": divisors(rows, 16, 512),
         "tile_n": divisors(columns, lanes, 512),
-        "tile_k": (depth,) if convolution or rows == 1 else divisors(depth, max(64, depth // 8)),
+        "tile_k": (depth,) if roles.convolution or rows == 1 else divisors(depth, max(64, depth // 8)),
         "vector_m": divisors(rows, 1, 16),
         "vector_n": _vectors(columns, lanes, 16 if rows == 1 else 4),
         "vector_k": divisors(depth, 1, _UNROLLED),
@@ -79,7 +78,7 @@ def _info(roles: Roles) -> str:
     tiles = {**parallel, **height, rows: mark("tile_m"), columns: mark("tile_n")}
     vectors = {**parallel, rows: mark("vector_m"), columns: mark("vector_n")}
     parts = [f"distribution = {at(loops, tiles)}"]
-    if not roles.height:
+    if not roles.convolution:
         cut = f"if tile_k < {roles.depth.size} else 0"
         near = {rows: mark(f"min(tile_m, {_CACHE}) {cut}"), columns: mark(f"min(tile_n, {_CACHE}) {cut}")}
         parts += [
@@ -90,7 +89,7 @@ def _info(roles: Roles) -> str:
         f"vector_common_parallel = {at(loops, vectors)}",
         f"vector_reduction = {at(loops, {**summed, depth: mark('vector_k')})}",
     ]
-    pipeline = "ConvTileAndDecomposeExpert" if roles.height else "DoubleTilingExpert"
+    pipeline = "ConvTileAndDecomposeExpert" if roles.convolution else "DoubleTilingExpert"
     return (
         f"#iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<{', '.join(parts)}>, "
         f"translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<{pipeline}>>>"

@@ -37,7 +37,7 @@ def intrinsic_of(roles: Roles) -> Intrinsic | None:
     """Return the matrix instruction that computes a product; None where its types or its sizes have none."""
     lhs, rhs = roles.operation.operands
     found = _INTRINSICS.get((lhs.element, roles.operation.result.element)) if lhs.element == rhs.element else None
-    if found is None or roles.height or roles.rows is None:
+    if found is None or roles.convolution or roles.rows is None:
         return None
     fits = roles.rows.size % found.m == 0 and roles.columns.size % found.n == 0 and roles.depth.size % found.k == 0
     return found if fits else None

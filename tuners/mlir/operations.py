@@ -34,7 +34,7 @@ def operation_of(operation: Any, position: int, number: int) -> Operation | None
     if linalg.isa_convolution_op(operation):
         dimensions = linalg.infer_convolution_dimensions(operation)
         roles = _roles(dimensions, _CONVOLUTION)
-        if list(dimensions.depth) or not all(roles.values()):
+        if list(dimensions.depth) or not (roles["input_channel"] and roles["output_channel"]):
             raise NotSchedulable("it has no channels to sum over")
         if len(roles["output_image"]) != len(_IMAGE):
             raise NotSchedulable("it is no 2-d convolution")

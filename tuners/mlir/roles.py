@@ -50,6 +50,11 @@ class Roles:
         """Bytes of an element of the result."""
         return self.operation.result.element_bytes
 
+    @property
+    def convolution(self) -> bool:
+        """Whether it has a window."""
+        return self.height is not None
+
     def parallel(self) -> list[str]:
         """Return the names of the loops that are not summed over."""
         return [loop.name for loop in self.loops if not loop.reduction]

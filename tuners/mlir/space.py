@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,8 +111,8 @@ def _nearest(likely: Iterable[Mapping[str, int]], space: SearchSpace) -> list[Co
 
 
 def _close(values: Sequence[int], wanted: int) -> int:
-    """Return the value whose ratio to the wanted one is nearest to 1."""
-    return min(values, key=lambda value: max(value, wanted) / max(1, min(value, wanted)))
+    """Return the value whose ratio to the wanted one is nearest to 1; a zero counts as a half."""
+    return min(values, key=lambda value: abs(math.log((value or 0.5) / (wanted or 0.5))))
 
 
 def _renaming(names: Iterable[str], prefix: str) -> Callable[[str], str]:

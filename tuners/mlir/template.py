@@ -37,7 +37,7 @@ def kernel_of(problem: MlirProblem, target: Target, schedules: Sequence[Schedule
 
 def attached(problem: MlirProblem, infos: Mapping[int, str]) -> str:
     """Return the module's text with these attributes, in MLIR, at the operations of these positions."""
-    with parsed(problem.source, problem.name) as module:
+    with parsed(problem.prepared, problem.name) as module:
         ir, _ = load()
         body = walk(function_named(module, problem.function))
         for position, info in infos.items():
