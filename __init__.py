@@ -71,7 +71,15 @@ _HOMES = {
         "api.functions",
     ),
     **dict.fromkeys(
-        ("GemmObserver", "MlirObserver", "Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"),
+        (
+            "GemmObserver",
+            "MlirObserver",
+            "Observer",
+            "ReplayObserver",
+            "RunObserver",
+            "SearchObserver",
+            "VerifyObserver",
+        ),
         "api.observers",
     ),
     **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "api.attention"),

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -176,10 +176,8 @@ class _Run:
     def _combined(self) -> list[Evaluation]:
         """Return the combinations of the operations' finalists and the default module, timed together."""
         kernel = self.scheduling.kernel
-        each = [[Config(one.config) for one in _finalists(found)][:BEST_OF_EACH] or [Config()] for found in self._found]
-        ranked = sorted(itertools.product(*(enumerate(some) for some in each)), key=lambda all_: sum(i for i, _ in all_))
-        merged = [Config({name: v for _, config in one for name, v in config.items()}) for one in ranked[:COMBINATIONS]]
-        wanted = [Config(), *(config for config in merged if config)]
+        merged = [Config({name: v for one in some for name, v in one.items()}) for some in self._together()]
+        wanted = list(dict.fromkeys([Config(), *merged]))
         known = {
             Config(trial.evaluation.config): trial.evaluation
             for trial in self._journal.of(Trial)
@@ -195,6 +193,13 @@ class _Run:
             each_s = (time.monotonic() - began) / len(finals)
             self._journal.append(Trial(origin=FINAL, evaluation=final, seconds=each_s, at=at))
         return _ranked(finals)
+
+    def _together(self) -> list[tuple[Config, ...]]:
+        """Return combinations of the operations' finalists, those of the fastest first."""
+        each = [[Config(one.config) for one in _finalists(found)][:BEST_OF_EACH] for found in self._found]
+        places = itertools.product(*(range(len(some) or 1) for some in each))
+        ranked = sorted(places, key=sum)[:COMBINATIONS]
+        return [tuple(some[i] if some else Config() for some, i in zip(each, one, strict=True)) for one in ranked]
 
     def finish(self) -> MlirResult:
         """Write the files of the result."""

@@ -7,17 +7,17 @@ import io
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core import Config, Evaluation, MlirKernel, ResultsError
+from ..core import Config, Evaluation, MlirKernel, ResultsError, Slot, Value
 from ..core.files import write_whole
 from ..evaluators.iree.evaluator import IreeEvaluator
 from ..evaluators.iree.target import IreeTarget
-from ..tuners.mlir.names import config_name, operation_name
+from ..tuners.mlir.names import config_name, operation_name, path_of
 from ..tuners.mlir.space import Schedule
 from ..tuners.mlir.spec import tuning_spec
 from ..tuners.mlir.template import printed
@@ -139,20 +139,31 @@ class RunFolder:
             kernel = self._scheduling.kernel.bind(best.config)
             head = f"// {best.latency_ms:.4f} ms, {best.speedup} over IREE's default, on {self._scheduling.label}\n"
             module = write_whole(self.path / "best.mlir", head + printed(kernel.source, kernel.name))
-            spec = write_whole(
-                self.path / "tuning_spec.mlir", tuning_spec(problem, self._scheduling.schedules, Config(best.config))
-            )
-            again = evaluator.compile(problem, problem.source, [f"--iree-codegen-tuning-spec-path={spec}"])
-            same = again.digest == best.code_digest if again.ok else None
-            result = replace(result, module=module, spec=spec, same_code=same)
+            result = self._with_spec(replace(result, module=module), best, evaluator)
         write_whole(self.path / "summary.json", json.dumps(result.summary(), indent=1) + "\n")
         return result
 
+    def _with_spec(self, result: MlirResult, best: Evaluation, evaluator: IreeEvaluator) -> MlirResult:
+        """Write the tuning spec, and build the module as it was with it: that must compute the same."""
+        problem = self._scheduling.problem
+        spec = tuning_spec(problem, self._infos(best.config))
+        path = self.path / "tuning_spec.mlir"
+        path.unlink(missing_ok=True)
+        if not spec.text:
+            return replace(result, not_in_spec=spec.left_out)
+        write_whole(path, spec.text + "\n")
+        built = evaluator.compile(problem, problem.source, [f"--iree-codegen-tuning-spec-path={path}"])
+        wrong = evaluator.verify(problem, built)
+        same = built.digest == best.code_digest
+        return replace(result, spec=path, spec_fault=wrong, same_code=same, not_in_spec=spec.left_out)
+
+    def _infos(self, config: Mapping[str, Value]) -> dict[str, str]:
+        """Return the schedules that a config sets, by operation."""
+        filled = {one.operation.name: Slot(one.info).filled(config) for one in self._scheduling.schedules}
+        return {name: info for name, info in filled.items() if info}
+
     def _module_path(self, schedule: Schedule, config: Config) -> Path | None:
-        if self._options.emit is None:
-            return None
-        kind, name = schedule.operation.kind, operation_name(schedule.operation)
-        return self._options.emit / "linalg" / kind / name / f"{config_name(schedule, config)}.mlir"
+        return None if self._options.emit is None else path_of(self._options.emit, schedule, config)
 
     def _command(self, schedule: Schedule, config: Config) -> str:
         path = self._module_path(schedule, config)

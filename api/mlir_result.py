@@ -29,9 +29,13 @@ class MlirResult:
     module: Path | None = None
     """The module with the best schedules; None where nothing was correct."""
     spec: Path | None = None
-    """The tuning spec: the same for builds of the module as it was."""
+    """The tuning spec: the same for builds of the module as it was. None where it could carry nothing."""
+    spec_fault: str = ""
+    """What is wrong with the module as it was, built with the spec; empty where it computes what it should."""
     same_code: bool | None = None
-    """Whether the unedited module with the spec compiles to the code that was measured."""
+    """Whether that is the code that was measured."""
+    not_in_spec: tuple[str, ...] = ()
+    """Operations whose schedules a spec cannot carry."""
     dry: bool = False
 
     @property
@@ -99,7 +103,9 @@ class MlirResult:
             "default_gflops": self.default_gflops(),
             "module": str(self.module) if self.module else None,
             "tuning_spec": str(self.spec) if self.spec else None,
+            "spec_fault": self.spec_fault,
             "spec_gives_the_same_code": self.same_code,
+            "not_in_spec": list(self.not_in_spec),
             "folder": str(self.folder),
         }
 

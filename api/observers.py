@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..tuners.discovery import FoundSpace
     from ..tuners.gemm.result import ShapeResult
     from ..tuners.gemm.shapes import Shape
-    from ..tuners.search import Progress
     from ..tuners.mlir.space import Schedule
+    from ..tuners.search import Progress
     from .jobs import Job
-    from .mlir_files import TrialReport
     from .mlir import Scheduling
+    from .mlir_files import TrialReport
     from .optimize import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult
 

@@ -3,15 +3,15 @@
     python benchmarks/mlir.py [--sizes 128,512,1024,1x4096x4096] [--dtype f32] [--device cpu|cuda] [--trials 64]
                               [--tuner portfolio] [--json FILE]
 
-A size is MxNxK, or one number for all three. Best and default are those of `tune mlir`'s finals: checked with new inputs
-and timed interleaved. On a CPU NumPy's product is timed in a process of its own with the same priority, on a GPU
-torch's where torch is there.
+A size is MxNxK, or one number for all three. Best and default are those of the finals of `tune mlir`: checked with new
+inputs and timed interleaved. On a CPU NumPy's product is timed in a process of its own with the same priority, on a
+GPU torch's where torch is there.
 
 For a machine that has only IREE's runtime, modules are compiled elsewhere: the likeliest configs and others that
 differ, as many as there are trials.
 
-    python benchmarks/mlir.py --device cuda --dtype f16 --sizes 512,1024,2048,4096 --compile-only DIR   # with a compiler
-    python benchmarks/mlir.py --compiled DIR --json FILE                                              # with a GPU
+    python benchmarks/mlir.py --device cuda --dtype f16 --sizes 512,1024,2048,4096 --compile-only DIR
+    python benchmarks/mlir.py --compiled DIR --json FILE    # on the machine with the GPU
 """
 
 from __future__ import annotations
@@ -80,11 +80,13 @@ def name_of(size: Sequence[int], dtype: str) -> str:
 
 
 def numpy_ms(size: Sequence[int]) -> float:
-    with DeviceLock("cpu").held():
-        command = [sys.executable, "-c", NUMPY, *map(str, size)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-            with raised((process.pid,)):
-                return float(process.communicate()[0])
+    command = [sys.executable, "-c", NUMPY, *map(str, size)]
+    with (
+        DeviceLock("cpu").held(),
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process,
+        raised((process.pid,)),
+    ):
+        return float(process.communicate()[0])
 
 
 def cublas_ms(size: Sequence[int], dtype: str) -> float | None:

@@ -104,8 +104,12 @@ def show_result(result: MlirResult, screen: Screen) -> None:
     screen.console.print(_table(result))
     if not result.faster:
         screen.warn("it is not measurably faster than IREE's default")
-    if result.same_code is False:
-        screen.warn("the tuning spec gives other code than the module that was measured")
+    if result.spec_fault:
+        screen.warn(f"built with the tuning spec, the module as it was fails: {result.spec_fault}")
+    elif result.same_code is False:
+        screen.warn("built with the tuning spec, the module as it was is correct, but not the code that was measured")
+    if result.not_in_spec:
+        screen.warn(f"a tuning spec cannot carry the schedules of {', '.join(result.not_in_spec)}; use best.mlir")
     files = ("module", result.module), ("tuning spec", result.spec), ("folder", result.folder)
     for what, path in files:
         screen.console.print(f"{what}: {escape(str(path))}", soft_wrap=True)

@@ -41,7 +41,8 @@ from .worker import DEFAULT
 CANDIDATE = "candidate"
 NO_NUMPY = "compared with IREE's default module only: NumPy does not know all of its operations"
 SEARCH = SearchSettings(
-    sampling=Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0)
+    prune_factor=3.0,
+    sampling=Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0),
 )
 """Many samples of fast modules: on a processor that others use they take turns between two speeds, tens of milliseconds
 each. Nothing waits for quiet, since the default module beside each candidate is disturbed alike."""
@@ -134,6 +135,18 @@ class IreeEvaluator:
     def compile(self, problem: Problem, source: str, more: Sequence[str] = ()) -> CompiledModule:
         """Compile a module for the device as it is, with more options such as a tuning spec's."""
         return self._session_of(MlirProblem.of(problem)).compiler.submit(source, more).result()
+
+    def verify(self, problem: Problem, module: CompiledModule) -> str:
+        """Return what is wrong with a compiled module's results, or why there is none; empty where nothing is."""
+        if module.path is None:
+            return module.message
+        session = self._session_of(MlirProblem.of(problem))
+        try:
+            with self._exclusive():
+                session.load(CANDIDATE, module.path)
+                return str(session.check(CANDIDATE)["message"])
+        except ModuleFailed as error:
+            return str(error)
 
     def _session_of(self, problem: MlirProblem) -> Session:
         """Return the last call's session where it is of the same problem."""

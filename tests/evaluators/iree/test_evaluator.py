@@ -71,9 +71,7 @@ def test_equal_code_is_measured_once(evaluator: IreeEvaluator, problem: MlirProb
 
 
 def test_a_failing_call_is_a_result_and_the_next_module_runs(evaluator: IreeEvaluator, problem: MlirProblem) -> None:
-    failing = MATMUL.replace(
-        "%zero =", '%no = arith.constant 0 : i1\n  cf.assert %no, "stop"\n  %zero =', 1
-    )
+    failing = MATMUL.replace("%zero =", '%no = arith.constant 0 : i1\n  cf.assert %no, "stop"\n  %zero =', 1)
     kernel = replace(started_at(failing), plain=MATMUL, source=MATMUL)
     (found,) = evaluator.evaluate(problem, kernel, [configs(start=0)])
     assert found.status is Status.RUNTIME_ERROR and "stop" in found.message
