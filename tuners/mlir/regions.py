@@ -31,7 +31,9 @@ def _loses_its_schedule(one: Any, position: int) -> bool:
         operation = operation_of(one, position, 0)
     except NotSchedulable:
         return False
-    return operation is not None and (operation.kind == "contraction" or any(loop.size == 1 for loop in operation.loops))
+    return operation is not None and (
+        operation.kind == "contraction" or any(loop.size == 1 for loop in operation.loops)
+    )
 
 
 def _wrap(one: Any) -> None:
