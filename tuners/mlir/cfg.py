@@ -16,7 +16,7 @@ THREADS = 1024
 """Of a block at most."""
 _SECTION = re.compile(r"\[\s*(\w+)\s*\]")
 _ENTRY = re.compile(r"(\w+)\s*[=:]\s*(.*)")
-_ENV = ("iree_bin", "input_file", "output_file")
+_ENV = ("iree_bin", "input_file", "output_file")  # IREE's tools are those of its Python package, wherever iree_bin is
 _STRATEGY = ("tuner", "n_trial")
 _TILES = ("tile_m", "tile_n", "tile_k")
 _BLOCK = ("block_dim_x", "block_dim_y", "block_dim_z")
@@ -47,17 +47,15 @@ class SchedulerConfig:
     """What the file says; what it leaves out is None."""
 
     input_file: Path | None = None
-    """As it stands there: relative to the file's folder."""
+    """The paths are relative to the file's folder."""
     output_file: Path | None = None
-    iree_bin: Path | None = None
-    """The folder of IREE's tools."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tuner: str | None = None
     """By our name."""
     trials: int | None = None
 
 
-def read_config(path: Path) -> SchedulerConfig:
+def read_cfg(path: Path) -> SchedulerConfig:
     """Return what a file says; where it repeats a key, the last one holds.
 
     Raises `OptionError` with the key and its line for what it must not say.
@@ -78,7 +76,6 @@ def read_config(path: Path) -> SchedulerConfig:
     return SchedulerConfig(
         file_of("input_file"),
         file_of("output_file"),
-        file_of("iree_bin"),
         ranges,
         _tuner(tuner, path) if tuner else None,
         _trials(trials, path) if trials else None,
