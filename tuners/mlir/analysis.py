@@ -42,9 +42,18 @@ def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
         inputs, results = _signature(chosen, name)
         steps, returns = _Steps(chosen, body, operations).all()
         return MlirProblem(
-            id=f"mlir/{name}", name=name, source=source, function=symbol(chosen), inputs=inputs, results=results,
-            prepared=str(module) if separated else source, operations=tuple(operations), remarks=tuple(remarks), steps=steps, returns=returns,
-        )  # fmt: skip
+            id=f"mlir/{name}",
+            name=name,
+            source=source,
+            prepared=str(module) if separated else source,
+            function=symbol(chosen),
+            inputs=inputs,
+            results=results,
+            operations=tuple(operations),
+            remarks=tuple(remarks),
+            steps=steps,
+            returns=returns,
+        )
 
 
 def _functions(module: Any) -> list[Any]:

@@ -56,11 +56,10 @@ def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
 def _likely(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
     """Return what was fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements."""
     if rows == 1:
-        forms = [(256, 16, 4), (512, 16, 1), (64, 4, 4), (256, 16, 1), (128, 8, 4), (128, 8, 8), (256, 4, 4)]
-        # Tiles of 16 vectors are a register each.
+        wide = [(256, 16, 4), (512, 16, 1), (64, 4, 4), (256, 16, 1), (128, 8, 4), (128, 8, 8), (256, 4, 4)]
         return tuple(
             {"tile_m": 1, "tile_n": tile, "tile_k": depth, "vector_m": 1, "vector_n": vectors * lanes, "vector_k": k}
-            for tile, vectors, k in forms
+            for tile, vectors, k in wide
         )
     forms = [(64, 64, 8, 2), (32, 128, 8, 2), (64, 128, 8, 2), (64, 64, 4, 4), (64, 64, 16, 1), (128, 128, 8, 2),
              (512, 32, 8, 2), (64, 128, 4, 4), (256, 512, 8, 2)]  # fmt: skip

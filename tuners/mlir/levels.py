@@ -32,9 +32,9 @@ def divisors(size: int, least: int = 1, most: int | None = None) -> tuple[int, .
     return tuple(number for number in every if number >= least) or (every[-1],)
 
 
-def at(loops: Sequence[Loop], tiles: Mapping[str, str | int], other: str | int = 0) -> str:
-    """Return a list of tile sizes in the order of the loops: `[64, @{tile_n}, 0]`."""
-    return f"[{', '.join(str(tiles.get(loop.name, other)) for loop in loops)}]"
+def at(loops: Sequence[Loop], tiles: Mapping[str, object]) -> str:
+    """Return a list of tile sizes in the order of the loops, 0 where none is given: `[64, @{tile_n}, 0]`."""
+    return f"[{', '.join(str(tiles.get(loop.name, 0)) for loop in loops)}]"
 
 
 def mark(expression: str) -> str:

@@ -13,6 +13,7 @@ from .bindings import load
 _PRODUCT = {"batch": "B", "m": "M", "n": "N", "k": "K"}
 _CONVOLUTION = {"batch": "B", "output_image": "O", "output_channel": "OC", "filter_loop": "K", "input_channel": "IC"}
 _IMAGE = ("H", "W")
+_MEMO = "linalg.memoized_indexing_maps"
 _REDUCTIONS = ("k", "filter_loop", "input_channel")
 
 
@@ -62,6 +63,8 @@ def _described(
 ) -> Operation:
     ir, linalg = load()
     maps = linalg.get_indexing_maps(operation)
+    if _MEMO in operation.attributes:  # the query leaves it there, and the operation would not be the user's any more
+        del operation.attributes[_MEMO]
     accesses = [tuple(_index(ir, one, names) for one in map_.value.results) for map_ in maps]
     types = [TensorType(tuple(value.type.shape), str(value.type.element_type)) for value in operation.operands]
     sizes = _sizes(accesses, types)

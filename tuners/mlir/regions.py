@@ -1,7 +1,7 @@
 """Dispatches of their own for operations that IREE would rewrite, and whose schedules it would drop thereby.
 
-It takes loops of one step out of generic operations and of convolutions before it forms dispatches; in one that is
-formed already it leaves them.
+It takes loops of one step out of generic operations and of convolutions, and makes one loop of several, before it forms
+dispatches; in one that is formed already it leaves them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def _loses_its_schedule(one: Any, position: int) -> bool:
         operation = operation_of(one, position, 0)
     except NotSchedulable:
         return False
-    return operation is not None and (operation.kind == "contraction" or any(loop.size == 1 for loop in operation.loops))
+    return operation is not None and (
+        operation.kind == "contraction" or any(loop.size == 1 for loop in operation.loops)
+    )
 
 
 def _wrap(one: Any) -> None:

@@ -34,7 +34,7 @@ class Schedule:
     @property
     def space(self) -> SearchSpace:
         """The space of this operation's parameters alone."""
-        return SearchSpace.of(self.values, self.constraints, **self.first[0])
+        return SearchSpace.of(self.values, self.constraints, {}, **self.first[0])
 
     def plain(self, config: Mapping[str, Value]) -> dict[str, int]:
         """Return this operation's parameters of a config, without the prefix."""
@@ -79,7 +79,9 @@ def schedules(operations: Sequence[Operation], machine: Machine, ranges: Ranges 
 def _within(levels: Levels, ranges: Ranges, operation: Operation) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Return the values that the ranges give, within the operation's shape, and what was left out of them."""
     remarks = [f"{name} has no meaning for {operation.name} here" for name in ranges if name not in levels.values]
-    values = {name: (_close(v, levels.likely[0].get(name, v[0])),) for name, v in levels.values.items()}
+    values: dict[str, tuple[int, ...]] = {
+        name: (_close(v, levels.likely[0].get(name, v[0])),) for name, v in levels.values.items()
+    }
     for name, wanted in ranges.items():
         if name not in levels.values:
             continue
