@@ -177,8 +177,8 @@ class IreeEvaluator:
                     fields |= _timed(timings[0], None, contention, self.target.on_cpu)
                 else:
                     session.default_ms = session.default_ms or timings[-1].measurement.median_ms
-                    steady = [_at_speed_of(session.default_ms, timing, timings[-1]) for timing in timings]
-                    fields |= _timed(*steady, contention, self.target.on_cpu)
+                    own, default = (_at_speed_of(session.default_ms, one, timings[-1]) for one in timings)
+                    fields |= _timed(own, default, contention, self.target.on_cpu)
             session.drop(CANDIDATE)
         return Evaluation(**fields)
 
