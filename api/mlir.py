@@ -31,7 +31,7 @@ from ..tuners.mlir.analysis import read
 from ..tuners.mlir.machine import Machine
 from ..tuners.mlir.space import Schedule, schedules
 from ..tuners.mlir.template import kernel_of
-from ..tuners.search import FINAL, Found, Search
+from ..tuners.search import Found, Search
 from .devices import CPU, CUDA, choose_device, cuda_devices, device_label
 from .mlir_files import RunFolder
 from .mlir_result import MlirResult
@@ -44,6 +44,8 @@ BEST_OF_EACH = 2
 """Finalists per operation of which the combinations are measured together."""
 COMBINATIONS = 8
 """So many of them at most, the likeliest first."""
+JOINT = "joint"
+"""Origin of trials of whole functions in the journal."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ class _Run:
 
     def _search(self, schedule: Schedule, kernel: MlirKernel) -> Found:
         space = schedule.space
+        # By the open slots, a journal tells apart the searches of operations whose earlier ones gained nothing.
+        kernel = kernel.restricted(space.names)
         tuner = catalogue.create(self._wishes.tuner, space, self._options.seed, start=schedule.first)
         budget = Budget(trials=self._wishes.trials, seconds=self._options.seconds)
         watching = self._folder.watching(schedule, kernel, self._observer)
@@ -181,7 +185,7 @@ class _Run:
         known = {
             Config(trial.evaluation.config): trial.evaluation
             for trial in self._journal.of(Trial)
-            if trial.origin == FINAL and set(trial.evaluation.config) in (set(), set(kernel.values))
+            if trial.origin == JOINT and trial.evaluation.kernel_digest == kernel.digest
         }
         if set(wanted) <= known.keys():
             return _ranked([known[config] for config in wanted])
@@ -191,7 +195,7 @@ class _Run:
         for final in finals:
             at = datetime.now(UTC).isoformat(timespec="seconds")
             each_s = (time.monotonic() - began) / len(finals)
-            self._journal.append(Trial(origin=FINAL, evaluation=final, seconds=each_s, at=at))
+            self._journal.append(Trial(origin=JOINT, evaluation=final, seconds=each_s, at=at))
         return _ranked(finals)
 
     def _together(self) -> list[tuple[Config, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -84,6 +84,15 @@ class MlirKernel(Kernel):
         both = Config({**self.bound, **config})
         text = "".join(piece if isinstance(piece, str) else piece.filled(both) for piece in self.pieces)
         return replace(self, source=text if both else self.plain, bound=both)
+
+    def restricted(self, names: Collection[str]) -> Self:
+        """Return the kernel with the slots of these parameters only; what is bound into the others stays as it is."""
+        wanted = frozenset(names)
+        pieces = tuple(
+            piece if isinstance(piece, str) or piece.names & wanted else piece.filled(self.bound)
+            for piece in self.pieces
+        )
+        return replace(self, pieces=pieces, values={name: v for name, v in self.values.items() if name in wanted})
 
     @property
     def declared_values(self) -> Mapping[str, Sequence[Value]]:
