@@ -16,6 +16,8 @@ CHIPS = {Target.CPU: "host", Target.CUDA: "sm_80"}
 """Compiled for by default: the package has no CUDA target between sm_89 and sm_120, and code for sm_80 runs on both."""
 CUDA_REPEATS = 32
 """How often each dispatch of a module for a GPU runs in a timed call: one takes less than the call around it."""
+_AS_WRITTEN = ("--iree-input-demote-f64-to-f32=false",)
+"""By default IREE computes double precision in single."""
 _QUIET = (
     # Without names and positions in it, equal code is equal bytes.
     "--iree-hal-executable-debug-level=0",
@@ -59,8 +61,8 @@ class IreeTarget:
     def flags(self) -> tuple[str, ...]:
         """The compiler's options, as a command line has them."""
         if self.on_cpu:
-            return ("--iree-hal-target-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={self.named_chip}")
-        return ("--iree-hal-target-device=cuda", f"--iree-cuda-target={self.named_chip}")
+            return ("--iree-hal-target-backends=llvm-cpu", f"--iree-llvmcpu-target-cpu={self.named_chip}", *_AS_WRITTEN)
+        return ("--iree-hal-target-device=cuda", f"--iree-cuda-target={self.named_chip}", *_AS_WRITTEN)
 
     @property
     def measured_flags(self) -> tuple[str, ...]:
