@@ -52,13 +52,13 @@ def levels(roles: Roles, _: Machine) -> Levels:
 def _by_threads(roles: Roles) -> Levels:
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     values: dict[str, tuple[int, ...]] = {
-        "tile_m": divisors(rows, 16, 128),
-        "tile_n": divisors(columns, 32, 256),
+        "tile_m": _tiles(rows, 16, 128),
+        "tile_n": _tiles(columns, 32, 256),
         "tile_k": divisors(depth, 4, 64),
         "block_dim_x": (_WARP,),
         "block_dim_y": (1, 2, 4, 8, 16),
         "block_dim_z": (1,),
-        "thread_n": divisors(columns, 1, 16),
+        "thread_n": (1, 2, 4, 8, 16),
         "shared": (0, 1),
         "pipeline_depth": (1, 2, 3),
     }
@@ -79,6 +79,14 @@ def _by_threads(roles: Roles) -> Levels:
     likely = tuple({**dict(zip(names, form, strict=True)), "block_dim_x": _WARP} for form in forms)
     preferences = (f"tile_m * tile_n <= 128 * {_THREADS}", f"tile_m * tile_n >= 4 * {_THREADS}")
     return Levels(values, constraints, preferences, likely, _threads_info(roles), _extents(roles))
+
+
+def _tiles(size: int, least: int, most: int) -> tuple[int, ...]:
+    """Return sizes of tiles that threads can share out: multiples of 8 that divide the loop, or powers of two."""
+    dividing = [tile for tile in divisors(size, least, most) if tile % 8 == 0 and tile <= most]
+    powers = [1 << bit for bit in range(most.bit_length()) if 1 << bit <= min(size, most)]
+    large = [power for power in powers if power >= least] or powers[-2:]
+    return tuple(dividing if len(dividing) > 1 else sorted({*dividing, *large}))
 
 
 def _thread_rows() -> str:
@@ -151,9 +159,9 @@ def _block(roles: Roles, step: str) -> list[str]:
 
 
 def _shared(roles: Roles) -> str:
-    """Return the bytes of the operands' tiles in shared memory, as often as the pipeline is deep."""
+    """Return the bytes of the operands' tiles in shared memory; what is fetched ahead waits in registers."""
     bytes_ = max(operand.element_bytes for operand in roles.operation.operands)
-    return f"(tile_m + tile_n) * tile_k * {bytes_} * max(1, pipeline_depth)"
+    return f"(tile_m + tile_n) * tile_k * {bytes_}"
 
 
 def _extents(roles: Roles) -> dict[str, int]:
