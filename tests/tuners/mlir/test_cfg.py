@@ -85,5 +85,5 @@ def test_tuners_have_the_seeds_names_too(tmp_path: Path, theirs: str, ours: str)
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="cannot read .*auto-scheduler.cfg"):
+    with pytest.raises(OptionError, match=r"cannot read .*auto-scheduler.cfg"):
         read_cfg(tmp_path / "auto-scheduler.cfg")
