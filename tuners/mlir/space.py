@@ -112,7 +112,9 @@ def _space_within(levels: Levels, ranges: Ranges, operation: Operation) -> tuple
         if too_large := [value for value in wanted if value not in fitting]:
             remarks.append(f"{name} = {too_large} is left out of {operation.name}: the loop has {most} steps")
         given[name] = fitting or (_close(levels.values[name], most or 1),)
-    held = {name: (_close(v, levels.likely[0].get(name, v[0])),) for name, v in levels.values.items()}
+    held: dict[str, tuple[int, ...]] = {
+        name: (_close(v, levels.likely[0].get(name, v[0])),) for name, v in levels.values.items()
+    }
     try:
         return _space_of(held | given, levels.constraints, operation), remarks
     except SpaceError:
