@@ -17,13 +17,13 @@ CUDA = Machine(Target.CUDA)
 def test_files_have_the_seeds_names() -> None:
     (one,) = schedules(analyse(matmul(512, 512, 512), "m").operations, CUDA)
     config = {"tile_m": 64, "tile_n": 64, "tile_k": 128, "block_dim_x": 64, "block_dim_y": 2, "block_dim_z": 1,
-              "thread_n": 8, "shared": 1, "pipeline_depth": 2}  # fmt: skip
+              "thread_n": 8, "shared": 1, "padded": 1, "pipeline_depth": 2}  # fmt: skip
     path = path_of(Path("generated"), one, config)
     assert path == Path(
         "generated/linalg/matmul/matmul_512x512x512_f32t_f32t_f32t/"
         "tilesize_64x64x128_interchange_0x1x2_vectorsize_4x8_2_64x2x1_simt.mlir"
     )
-    assert config_name(one, {**config, "shared": 0}).endswith("_simt_direct")
+    assert config_name(one, {**config, "shared": 0, "padded": 0}).endswith("_simt_direct_unpadded")
 
 
 def test_tensor_cores_have_the_seeds_name() -> None:
