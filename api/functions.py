@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .gemm_result import GemmResult
     from .list_slow import Listing
     from .mlir_result import MlirResult
-    from .optimize import OptimizeResult
+    from .optimize_result import OptimizeResult
     from .plan import PlanResult
     from .profile import ProfileResult
     from .replay import ReplayResult

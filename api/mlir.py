@@ -38,7 +38,7 @@ from .mlir_result import MlirResult
 from .mlir_wishes import Wishes
 from .observers import MlirObserver
 from .options.mlir import MlirOptions
-from .run_identity import require_same
+from .run_journal import require_same
 
 BEST_OF_EACH = 2
 """Finalists per operation of which the combinations are measured together."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .jobs import Job
     from .mlir import Scheduling
     from .mlir_files import TrialReport
-    from .optimize import OptimizeResult
+    from .optimize_result import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult
 
 

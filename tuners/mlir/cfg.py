@@ -23,10 +23,10 @@ _BLOCK = ("block_dim_x", "block_dim_y", "block_dim_z")
 _SPACE = (
     *_TILES, *_BLOCK, "pipeline_depth",
     # Not the seed's: what else a derived space has.
-    "tile_h", "vector_m", "vector_n", "vector_k", "thread_n", "shared",
+    "tile_h", "vector_m", "vector_n", "vector_k", "thread_n", "shared", "padded",
 )  # fmt: skip
 _KEYS = {"Env": _ENV, "SearchSpace": _SPACE, "SearchStrategy": _STRATEGY}
-_ZERO_TOO = ("shared", "pipeline_depth")
+_ZERO_TOO = ("shared", "padded", "pipeline_depth")
 _TUNERS = {
     "xgboosttuner": "xgboost", "xgbtuner": "xgboost",
     "gridtuner": "grid", "gridsearchtuner": "grid",

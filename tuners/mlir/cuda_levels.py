@@ -11,6 +11,9 @@ from .roles import Roles
 
 _THREADS = "(block_dim_x * block_dim_y * block_dim_z)"
 _WARP = 32
+_UNPADDED = "'true' if padded == 0 else 'false'"
+_PIPELINE = (2,)
+"""IREE 3.13 makes the same code of every depth."""
 _SHARED_BYTES = 166912
 """Of a block for sm_80, as IREE's target says."""
 
@@ -52,15 +55,16 @@ def levels(roles: Roles, _: Machine) -> Levels:
 def _by_threads(roles: Roles) -> Levels:
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     values: dict[str, tuple[int, ...]] = {
-        "tile_m": divisors(rows, 16, 128),
-        "tile_n": divisors(columns, 32, 256),
+        "tile_m": _tiles(rows, 16, 128),
+        "tile_n": _tiles(columns, 32, 256),
         "tile_k": divisors(depth, 4, 64),
         "block_dim_x": (_WARP,),
         "block_dim_y": (1, 2, 4, 8, 16),
         "block_dim_z": (1,),
-        "thread_n": divisors(columns, 1, 16),
+        "thread_n": (1, 2, 4, 8, 16),
         "shared": (0, 1),
-        "pipeline_depth": (1, 2, 3),
+        "padded": (0, 1),
+        "pipeline_depth": _PIPELINE,
     }
     constraints = (
         f"{_THREADS} <= 1024",
@@ -68,17 +72,24 @@ def _by_threads(roles: Roles) -> Levels:
         "tile_n % thread_n == 0",
         f"(tile_m * tile_n) % ({_THREADS} * thread_n) == 0",
         f"tile_m % ({_thread_rows()}) == 0",
-        # Only what comes through shared memory is fetched ahead.
-        "shared == 1 or pipeline_depth <= 1",
+        "shared == 1 or padded == 0",
         f"shared == 0 or {_shared(roles)} <= {_SHARED_BYTES}",
     )
-    forms = [(64, 64, 16, 8, 4, 1, 2), (64, 128, 16, 8, 8, 1, 2), (128, 128, 16, 8, 8, 1, 2), (128, 128, 8, 8, 8, 1, 2),
-             (64, 64, 32, 8, 4, 1, 2), (32, 128, 32, 8, 4, 1, 2), (128, 64, 16, 8, 4, 1, 2), (64, 64, 16, 4, 8, 1, 3),
-             (32, 64, 32, 4, 4, 1, 2), (64, 128, 8, 8, 4, 0, 1)]  # fmt: skip
-    names = ("tile_m", "tile_n", "tile_k", "block_dim_y", "thread_n", "shared", "pipeline_depth")
+    forms = [(64, 64, 16, 8, 4, 1, 1), (64, 128, 16, 8, 8, 1, 1), (128, 128, 16, 8, 8, 1, 1), (128, 128, 8, 8, 8, 1, 0),
+             (64, 64, 32, 8, 4, 1, 0), (32, 128, 32, 8, 4, 1, 1), (128, 64, 16, 8, 4, 1, 0), (64, 64, 16, 4, 8, 1, 1),
+             (32, 64, 32, 4, 4, 1, 1), (64, 128, 8, 8, 4, 0, 0)]  # fmt: skip
+    names = ("tile_m", "tile_n", "tile_k", "block_dim_y", "thread_n", "shared", "padded")
     likely = tuple({**dict(zip(names, form, strict=True)), "block_dim_x": _WARP} for form in forms)
     preferences = (f"tile_m * tile_n <= 128 * {_THREADS}", f"tile_m * tile_n >= 4 * {_THREADS}")
     return Levels(values, constraints, preferences, likely, _threads_info(roles), _extents(roles))
+
+
+def _tiles(size: int, least: int, most: int) -> tuple[int, ...]:
+    """Return sizes of tiles that threads can share out: multiples of 8 that divide the loop, or powers of two."""
+    dividing = [tile for tile in divisors(size, least, most) if tile % 8 == 0 and tile <= most]
+    powers = [1 << bit for bit in range(most.bit_length()) if 1 << bit <= min(size, most)]
+    large = [power for power in powers if power >= least] or powers[-2:]
+    return tuple(dividing if len(dividing) > 1 else sorted({*dividing, *large}))
 
 
 def _thread_rows() -> str:
@@ -105,7 +116,8 @@ def _by_warps(roles: Roles, intrinsic: Intrinsic) -> Levels:
         "block_dim_x": (_WARP, 2 * _WARP, 4 * _WARP),
         "block_dim_y": (1, 2, 4),
         "block_dim_z": (1,),
-        "pipeline_depth": (1, 2, 3, 4),
+        "padded": (0, 1),
+        "pipeline_depth": _PIPELINE,
     }
     constraints = (
         f"{_THREADS} <= 1024",
@@ -115,13 +127,11 @@ def _by_warps(roles: Roles, intrinsic: Intrinsic) -> Levels:
         f"tile_k % {intrinsic.k} == 0",
         f"{_shared(roles)} <= {_SHARED_BYTES}",
     )
-    forms = [(128, 128, 32, 2, 2, 2), (128, 128, 64, 2, 2, 2), (64, 128, 64, 2, 2, 2), (128, 128, 32, 2, 2, 3),
-             (128, 256, 32, 4, 2, 2), (256, 128, 32, 2, 4, 2), (64, 64, 64, 2, 2, 2), (64, 64, 128, 2, 2, 2),
-             (128, 64, 64, 2, 2, 3), (32, 64, 64, 2, 1, 2)]  # fmt: skip
-    likely = tuple(
-        {"tile_m": m, "tile_n": n, "tile_k": k, "block_dim_x": x * _WARP, "block_dim_y": y, "pipeline_depth": depth}
-        for m, n, k, x, y, depth in forms
-    )
+    forms = [(128, 128, 32, 2, 2, 1), (128, 128, 64, 2, 2, 1), (64, 128, 64, 2, 2, 1), (128, 128, 32, 2, 2, 0),
+             (128, 256, 32, 4, 2, 1), (256, 128, 32, 2, 4, 1), (64, 64, 64, 2, 2, 1), (64, 64, 128, 2, 2, 0),
+             (128, 64, 64, 2, 2, 1), (32, 64, 64, 2, 1, 1)]  # fmt: skip
+    names = ("tile_m", "tile_n", "tile_k", "block_dim_x", "block_dim_y", "padded")
+    likely = tuple(dict(zip(names, (*form[:3], form[3] * _WARP, *form[4:]), strict=True)) for form in forms)
     preferences = (f"tile_m * tile_n <= 128 * {_THREADS}", f"tile_m * tile_n >= 8 * {_THREADS}")
     return Levels(values, constraints, preferences, likely, _warps_info(roles, intrinsic), _extents(roles))
 
@@ -151,9 +161,9 @@ def _block(roles: Roles, step: str) -> list[str]:
 
 
 def _shared(roles: Roles) -> str:
-    """Return the bytes of the operands' tiles in shared memory, as often as the pipeline is deep."""
+    """Return the bytes of the operands' tiles in shared memory; what is fetched ahead waits in registers."""
     bytes_ = max(operand.element_bytes for operand in roles.operation.operands)
-    return f"(tile_m + tile_n) * tile_k * {bytes_} * max(1, pipeline_depth)"
+    return f"(tile_m + tile_n) * tile_k * {bytes_}"
 
 
 def _extents(roles: Roles) -> dict[str, int]:
@@ -164,7 +174,7 @@ def _extents(roles: Roles) -> dict[str, int]:
 def _info(parts: list[str]) -> str:
     options = (
         f"#iree_gpu.pipeline_options<prefetch_num_stages = {mark('pipeline_depth')}, "
-        "no_reduce_shared_memory_bank_conflicts = false>"
+        f"no_reduce_shared_memory_bank_conflicts = {mark(_UNPADDED)}>"
     )
     return (
         f"#iree_codegen.compilation_info<lowering_config = #iree_gpu.lowering_config<{{{', '.join(parts)}}}>, "

@@ -43,6 +43,7 @@ def config_name(schedule: Schedule, config: Mapping[str, Value]) -> str:
         threads = plain["block_dim_x"] * plain["block_dim_y"] * plain["block_dim_z"]
         rows = plain["tile_m"] * plain["tile_n"] // (threads * plain["thread_n"])
         vector, way = f"{rows}x{plain['thread_n']}", "simt" if plain["shared"] else "simt_direct"
+    way += "" if plain["padded"] else "_unpadded"
     stages = plain["pipeline_depth"]
     return f"tilesize_{tile}_interchange_{order}_vectorsize_{vector}_{stages}_{block}_{way}"
 

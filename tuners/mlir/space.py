@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core import Config, Operation, SearchSpace, SpaceError, Target, Value
 from . import cpu_levels, cuda_levels
@@ -48,20 +48,18 @@ def schedule(operation: Operation, machine: Machine, ranges: Ranges | None = Non
     With `ranges`, the parameters that these name take their values, and the others keep their likeliest. Raises
     `SpaceError` where no config is left.
     """
-    roles = Roles.of(operation)
-    levels = (cpu_levels if machine.target is Target.CPU else cuda_levels).levels(roles, machine)
+    levels = (cpu_levels if machine.target is Target.CPU else cuda_levels).levels(Roles.of(operation), machine)
     if ranges:
         constraints = levels.constraints
-        values, remarks = _within(levels, ranges, operation)
+        space, remarks = _space_within(levels, ranges, operation)
     else:
-        constraints = levels.constraints + levels.preferences
-        values, remarks = dict(levels.values), []
-    space = _space_of(values, constraints, operation)
+        constraints, space = _derived(levels, operation)
+        remarks = []
     first = _nearest(levels.likely, space)
     rename = _renaming(levels.values, prefix)
     return Schedule(
         operation,
-        {prefix + name: tuple(v) for name, v in values.items()},
+        {prefix + one.name: tuple(map(int, one.values)) for one in space.parameters},
         tuple(map(rename, constraints)),
         tuple(Config({prefix + name: value for name, value in one.items()}) for one in first),
         rename(levels.info),
@@ -71,17 +69,41 @@ def schedule(operation: Operation, machine: Machine, ranges: Ranges | None = Non
 
 
 def schedules(operations: Sequence[Operation], machine: Machine, ranges: Ranges | None = None) -> list[Schedule]:
-    """Return how each operation of a function can be scheduled; where there are several their names are prefixes."""
-    alone = len(operations) == 1
-    return [schedule(one, machine, ranges, "" if alone else f"{one.name}_") for one in operations]
+    """Return how each operation of a function can be scheduled; where there are several their names are prefixes.
+
+    One without a config is left to IREE, with a remark. Raises `SpaceError` where all are.
+    """
+    if len(operations) == 1:
+        return [schedule(operations[0], machine, ranges)]
+    found: list[Schedule] = []
+    without: list[SpaceError] = []
+    for one in operations:
+        try:
+            found.append(schedule(one, machine, ranges, f"{one.name}_"))
+        except SpaceError as error:
+            without.append(error)
+    if not found:
+        raise without[0]
+    left = tuple(f"left to IREE: {error}" for error in without)
+    return [replace(found[0], remarks=found[0].remarks + left), *found[1:]]
 
 
-def _within(levels: Levels, ranges: Ranges, operation: Operation) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return the values that the ranges give, within the operation's shape, and what was left out of them."""
+def _derived(levels: Levels, operation: Operation) -> tuple[tuple[str, ...], SearchSpace]:
+    """Return a derived space and its constraints; of a small operation even what is slow elsewhere."""
+    preferred = levels.constraints + levels.preferences
+    try:
+        return preferred, _space_of(levels.values, preferred, operation)
+    except SpaceError:
+        return levels.constraints, _space_of(levels.values, levels.constraints, operation)
+
+
+def _space_within(levels: Levels, ranges: Ranges, operation: Operation) -> tuple[SearchSpace, list[str]]:
+    """Return the space that the ranges give, within the operation's shape, and what was left out of them.
+
+    What they do not name is held; where no config is left then, it is free.
+    """
     remarks = [f"{name} has no meaning for {operation.name} here" for name in ranges if name not in levels.values]
-    values: dict[str, tuple[int, ...]] = {
-        name: (_close(v, levels.likely[0].get(name, v[0])),) for name, v in levels.values.items()
-    }
+    given: dict[str, tuple[int, ...]] = {}
     for name, wanted in ranges.items():
         if name not in levels.values:
             continue
@@ -89,8 +111,14 @@ def _within(levels: Levels, ranges: Ranges, operation: Operation) -> tuple[dict[
         fitting = tuple(value for value in dict.fromkeys(wanted) if most is None or value <= most)
         if too_large := [value for value in wanted if value not in fitting]:
             remarks.append(f"{name} = {too_large} is left out of {operation.name}: the loop has {most} steps")
-        values[name] = fitting or (_close(levels.values[name], most or 1),)
-    return values, remarks
+        given[name] = fitting or (_close(levels.values[name], most or 1),)
+    held: dict[str, tuple[int, ...]] = {
+        name: (_close(v, levels.likely[0].get(name, v[0])),) for name, v in levels.values.items()
+    }
+    try:
+        return _space_of(held | given, levels.constraints, operation), remarks
+    except SpaceError:
+        return _space_of(dict(levels.values) | given, levels.constraints, operation), remarks
 
 
 def _space_of(values: Ranges, constraints: Sequence[str], operation: Operation) -> SearchSpace:
