@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .api.functions import (
         add_example,
         batch,
+        check,
         compile_program,
         evaluate,
         evaluate_folder,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         verify_corpus,
     )
     from .api.observers import (
+        CheckObserver,
         GemmObserver,
         MlirObserver,
         Observer,
@@ -48,6 +50,7 @@ _HOMES = {
         (
             "add_example",
             "batch",
+            "check",
             "compile_program",
             "evaluate",
             "evaluate_folder",
@@ -72,6 +75,7 @@ _HOMES = {
     ),
     **dict.fromkeys(
         (
+            "CheckObserver",
             "GemmObserver",
             "MlirObserver",
             "Observer",
@@ -88,6 +92,7 @@ _HOMES = {
 }
 __all__ = [
     "AttentionConfig",
+    "CheckObserver",
     "GemmObserver",
     "KernelwrightError",
     "MlirObserver",
@@ -99,6 +104,7 @@ __all__ = [
     "VerifyObserver",
     "add_example",
     "batch",
+    "check",
     "compile_program",
     "evaluate",
     "evaluate_folder",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..tuners.gemm.shapes import Shape
     from ..tuners.mlir.space import Schedule
     from ..tuners.search import Progress
+    from .check_result import KernelCheck
     from .jobs import Job
     from .mlir import Scheduling
     from .mlir_files import TrialReport
@@ -163,3 +164,10 @@ class VerifyObserver(Observer):
 
     def kernel_verified(self, number: int, total: int, result: KernelResult) -> None:
         """A shipped kernel was checked, counted from 1."""
+
+
+class CheckObserver(Observer):
+    """Watches `check`."""
+
+    def kernel_checked(self, number: int, total: int, result: KernelCheck) -> None:
+        """A kernel was checked, counted from 1."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ...core import DeviceError, Target
+from ...core import Target
+from ...core.extras import require_extra
 
 COMPILER, RUNTIME = "iree-base-compiler", "iree-base-runtime"
-EXTRA = "pip install 'kernelwright[iree]'"
 CHIPS = {Target.CPU: "host", Target.CUDA: "sm_80"}
 """Compiled for by default: the package has no CUDA target between sm_89 and sm_120, and code for sm_80 runs on both."""
 CUDA_REPEATS = 32
@@ -90,14 +90,19 @@ def installed(package: str) -> str:
 
 
 def find_compiler() -> Path:
-    """Return the compiler's program; raises `DeviceError` where IREE's compiler is not installed."""
-    found = importlib.util.find_spec("iree.compiler") if importlib.util.find_spec("iree") else None
-    if found is None or not found.submodule_search_locations:
-        raise DeviceError("IREE's compiler is not installed", EXTRA)
+    """Return the compiler's program; raises `OptionError` where IREE's compiler is not installed."""
+    _require("compiling MLIR", "iree.compiler")
+    found = importlib.util.find_spec("iree.compiler")
+    assert found is not None and found.submodule_search_locations is not None
     return Path(found.submodule_search_locations[0]) / "_mlir_libs" / "iree-compile"
 
 
 def require_runtime() -> None:
-    """Raise `DeviceError` where IREE's runtime is not installed."""
-    if not importlib.util.find_spec("iree") or not importlib.util.find_spec("iree.runtime"):
-        raise DeviceError("IREE's runtime is not installed", EXTRA)
+    """Raise `OptionError` where IREE's runtime is not installed."""
+    _require("running MLIR", "iree.runtime")
+
+
+def _require(what: str, module: str) -> None:
+    """Look for the parent first: a part of it cannot be looked for without."""
+    for one in ("iree", module):
+        require_extra(what, one, "iree")

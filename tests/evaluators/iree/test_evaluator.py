@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, DeviceError, MlirProblem, ProblemError, Status
+from kernelwright.core import Config, DeviceError, MlirProblem, OptionError, ProblemError, Status, extras
 from kernelwright.evaluators.iree import target
 from kernelwright.evaluators.iree.evaluator import NO_NUMPY, IreeEvaluator
 from kernelwright.evaluators.iree.process import ModuleFailed
@@ -110,9 +110,9 @@ def test_no_ceilings_are_measured(evaluator: IreeEvaluator, problem: MlirProblem
 
 
 def test_without_iree_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target.importlib.util, "find_spec", lambda name: None)
-    for need in (target.find_compiler, target.require_runtime):
-        with pytest.raises(DeviceError, match=r"is not installed; pip install 'kernelwright\[iree\]'"):
+    monkeypatch.setattr(extras, "is_installed", lambda module: module == "iree")
+    for need, lacking in ((target.find_compiler, "iree.compiler"), (target.require_runtime, "iree.runtime")):
+        with pytest.raises(OptionError, match=rf"needs {lacking}, which .* pip install 'kernelwright\[iree\]'"):
             need()
 
 
