@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from kernelwright.api.options.mlir import MlirOptions
 from kernelwright.core import Config, Evaluation
 from kernelwright.evaluators.iree.compiler import IreeCompiler
 from kernelwright.evaluators.iree.evaluator import IreeEvaluator
-from kernelwright.evaluators.iree.target import COMPILER, CUDA_REPEATS, IreeTarget, installed
+from kernelwright.evaluators.iree.target import COMPILER, IreeTarget, installed, repeats_on_gpu
 from kernelwright.evaluators.timing.priority import raised
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 from kernelwright.tuners.start import diverse
@@ -89,6 +90,9 @@ def numpy_ms(size: Sequence[int]) -> float:
         return float(process.communicate()[0])
 
 
+CALLS = 20
+
+
 def cublas_ms(size: Sequence[int], dtype: str) -> float | None:
     try:
         import torch
@@ -102,11 +106,11 @@ def cublas_ms(size: Sequence[int], dtype: str) -> float | None:
     for _ in range(20):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        for _ in range(CUDA_REPEATS):
+        for _ in range(CALLS):
             a @ b
         end.record()
         torch.cuda.synchronize()
-        taken.append(start.elapsed_time(end) / CUDA_REPEATS)
+        taken.append(start.elapsed_time(end) / CALLS)
     return float(np.median(taken))
 
 
@@ -148,8 +152,7 @@ def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, fold
     from kernelwright.api.mlir import schedule_module
     from kernelwright.api.mlir_wishes import Wishes
 
-    target = IreeTarget(asked.device, asked.chip or "", 1 if asked.device == "cpu" else CUDA_REPEATS)
-    compiler = IreeCompiler(target, folder / "modules", asked.compilers)
+    target = IreeTarget(asked.device, asked.chip or "")
     for size in sizes:
         file = folder / f"{name_of(size, asked.dtype)}.mlir"
         file.write_text(source_of(size, asked.dtype))
@@ -158,13 +161,15 @@ def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, fold
         space, first = found.schedules[0].space, found.schedules[0].first
         others = [space.encoded.config(row) for row in diverse(space, asked.trials, np.random.default_rng(asked.seed))]
         configs = list(dict.fromkeys([*first, *others]))[: asked.trials]
+        repeats = 1 if asked.device == "cpu" else repeats_on_gpu(found.problem)
+        compiler = IreeCompiler(replace(target, repeats=repeats), folder / "modules", asked.compilers)
         sources = [found.kernel.source, *(found.kernel.bind(config).source for config in configs)]
         outcomes = Counter(one.result().status.value for one in [compiler.submit(source) for source in sources])
         file.with_suffix(".pickle").write_bytes(pickle.dumps((size, asked.dtype, found.problem, found.kernel, configs)))
+        compiler.close()
         print(f"{file.stem}: {dict(outcomes)}", flush=True)
     told = {"release": installed(COMPILER), "device": asked.device, "chip": target.named_chip}
     (folder / "compiled.json").write_text(json.dumps(told) + "\n")
-    compiler.close()
 
 
 def measured(path: Path, told: dict[str, str], folder: Path, finalists: int = 5) -> dict[str, Any]:

@@ -115,17 +115,14 @@ class IreeEvaluator:
         modules = [session.compiler.submit(kernel.bind(config).source) for config in configs]
         found = [self._fields(kernel, config, module.result()) for config, module in zip(configs, modules, strict=True)]
         seeds = [self._rng.randrange(2**31) for _ in range(self.settings.checks)]
+        paths = {number: path for number, one in enumerate(modules) if (path := one.result().path) is not None}
         with self._exclusive():
             session.start()
-            checked: dict[int, list[Message]] = {}
-            for number, (fields, module) in enumerate(zip(found, modules, strict=True)):
-                with self._failing(fields):
-                    if (path := module.result().path) is not None:
-                        checked[number] = self._checks(session, str(number), path, seeds)
-            for number, messages in checked.items():
+            for number, messages in self._checked(session, paths, seeds, found).items():
                 found[number] |= _judged(messages, seeds)
-            correct = {number: modules[number].result().path for number in checked if _correct(checked[number])}
-            self._time_together(session, correct, found)
+            self._time_together(session, [number for number in paths if found[number]["status"] == Status.OK], found)
+            for number in paths:
+                session.drop(str(number))
         return [Evaluation(**fields) for fields in found]
 
     def profile(self, problem: Problem) -> Profile:
@@ -179,34 +176,34 @@ class IreeEvaluator:
                     session.default_ms = session.default_ms or timings[-1].measurement.median_ms
                     own, default = (_at_speed_of(session.default_ms, one, timings[-1]) for one in timings)
                     fields |= _timed(own, default, contention, self.target.on_cpu)
-            session.drop(CANDIDATE)
+        session.drop(CANDIDATE)
         return Evaluation(**fields)
 
-    def _checks(self, session: Session, name: str, path: Path, seeds: Sequence[int]) -> list[Message]:
-        """Check a module on other inputs each time, until it fails."""
-        session.load(name, path)
-        messages: list[Message] = []
+    def _checked(
+        self, session: Session, paths: Mapping[int, Path], seeds: Sequence[int], found: Sequence[dict[str, Any]]
+    ) -> dict[int, list[Message]]:
+        """Check all modules on other inputs each time, each until it fails; enter what ends them into their fields."""
+        messages: dict[int, list[Message]] = {number: [] for number in paths}
+        for number, path in paths.items():
+            with self._failing(found[number]):
+                session.load(str(number), path)
         for seed in seeds:
             session.draw(seed)
-            messages.append(session.check(name))
-            if messages[-1]["status"] != Status.OK:
-                break
-        return messages
+            for number in paths:
+                if found[number]["status"] == Status.OK and _correct(messages[number]):
+                    with self._failing(found[number]):
+                        messages[number].append(session.check(str(number)))
+        return {number: some for number, some in messages.items() if found[number]["status"] == Status.OK}
 
-    def _time_together(
-        self, session: Session, paths: Mapping[int, Path | None], found: Sequence[dict[str, Any]]
-    ) -> None:
+    def _time_together(self, session: Session, numbers: Sequence[int], found: Sequence[dict[str, Any]]) -> None:
         """Time modules interleaved, and enter their times into the fields of their numbers."""
         try:
-            for number, path in paths.items():
-                if path is not None:  # a crash took the modules of its process with it
-                    session.load(str(number), path)
-            timings, contention = self._times(session, [str(number) for number in paths], self.settings.sampling)
+            timings, contention = self._times(session, [str(number) for number in numbers], self.settings.sampling)
         except ModuleFailed as error:
-            for number in paths:
+            for number in numbers:
                 found[number] |= {"status": error.status, "message": f"when timed: {error}"}
             return
-        for number, timing in zip(paths, timings, strict=False):
+        for number, timing in zip(numbers, timings, strict=False):
             found[number] |= _timed(timing, timings[-1], contention, self.target.on_cpu)
 
     def _times(

@@ -11,7 +11,7 @@ from ..timing.sampling import Timer
 from ..workers.channel import Message
 from .compiler import CompiledModule, IreeCompiler, require
 from .process import ModuleFailed, ModuleProcess
-from .target import CUDA_REPEATS, IreeTarget
+from .target import IreeTarget, repeats_on_gpu
 from .worker import DEFAULT
 
 APART = "NumPy and IREE's default module disagree about {}: {}"
@@ -38,8 +38,9 @@ class Session:
         self.default_ms: float | None = None
         """The default module's time beside the first trial."""
         self._process: ModuleProcess | None = None
+        self._loaded: dict[str, Path] = {}
         once = target.on_cpu or problem.steps is None  # without NumPy nothing would show what repeating does
-        for repeats in (1,) if once else (CUDA_REPEATS, 1):
+        for repeats in dict.fromkeys((1,) if once else (repeats_on_gpu(problem), 1)):
             self.target = replace(target, repeats=repeats)
             self.compiler = IreeCompiler(self.target, **compilers)
             self.default: CompiledModule = self.compiler.submit(problem.source).result()
@@ -63,11 +64,12 @@ class Session:
         return self._alive().pid
 
     def start(self) -> Message:
-        """Start the process; load the default module and draw inputs, which returns how it differs from NumPy."""
+        """Start the process; load the modules and draw inputs, which returns how the default differs from NumPy."""
         if self._process is not None:
             self._process.close()
         self._process = ModuleProcess(self.target, self.problem, self._call_s)
-        self._process.ask("load", name=DEFAULT, path=str(self._default_path))
+        for name, path in {DEFAULT: self._default_path, **self._loaded}.items():
+            self._process.ask("load", name=name, path=str(path))
         return self._process.ask("draw", seed=self.seed)
 
     def draw(self, seed: int) -> None:
@@ -78,19 +80,30 @@ class Session:
     def load(self, name: str, path: Path) -> None:
         """Load a compiled module; raises `ModuleFailed`, as all below do."""
         self._alive().ask("load", name=name, path=str(path))
+        self._loaded[name] = path
 
     def drop(self, name: str) -> None:
-        """Forget a module, where its process still has it."""
-        if self._process is not None and self._process.alive:
-            self._process.ask("drop", name=name)
+        """Forget a module."""
+        if self._loaded.pop(name, None) is not None:
+            self._alive().ask("drop", name=name)
 
     def check(self, name: str) -> Message:
         """Compare a module's results; see `worker.Modules.check`."""
-        return self._alive().ask("check", name=name)
+        return self._ask("check", name)
 
     def timer(self, name: str) -> Timer:
         """Return what takes samples of a module."""
-        return lambda samples: self._alive().ask("time", name=name, samples=samples)
+        return lambda samples: self._ask("time", name, samples=samples)
+
+    def _ask(self, op: str, name: str, **request: Any) -> Message:
+        """Ask about a module; one that takes the process with it is not loaded again."""
+        process = self._alive()
+        try:
+            return process.ask(op, name=name, **request)
+        except ModuleFailed:
+            if not process.alive:
+                self._loaded.pop(name, None)
+            raise
 
     def _alive(self) -> ModuleProcess:
         if self._process is None or not self._process.alive:

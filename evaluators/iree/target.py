@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ...core import Target
+from ...core import MlirProblem, Target
 from ...core.extras import require_extra
 
 COMPILER, RUNTIME = "iree-base-compiler", "iree-base-runtime"
 CHIPS = {Target.CPU: "host", Target.CUDA: "sm_80"}
 """Compiled for by default: the package has no CUDA target between sm_89 and sm_120, and code for sm_80 runs on both."""
-CUDA_REPEATS = 32
-"""How often each dispatch of a module for a GPU runs in a timed call: one takes less than the call around it."""
+MOST_REPEATS = 32
+REPEATED_FLOPS = 1e11
+"""Operations of a timed call on a GPU: small ones take less time than the call around them."""
 _AS_WRITTEN = ("--iree-input-demote-f64-to-f32=false",)
 """By default IREE computes double precision in single."""
 _QUIET = (
@@ -79,6 +80,11 @@ class IreeTarget:
         lines = path.read_text().splitlines() if path.exists() else []
         told = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
         return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def repeats_on_gpu(problem: MlirProblem) -> int:
+    """Return how often each dispatch runs in a call."""
+    return max(1, min(MOST_REPEATS, int(REPEATED_FLOPS / problem.flops)))
 
 
 def installed(package: str) -> str:

@@ -17,7 +17,7 @@ from kernelwright.evaluators.iree.session import Session
 from kernelwright.evaluators.settings import Sampling, SearchSettings, Settings
 from kernelwright.tuners.mlir.analysis import analyse
 
-from .modules import MATMUL, configs, matmul_problem, scheduled, started_at
+from .modules import MATMUL, configs, kernel, matmul_problem, scheduled, started_at
 
 QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, quiet_timeout_s=0)
 SETTINGS = Settings(sampling=QUICK, search=SearchSettings(compilers=2, window=2, sampling=QUICK))
@@ -72,10 +72,19 @@ def test_equal_code_is_measured_once(evaluator: IreeEvaluator, problem: MlirProb
 
 def test_a_failing_call_is_a_result_and_the_next_module_runs(evaluator: IreeEvaluator, problem: MlirProblem) -> None:
     failing = MATMUL.replace("%zero =", '%no = arith.constant 0 : i1\n  cf.assert %no, "stop"\n  %zero =', 1)
-    kernel = replace(started_at(failing), plain=MATMUL, source=MATMUL)
-    (found,) = evaluator.evaluate(problem, kernel, [configs(start=0)])
+    stopping = replace(started_at(failing), plain=MATMUL, source=MATMUL)
+    (found,) = evaluator.evaluate(problem, stopping, [configs(start=0)])
     assert found.status is Status.RUNTIME_ERROR and "stop" in found.message
     assert all(one.ok for one in evaluator.evaluate(problem, scheduled(), [configs(tile=32, vector=8)]))
+
+
+def test_a_finalist_that_fails_takes_none_with_it(evaluator: IreeEvaluator, problem: MlirProblem) -> None:
+    before, after = MATMUL.split("%zero =")
+    slot = '%good = arith.constant @{good} : i1\n  cf.assert %good, "stop"\n  '
+    asserting = kernel(MATMUL, before, slot, "%zero =" + after, good=(0, 1))
+    stops, runs = evaluator.compare(problem, asserting, [configs(good=0), configs(good=1)])
+    assert stops.status is Status.RUNTIME_ERROR and "stop" in stops.message and stops.measurement is None
+    assert runs.ok and runs.speedup
 
 
 def test_a_crash_costs_one_process(tmp_path: Path, problem: MlirProblem) -> None:
@@ -118,8 +127,7 @@ def test_without_iree_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.gpu
 def test_a_gpu_runs_what_was_compiled_for_it(tmp_path: Path, problem: MlirProblem) -> None:
-    kernel = replace(scheduled(), source=MATMUL)
     with IreeEvaluator("cuda", settings=SETTINGS, memory=tmp_path) as evaluator:
-        (default,) = evaluator.compare(problem, kernel, [Config()])
+        (default,) = evaluator.compare(problem, scheduled(), [Config()])
     assert default.ok and default.speedup and default.measurement
     assert "each dispatch 32 times" in default.measurement.method
