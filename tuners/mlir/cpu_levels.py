@@ -22,7 +22,7 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
     values = {
         "tile_m": divisors(rows, 16, 512),
-        "tile_n": divisors(columns, lanes, 512),
+        "tile_n": divisors(columns, lanes, 2048 if rows == 1 else 512),
         "tile_k": (depth,) if roles.convolution or rows == 1 else divisors(depth, max(64, depth // 8)),
         "vector_m": divisors(rows, 1, 16),
         "vector_n": _vectors(columns, lanes, 16 if rows == 1 else 4),
@@ -56,13 +56,14 @@ def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
 def _likely(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
     """Return what was fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements."""
     if rows == 1:
-        wide = [(256, 16, 4), (512, 16, 1), (64, 4, 4), (256, 16, 1), (128, 8, 4), (128, 8, 8), (256, 4, 4)]
+        wide = [(256, 16, 4), (512, 16, 1), (64, 4, 4), (256, 16, 1), (128, 8, 4), (256, 8, 4), (2048, 16, 4),
+                (1024, 16, 4)]  # fmt: skip
         return tuple(
             {"tile_m": 1, "tile_n": tile, "tile_k": depth, "vector_m": 1, "vector_n": vectors * lanes, "vector_k": k}
             for tile, vectors, k in wide
         )
     forms = [(64, 64, 8, 2), (32, 128, 8, 2), (64, 128, 8, 2), (64, 64, 4, 4), (64, 64, 16, 1), (128, 128, 8, 2),
-             (512, 32, 8, 2), (64, 128, 4, 4), (256, 512, 8, 2)]  # fmt: skip
+             (512, 32, 8, 2), (64, 128, 4, 4), (128, 64, 8, 2), (256, 512, 8, 2)]  # fmt: skip
     return tuple(
         {"tile_m": m, "tile_n": n, "tile_k": depth, "vector_m": vm, "vector_n": v * lanes, "vector_k": 1, "tile_h": 4}
         for m, n, vm, v in forms
