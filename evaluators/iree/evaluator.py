@@ -6,17 +6,14 @@ import contextlib
 import math
 import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...core import (
     Config,
-    Correctness,
     DeviceError,
     Evaluation,
     Kernel,
-    Measurement,
     MlirProblem,
     Problem,
     Profile,
@@ -36,10 +33,10 @@ from .environment import environment
 from .process import ModuleFailed
 from .session import Session
 from .target import IreeTarget
+from .verdicts import at_speed_of, correct, judged, timed
 from .worker import DEFAULT
 
 CANDIDATE = "candidate"
-NO_NUMPY = "compared with IREE's default module only: NumPy does not know all of its operations"
 SEARCH = SearchSettings(
     prune_factor=3.0,
     sampling=Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0),
@@ -119,7 +116,7 @@ class IreeEvaluator:
         with self._exclusive():
             session.start()
             for number, messages in self._checked(session, paths, seeds, found).items():
-                found[number] |= _judged(messages, seeds)
+                found[number] |= judged(messages, seeds)
             self._time_together(session, [number for number in paths if found[number]["status"] == Status.OK], found)
             for number in paths:
                 session.drop(str(number))
@@ -166,16 +163,16 @@ class IreeEvaluator:
             return Evaluation(**fields)
         with self._failing(fields):
             session.load(CANDIDATE, module.path)
-            fields |= _judged([session.check(CANDIDATE)], [session.seed])
+            fields |= judged([session.check(CANDIDATE)], [session.seed])
             if fields["status"] == Status.OK:
                 timings, contention = self._times(session, [CANDIDATE], self._search.sampling, prune_above_ms)
                 if timings[0].pruned:
                     fields["message"] = PRUNED.format(self._search.prune_factor)
-                    fields |= _timed(timings[0], None, contention, self.target.on_cpu)
+                    fields |= timed(timings[0], None, contention, self.target.on_cpu)
                 else:
                     session.default_ms = session.default_ms or timings[-1].measurement.median_ms
-                    own, default = (_at_speed_of(session.default_ms, one, timings[-1]) for one in timings)
-                    fields |= _timed(own, default, contention, self.target.on_cpu)
+                    own, default = (at_speed_of(session.default_ms, one, timings[-1]) for one in timings)
+                    fields |= timed(own, default, contention, self.target.on_cpu)
         session.drop(CANDIDATE)
         return Evaluation(**fields)
 
@@ -190,7 +187,7 @@ class IreeEvaluator:
         for seed in seeds:
             session.draw(seed)
             for number in paths:
-                if found[number]["status"] == Status.OK and _correct(messages[number]):
+                if found[number]["status"] == Status.OK and correct(messages[number]):
                     with self._failing(found[number]):
                         messages[number].append(session.check(str(number)))
         return {number: some for number, some in messages.items() if found[number]["status"] == Status.OK}
@@ -204,7 +201,7 @@ class IreeEvaluator:
                 found[number] |= {"status": error.status, "message": f"when timed: {error}"}
             return
         for number, timing in zip(numbers, timings, strict=False):
-            found[number] |= _timed(timing, timings[-1], contention, self.target.on_cpu)
+            found[number] |= timed(timing, timings[-1], contention, self.target.on_cpu)
 
     def _times(
         self, session: Session, names: Sequence[str], sampling: Sampling, prune_above_ms: float | None = None
@@ -245,46 +242,3 @@ class IreeEvaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _at_speed_of(default_ms: float, timing: Timing, default: Timing) -> Timing:
-    """Return a timing as it would be where the default module takes `default_ms`.
-
-    Trials come minutes after one another, and a processor that others use has another speed then: what is compared are
-    times beside the default module's.
-    """
-    drift = default_ms / default.measurement.median_ms
-    samples = tuple(one * drift for one in timing.measurement.samples_ms)
-    method = f"{timing.measurement.method}, times {drift:.3f} for the speed of the first trial"
-    return replace(timing, measurement=Measurement(samples_ms=samples, method=method))
-
-
-def _correct(messages: Sequence[Message]) -> bool:
-    return all(one["status"] == Status.OK for one in messages)
-
-
-def _judged(messages: Sequence[Message], seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of an evaluation that its comparisons give."""
-    last = messages[-1]
-    by_numpy = [one["rms_error"] for one in messages if one["rms_error"] is not None]
-    correctness = Correctness(
-        seeds=tuple(seeds[: len(messages)]),
-        max_abs_error=max(one["max_abs_error"] for one in messages),
-        max_rel_error=max(one["max_rel_error"] for one in messages),
-        tolerance=last["tolerance"],
-        passed=_correct(messages),
-        error_fp64=max(by_numpy, default=None),
-        deterministic=all(one["deterministic"] for one in messages),
-    )
-    remark = "" if by_numpy else NO_NUMPY
-    return {"status": Status(last["status"]), "message": last["message"] or remark, "correctness": correctness}
-
-
-def _timed(own: Timing, default: Timing | None, contention: float | None, on_cpu: bool) -> dict[str, Any]:
-    """Return the fields of an evaluation that its timing gives."""
-    return {
-        "measurement": own.measurement,
-        "reference": default.measurement if default else None,
-        "cores_used": own.cores if on_cpu else None,
-        "contention": contention,
-    }

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from kernelwright.core import Config, DeviceError, MlirProblem, OptionError, ProblemError, Status, extras
 from kernelwright.evaluators.iree import target
-from kernelwright.evaluators.iree.evaluator import NO_NUMPY, IreeEvaluator
+from kernelwright.evaluators.iree.evaluator import IreeEvaluator
 from kernelwright.evaluators.iree.process import ModuleFailed
 from kernelwright.evaluators.iree.session import Session
+from kernelwright.evaluators.iree.verdicts import NO_NUMPY
 from kernelwright.evaluators.settings import Sampling, SearchSettings, Settings
 from kernelwright.tuners.mlir.analysis import analyse
 
