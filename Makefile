@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPLETE := $(VENV)/.complete
 # Of pyproject.toml: what the tests need beside what `optimize` does.
-EXTRAS := dev,llm,mcp,notebooks,plots,rag,ray,remote,triton
+EXTRAS := dev,iree,llm,mcp,notebooks,plots,rag,ray,remote,triton
 
 .PHONY: setup setup-all optimize test check format clean
 

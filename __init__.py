@@ -27,11 +27,13 @@ if TYPE_CHECKING:
         retrieve,
         tune,
         tune_gemm,
+        tune_mlir,
         verify_corpus,
     )
     from .api.observers import (
         CheckObserver,
         GemmObserver,
+        MlirObserver,
         Observer,
         ReplayObserver,
         RunObserver,
@@ -66,6 +68,7 @@ _HOMES = {
             "retrieve",
             "tune",
             "tune_gemm",
+            "tune_mlir",
             "verify_corpus",
         ),
         "api.functions",
@@ -74,6 +77,7 @@ _HOMES = {
         (
             "CheckObserver",
             "GemmObserver",
+            "MlirObserver",
             "Observer",
             "ReplayObserver",
             "RunObserver",
@@ -91,6 +95,7 @@ __all__ = [
     "CheckObserver",
     "GemmObserver",
     "KernelwrightError",
+    "MlirObserver",
     "Observer",
     "ReplayObserver",
     "RunObserver",
@@ -118,6 +123,7 @@ __all__ = [
     "tune",
     "tune_attention",
     "tune_gemm",
+    "tune_mlir",
     "verify_corpus",
 ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from .observers import (
     CheckObserver,
     GemmObserver,
+    MlirObserver,
     Observer,
     ReplayObserver,
     RunObserver,
@@ -23,6 +24,7 @@ from .options.check import CheckOptions
 from .options.corpus import AddOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.gemm import GemmOptions
+from .options.mlir import MlirOptions
 from .options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from .options.option import documented
 from .options.plan import PlanOptions
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from .export import ExportResult
     from .gemm_result import GemmResult
     from .list_slow import Listing
+    from .mlir_result import MlirResult
     from .optimize_result import OptimizeResult
     from .plan import PlanResult
     from .profile import ProfileResult
@@ -189,6 +192,14 @@ def tune_gemm(options: GemmOptions) -> GemmResult:
     from .gemm import run_gemm
 
     return run_gemm(options, options.observer or GemmObserver())
+
+
+@takes(MlirOptions)
+def tune_mlir(options: MlirOptions) -> MlirResult:
+    """Schedule the operations of an MLIR module that IREE compiles, and write the module and its tuning spec."""
+    from .mlir import run_mlir
+
+    return run_mlir(options, options.observer or MlirObserver())
 
 
 @takes(ReplayOptions)

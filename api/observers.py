@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from ..tuners.discovery import FoundSpace
     from ..tuners.gemm.result import ShapeResult
     from ..tuners.gemm.shapes import Shape
+    from ..tuners.mlir.space import Schedule
     from ..tuners.search import Progress
     from .check_result import KernelCheck
     from .jobs import Job
+    from .mlir import Scheduling
+    from .mlir_files import TrialReport
     from .optimize_result import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult
 
@@ -103,6 +106,28 @@ class SearchObserver(Observer):
 
     def close(self) -> None:
         """The search ended, however."""
+
+
+class MlirObserver(SearchObserver):
+    """Watches `tune_mlir`: per operation what `SearchObserver` is told."""
+
+    def transforming(self) -> None:
+        """The module is read, and a space is made for each operation."""
+
+    def transformed(self, found: Scheduling, seconds: float) -> None:
+        """The spaces are there."""
+
+    def operation_started(self, schedule: Schedule, number: int, total: int) -> None:
+        """The search for an operation begins, counted from 1."""
+
+    def dry(self, name: str) -> None:
+        """A config that would be tried, by its name."""
+
+    def measured(self, report: TrialReport) -> None:
+        """A config was evaluated, or taken from an earlier run."""
+
+    def combining(self, configs: Sequence[Config]) -> None:
+        """The finalists of several operations are measured together, interleaved."""
 
 
 class GemmObserver(Observer):

@@ -39,7 +39,12 @@ def run_record(job: Job, model: str) -> RunRecord:
 
 def same_run(journal: Journal, job: Job, model: str) -> None:
     """Write the run's identity, or raise `JournalError` for the journal of another run."""
-    this, known = run_record(job, model), next(journal.of(RunRecord), None)
+    require_same(journal, run_record(job, model))
+
+
+def require_same(journal: Journal, this: RunRecord) -> None:
+    """Write this identity, or raise `JournalError` for a journal with another."""
+    known = next(journal.of(RunRecord), None)
     if known is None:
         journal.append(this)
     elif different := known.changed(this):

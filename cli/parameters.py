@@ -101,14 +101,15 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import attention, check, corpus, evaluate, gemm, optimize, plan, program, report, server, tune
+    from ..api.options import attention, check, corpus, evaluate, gemm, mlir, optimize, plan, program, report
+    from ..api.options import server, tune
 
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
         *(corpus.AddOptions, corpus.ListOptions, check.CheckOptions),
         *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, gemm.GemmOptions, attention.AttentionConfig),
-        server.ServerOptions,
+        *(server.ServerOptions, mlir.MlirOptions),
     ]
     return [field for one in classes for field in dataclasses.fields(one)]
 

@@ -10,6 +10,7 @@ import typer
 
 from ..api.options.attention import AttentionConfig
 from ..api.options.gemm import GemmOptions
+from ..api.options.mlir import MlirOptions
 from ..api.options.option import details_of
 from ..api.options.tune import ExportOptions, ReplayOptions, TuneOptions
 from .common import RESUMABLE, JsonOption, QuietOption
@@ -94,6 +95,28 @@ def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOp
         from .render import Display
 
         return show_attention(given, Display(json=json, quiet=quiet))
+
+    raise typer.Exit(guarded(work, RESUMABLE))
+
+
+@tune_app.command()
+@with_examples(
+    "tune mlir matmul.mlir --device cpu --trials 32",
+    "tune mlir --config auto-scheduler.cfg --emit generated --save-cmds",
+    "tune mlir matmul.mlir --device cuda --emit generated --dry-run",
+)
+@with_options(MlirOptions, positional=("file",))
+def mlir(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Schedule the matrix products and convolutions of an MLIR module that IREE compiles; needs the extra 'iree'.
+
+    Exit codes: 0 finished, 1 no config was correct, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .render import Display
+        from .tune_mlir import show_mlir
+
+        return show_mlir(given, Display(json=json, quiet=quiet))
 
     raise typer.Exit(guarded(work, RESUMABLE))
 

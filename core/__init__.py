@@ -25,6 +25,9 @@ from .language import Language, Target, backends, default_backend, find_language
 from .lines import source_lines
 from .measurement import Measurement, Speedup
 from .metrics import EvaluationSummary, Metrics
+from .mlir_kernel import MlirKernel, Slot
+from .mlir_operation import Applied, Filled, Loop, Operation, Step, TensorType
+from .mlir_problem import MlirProblem
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
@@ -50,6 +53,7 @@ __all__ = [
     "CHECKED_NOT_TIMED",
     "DEFAULT_WORKLOAD",
     "TECHNIQUES",
+    "Applied",
     "Archive",
     "ArchivedRun",
     "Budget",
@@ -65,6 +69,7 @@ __all__ = [
     "ExampleError",
     "ExchangeRecord",
     "Experience",
+    "Filled",
     "FinishedRecord",
     "Gain",
     "Hit",
@@ -78,10 +83,14 @@ __all__ = [
     "KernelRecord",
     "KernelwrightError",
     "Language",
+    "Loop",
     "MatrixProduct",
     "Measurement",
     "Metrics",
+    "MlirKernel",
+    "MlirProblem",
     "ModelError",
+    "Operation",
     "OptionError",
     "Origin",
     "Parameter",
@@ -103,10 +112,13 @@ __all__ = [
     "Screener",
     "SearchSpace",
     "SecondWorkload",
+    "Slot",
     "SpaceError",
     "Speedup",
     "Status",
+    "Step",
     "Target",
+    "TensorType",
     "Tolerance",
     "ToolCall",
     "TorchProblem",

@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from .pool import CompileResult
 
+Compiled = TypeVar("Compiled", bound=CompileResult)
 Asked = TypeVar("Asked")
 """A config, or a kernel and its config."""
 
 
 def compiled_ahead(
-    configs: Iterable[Asked], submit: Callable[[Asked], Future[CompileResult]], window: int, together: bool
-) -> Iterator[tuple[Asked, CompileResult]]:
+    configs: Iterable[Asked], submit: Callable[[Asked], Future[Compiled]], window: int, together: bool
+) -> Iterator[tuple[Asked, Compiled]]:
     """Keep up to `window` configs in the compilers while the caller works on the first of them.
 
     Configs are drawn as late as the window allows, so that a tuner chooses with as many results as possible. With
@@ -23,7 +24,7 @@ def compiled_ahead(
     devices where compilers would disturb the measurement.
     """
     source = iter(configs)
-    waiting: deque[tuple[Asked, Future[CompileResult]]] = deque()
+    waiting: deque[tuple[Asked, Future[Compiled]]] = deque()
     while True:
         if not (together and waiting):
             while len(waiting) < window and (config := next(source, None)) is not None:

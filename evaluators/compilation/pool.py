@@ -13,6 +13,7 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
+from ...core import Status
 from ...core.lines import without_separators
 from ..candidate.responses import CompileResponse
 from ..workers.channel import Message
@@ -33,6 +34,14 @@ class CompileStatus(StrEnum):
     """Unknown without running the kernel: compile it when measuring."""
 
 
+VERDICTS = {
+    CompileStatus.FAILED: Status.COMPILE_ERROR,
+    CompileStatus.TIMEOUT: Status.TIMEOUT,
+    CompileStatus.CRASHED: Status.CRASHED,
+}
+"""What a kernel is that does not compile."""
+
+
 @dataclass(frozen=True)
 class CompileResult:
     """The outcome for one kernel text; metrics exist only when it compiled."""
@@ -51,7 +60,7 @@ class CompileResult:
     @property
     def is_verdict(self) -> bool:
         """Whether the kernel does not compile, so that measuring it would fail too."""
-        return self.status in (CompileStatus.FAILED, CompileStatus.TIMEOUT, CompileStatus.CRASHED)
+        return self.status in VERDICTS
 
 
 class CompilePool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +12,10 @@ from ..reference.baselines import EAGER_DEFAULT, MODES, Baseline, BaselineCache,
 from ..reference.client import ReferenceClient
 from ..reference.roofline import event_overhead_ms
 from ..settings import Sampling, Settings
-from ..timing.contention import LoadMeter, tolerated_cores
-from ..timing.priority import raised
-from ..timing.sampling import Timer, Timing, interleave
+from ..timing.quiet import QuietTimer
+from ..timing.sampling import Timer, Timing
 from ..timing.telemetry import Telemetry, driver_version
-from ..timing.threads import wait_until_asleep
-from ..workers.channel import Message
 from .processes import Processes
-
-MAX_DISTURBED = 2
-"""After this many disturbed timings in a row, the timer stops waiting for quiet."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +52,7 @@ class InterleavedTimer:
         self._processes = processes
         self._memory = memory
         self._baselines = BaselineCache(memory)
-        self._meter = LoadMeter()
-        self._disturbed = 0
+        self._timer = QuietTimer(self._on_cpu)
         self._overhead_ms: float | None = None
 
     @property
@@ -84,8 +76,14 @@ class InterleavedTimer:
         reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
         timers = [*candidates, *reference, *(reference_client.baseline_timer(name, seeds(), graph) for name in names)]
         telemetry = None if self._on_cpu else Telemetry(reference_client.environment["uuid"])
-        timings, contention = self._interleave(
-            reference_client, timers, worker_pid, sampling, prune_above_ms, telemetry
+        timings, contention = self._timer.time(
+            timers,
+            (reference_client.pid, worker_pid),
+            self._processes.server_pids,
+            sampling,
+            prune_above_ms,
+            self._overhead(reference_client),
+            telemetry.sample if telemetry else lambda: None,
         )
         own = tuple(timings[: len(candidates)])
         seen = telemetry.medians() if telemetry else {}
@@ -99,37 +97,6 @@ class InterleavedTimer:
                 self._baselines.put(self._key(reference_client, name), baseline)
         known = {name: one.beside(eager.measurement) for name in MODES if (one := self._known(reference_client, name))}
         return InterleavedTimes(own, eager, contention, {**known, **fresh}, seen)
-
-    def _interleave(
-        self,
-        reference_client: ReferenceClient,
-        timers: Sequence[Timer],
-        worker_pid: int,
-        sampling: Sampling,
-        prune_above_ms: float | None,
-        telemetry: Telemetry | None,
-    ) -> tuple[list[Timing], float | None]:
-        """On a CPU that others use, wait for them and try once more; then return how many cores they used.
-
-        What stays disturbed is the faster half of its samples.
-        """
-        if self._on_cpu:
-            timers = [_rested(timer, (reference_client.pid, worker_pid)) for timer in timers]
-        overhead_ms = self._overhead(reference_client)
-        quiet_timeout_s = sampling.quiet_timeout_s if self._on_cpu and self._disturbed < MAX_DISTURBED else 0.0
-        watch = telemetry.sample if telemetry else lambda: None
-        while True:
-            self._meter.start((*self._processes.server_pids, reference_client.pid, worker_pid))
-            limit_ms = math.inf if prune_above_ms is None else prune_above_ms
-            with raised((reference_client.pid, worker_pid) if self._on_cpu else ()):
-                timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
-            others = self._meter.other_cores() if self._on_cpu else None
-            quiet = others is None or others < tolerated_cores()
-            if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
-                break
-            quiet_timeout_s = 0.0
-        self._disturbed = 0 if quiet else self._disturbed + 1
-        return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others)
 
     def _fresh_baselines(self, reference_client: ReferenceClient) -> list[str]:
         """Return the baselines to time: PyTorch's defaults, and requested ones that compile and are not cached."""
@@ -171,13 +138,3 @@ class InterleavedTimer:
                 self._settings.graph,
             )
         return self._overhead_ms
-
-
-def _rested(timer: Timer, processes: Sequence[int]) -> Timer:
-    """Return the timer with a wait, before each chunk, until no thread of the processes spins (see `threads`)."""
-
-    def take(samples: int) -> Message:
-        wait_until_asleep(processes)
-        return timer(samples)
-
-    return take

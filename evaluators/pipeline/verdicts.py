@@ -7,16 +7,10 @@ from typing import Any
 from ...core import Config, Evaluation, Kernel, Rejection, Status, Target
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure
-from ..compilation.pool import CompileResult, CompileStatus
+from ..compilation.pool import VERDICTS, CompileResult
 from ..languages.base import support_of
 from ..reference.client import ReferenceClient
 from ..settings import Precision
-
-_STATUSES = {
-    CompileStatus.FAILED: Status.COMPILE_ERROR,
-    CompileStatus.TIMEOUT: Status.TIMEOUT,
-    CompileStatus.CRASHED: Status.CRASHED,
-}
 
 
 def common_fields(reference_client: ReferenceClient, kernel: Kernel, config: Config) -> dict[str, Any]:
@@ -62,7 +56,7 @@ def compile_failure(
     reference_client: ReferenceClient, kernel: Kernel, config: Config, compiled: CompileResult
 ) -> Evaluation:
     """Return the evaluation of a config that failed to compile."""
-    found = common_fields(reference_client, kernel, config) | {"status": _STATUSES[compiled.status]}
+    found = common_fields(reference_client, kernel, config) | {"status": VERDICTS[compiled.status]}
     return Evaluation(**found, message=compiled.message, compile_s=compiled.seconds)
 
 

@@ -62,13 +62,14 @@ def interleave(
     """Sample all kernels in interleaved chunks.
 
     Interleaving exposes all kernels to the same drift of clocks and of the machine's load: there are at least half of
-    `MIN_CHUNKS` chunks, however fast the kernels are. The order within a round changes every round. A single kernel
-    whose first samples are slower than `prune_above_ms` is not timed any further. `overhead_ms` is subtracted from
+    `MIN_CHUNKS` chunks, however fast the kernels are. The order within a round changes every round. Where the
+    first samples of the first kernel are slower than `prune_above_ms`, nothing is timed any further, and its timing is
+    all there is. `overhead_ms` is subtracted from
     every sample (see `overhead`). `watch` is called after each chunk, when nothing is timed.
     """
     start = time.perf_counter()
     everyone = [_Series(timer, sampling, overhead_ms) for timer in timers]
-    if len(everyone) == 1 and everyone[0].slower_than(prune_above_ms):
+    if everyone[0].slower_than(prune_above_ms):
         return [everyone[0].timing(pruned=True)]
     order = list(everyone)
     least = MIN_CHUNKS // 2 if len(everyone) > 1 else 1

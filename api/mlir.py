@@ -1,0 +1,225 @@
+"""`tune mlir`: schedule the operations of a module one after another, then the finalists together."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..core import (
+    Budget,
+    Config,
+    Evaluation,
+    Journal,
+    MlirKernel,
+    MlirProblem,
+    RunRecord,
+    Target,
+    Trial,
+    set_aside,
+)
+from ..evaluators.iree.evaluator import FINALS, SEARCH, IreeEvaluator
+from ..evaluators.pipeline.processes import cores
+from ..evaluators.settings import Limits, Settings
+from ..tuners import catalogue
+from ..tuners.mlir.analysis import read
+from ..tuners.mlir.machine import Machine
+from ..tuners.mlir.space import Schedule, schedules
+from ..tuners.mlir.template import kernel_of
+from ..tuners.search import Found, Search
+from .devices import CPU, CUDA, choose_device, cuda_devices, device_label
+from .mlir_files import RunFolder
+from .mlir_result import MlirResult
+from .mlir_wishes import Wishes
+from .observers import MlirObserver
+from .options.mlir import MlirOptions
+from .run_journal import require_same
+
+BEST_OF_EACH = 2
+"""Finalists per operation of which the combinations are measured together."""
+COMBINATIONS = 8
+"""So many of them at most, the likeliest first."""
+JOINT = "joint"
+"""Origin of trials of whole functions in the journal."""
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """What is tuned: the function as a problem, its operations' spaces, and the module as a kernel."""
+
+    problem: MlirProblem
+    schedules: tuple[Schedule, ...]
+    kernel: MlirKernel
+    device: str
+    label: str
+
+    @property
+    def size(self) -> int:
+        """Configs of all operations, which are searched one after another."""
+        return sum(one.space.cardinality for one in self.schedules)
+
+    def record(self, tuner: str, chip: str) -> RunRecord:
+        """The run's identity."""
+        return RunRecord(
+            problem=self.problem.id, reference=self.problem.digest, kernel=self.kernel.digest, device=self.label,
+            backend=f"{self.kernel.backend} {chip}", model=tuner,
+        )  # fmt: skip
+
+
+def run_mlir(options: MlirOptions, observer: MlirObserver) -> MlirResult:
+    """Tune, and write the files, also those of an interrupted search."""
+    wishes = Wishes.of(options)
+    observer.transforming()
+    began = time.monotonic()
+    scheduling = schedule_module(options, wishes)
+    for remark in (*scheduling.problem.remarks, *(text for one in scheduling.schedules for text in one.remarks)):
+        observer.warn(remark)
+    folder = RunFolder(results_folder(options.results, scheduling, wishes), scheduling, options, wishes.csv)
+    if not options.resume:
+        set_aside(folder.path / "journal.jsonl")
+    folder.started(datetime.now(UTC), time.monotonic() - began, resumed=options.resume)
+    observer.transformed(scheduling, time.monotonic() - began)
+    if options.dry_run:
+        return _dry(scheduling, wishes, folder, observer)
+    catalogue.preload(wishes.tuner)
+    with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, options) as evaluator:
+        require_same(journal, scheduling.record(wishes.tuner, evaluator.target.named_chip))
+        run = _Run(scheduling, options, wishes, evaluator, journal, observer, folder)
+        try:
+            run.search_all()
+        finally:
+            observer.close()
+            folder.searched()
+        return run.finish()
+
+
+def schedule_module(options: MlirOptions, wishes: Wishes) -> Scheduling:
+    """Analyse the module and make its operations' spaces, without compiling anything."""
+    problem = read(wishes.file, options.function)
+    device = _device(options)
+    machine = Machine.this_cpu() if device == CPU else Machine(Target.CUDA)
+    found = schedules(problem.operations, machine, wishes.ranges)
+    kernel = kernel_of(problem, machine.target, found)
+    here = device == CPU or cuda_devices() > 0
+    return Scheduling(problem, tuple(found), kernel, device, device_label(device) if here else device)
+
+
+def results_folder(root: Path, scheduling: Scheduling, wishes: Wishes) -> Path:
+    """Where the searches of one module on one device with one tuner are kept."""
+    device = re.sub(r"[^a-z0-9]+", "-", scheduling.device)
+    return root / "mlir" / f"{scheduling.problem.name}_{scheduling.kernel.digest[:6]}_{device}_{wishes.tuner}"
+
+
+def _device(options: MlirOptions) -> str:
+    """Return the device; a dry run needs none."""
+    if options.dry_run and options.device.partition(":")[0] == CUDA:
+        return options.device
+    return choose_device(options)
+
+
+@contextlib.contextmanager
+def _evaluator(scheduling: Scheduling, options: MlirOptions) -> Iterator[IreeEvaluator]:
+    compilers = options.compilers or cores()
+    search = replace(SEARCH, compilers=compilers, window=compilers)
+    settings = Settings(limits=Limits(compile_s=options.compile_limit), sampling=FINALS, search=search)
+    with IreeEvaluator(scheduling.device, options.chip or "", settings, label=scheduling.label) as evaluator:
+        yield evaluator
+
+
+def _dry(scheduling: Scheduling, wishes: Wishes, folder: RunFolder, observer: MlirObserver) -> MlirResult:
+    """Name, and write, the configs that a grid would try first."""
+    for schedule in scheduling.schedules:
+        for config in itertools.islice(schedule.space, wishes.trials):
+            observer.dry(folder.emit(schedule, scheduling.kernel, Config(config)))
+    return MlirResult(scheduling, wishes.tuner, folder.path, (), (), dry=True)
+
+
+class _Run:
+    """One run: a search per operation, each with the earlier ones' winners bound."""
+
+    def __init__(
+        self, scheduling: Scheduling, options: MlirOptions, wishes: Wishes, evaluator: IreeEvaluator,
+        journal: Journal, observer: MlirObserver, folder: RunFolder,
+    ) -> None:  # fmt: skip
+        self.scheduling = scheduling
+        self._options, self._wishes = options, wishes
+        self._evaluator, self._journal = evaluator, journal
+        self._observer, self._folder = observer, folder
+        self._found: list[Found] = []
+        self._finals: list[Evaluation] = []
+
+    def search_all(self) -> None:
+        """Search operation by operation, then among the combinations of their finalists."""
+        kernel, total = self.scheduling.kernel, len(self.scheduling.schedules)
+        for number, schedule in enumerate(self.scheduling.schedules, start=1):
+            self._observer.operation_started(schedule, number, total)
+            found = self._search(schedule, kernel)
+            self._found.append(found)
+            if found.best is not None and _faster(found.best, found.start):
+                kernel = kernel.bind(found.best.config)
+        self._finals = list(self._found[0].finals) if total == 1 else self._combined()
+
+    def _search(self, schedule: Schedule, kernel: MlirKernel) -> Found:
+        space = schedule.space
+        # By the open slots, a journal tells apart the searches of operations whose earlier ones gained nothing.
+        kernel = kernel.restricted(space.names)
+        tuner = catalogue.create(self._wishes.tuner, space, self._options.seed, start=schedule.first)
+        budget = Budget(trials=self._wishes.trials, seconds=self._options.seconds)
+        watching = self._folder.watching(schedule, kernel, self._observer)
+        search = Search(
+            self.scheduling.problem, kernel, space, tuner, self._evaluator, self._journal, budget, watching,
+            self._options.patience,
+        )  # fmt: skip
+        return search.run()
+
+    def _combined(self) -> list[Evaluation]:
+        """Return the combinations of the operations' finalists and the default module, timed together."""
+        kernel = self.scheduling.kernel
+        merged = [Config({name: v for one in some for name, v in one.items()}) for some in self._together()]
+        wanted = list(dict.fromkeys([Config(), *merged]))
+        known = {
+            Config(trial.evaluation.config): trial.evaluation
+            for trial in self._journal.of(Trial)
+            if trial.origin == JOINT and trial.evaluation.kernel_digest == kernel.digest
+        }
+        if set(wanted) <= known.keys():
+            return _ranked([known[config] for config in wanted])
+        self._observer.combining(wanted)
+        began = time.monotonic()
+        finals = self._evaluator.compare(self.scheduling.problem, kernel, wanted)
+        for final in finals:
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            each_s = (time.monotonic() - began) / len(finals)
+            self._journal.append(Trial(origin=JOINT, evaluation=final, seconds=each_s, at=at))
+        return _ranked(finals)
+
+    def _together(self) -> list[tuple[Config, ...]]:
+        """Return combinations of the operations' finalists, those of the fastest first."""
+        each = [[Config(one.config) for one in _finalists(found)][:BEST_OF_EACH] for found in self._found]
+        places = itertools.product(*(range(len(some) or 1) for some in each))
+        ranked = sorted(places, key=sum)[:COMBINATIONS]
+        return [tuple(some[i] if some else Config() for some, i in zip(each, one, strict=True)) for one in ranked]
+
+    def finish(self) -> MlirResult:
+        """Write the files of the result."""
+        result = MlirResult(
+            self.scheduling, self._wishes.tuner, self._folder.path, tuple(self._found), tuple(self._finals)
+        )
+        return self._folder.finish(result, self._evaluator)
+
+
+def _finalists(found: Found) -> Sequence[Evaluation]:
+    return [one for one in found.finals if one.latency_ms is not None and one.config]
+
+
+def _ranked(finals: Sequence[Evaluation]) -> list[Evaluation]:
+    return sorted(finals, key=lambda one: (one.latency_ms is None, one.latency_ms))
+
+
+def _faster(best: Evaluation, start: Evaluation | None) -> bool:
+    return start is None or not start.latency_ms or (best.latency_ms or 0.0) < start.latency_ms

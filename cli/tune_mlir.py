@@ -1,0 +1,129 @@
+"""`tune mlir` on the terminal, in the sections of the auto-scheduler whose config file it reads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from ..api.mlir import Scheduling, run_mlir
+from ..api.mlir_files import TrialReport, duration
+from ..api.mlir_result import MlirResult
+from ..api.observers import MlirObserver
+from ..api.options.mlir import MlirOptions
+from ..core import Config
+from ..tuners.mlir.space import Schedule
+from .parameters import chosen
+from .render import Display, Screen, describe_config
+
+DOUBLE, SINGLE, STARS = "=" * 58, "-" * 64, "*" * 56
+
+
+def show_mlir(given: Mapping[str, Any], display: Display) -> int:
+    """Tune and show the result; 0 when a schedule was correct, or nothing was to be run."""
+    screen = MlirDisplay(display)
+    result = run_mlir(chosen(given, MlirOptions, observer=screen), screen)
+    if not result.dry:
+        show_result(result, screen)
+    if display.json:
+        print(json.dumps(result.summary()), file=sys.stdout)
+    return 0 if result.dry or result.best else 1
+
+
+class MlirDisplay(Screen, MlirObserver):
+    """The two steps, and a block of lines per trial."""
+
+    def transforming(self) -> None:
+        """The head of the first step."""
+        self.note(f"Step 1: Generate search space and transform the original IR\n{DOUBLE}\nTransforming ......")
+
+    def transformed(self, found: Scheduling, seconds: float) -> None:
+        """What was found, and the head of the second step."""
+        for schedule in found.schedules:
+            operation = schedule.operation
+            self.note(f"{operation.name}: {operation.shape} {operation.result.element}, {schedule.space.cardinality}")
+        self.note(f"{duration(seconds)}\n{DOUBLE}\n")
+        self.note(f"Step 2: Search the space to get the best performance config\n{DOUBLE}")
+
+    def operation_started(self, schedule: Schedule, number: int, total: int) -> None:
+        """Which operation, where there are several."""
+        if total > 1:
+            self.note(f"[{number}/{total}] {schedule.operation.name}")
+
+    def dry(self, name: str) -> None:
+        """One line."""
+        self.note(f"[Dry run] : {name}")
+
+    def measured(self, report: TrialReport) -> None:
+        """The block of a trial."""
+        evaluation = report.evaluation
+        runtime = f"{evaluation.latency_ms:.4f}" if evaluation.latency_ms else ""
+        beside = f"{evaluation.speedup} times IREE's default" if evaluation.speedup else evaluation.message
+        lines = [
+            f"[Compiling (profile)] {report.command}",
+            SINGLE,
+            f"Dispatch      : {report.operation}_{report.configuration}",
+            "Provider      : IREE Codegen",
+            f"OpKind        : {report.kind}",
+            f"Operation     : {report.operation}",
+            f"Configuration : {report.configuration}",
+            f"Verification  : {report.verification}",
+            f"Runtime(ms)   : {runtime}",
+            f"GFLOPs        : {f'{report.gflops:.2f}' if report.gflops else ''}",
+            f"Status        : {evaluation.status}{f', {beside}' if beside else ''}",
+            SINGLE,
+        ]
+        self.note("\n".join(lines))
+
+    def finals(self, configs: Sequence[Config]) -> None:
+        """One line."""
+        self.note(f"measuring {len(configs) - 1} finalists and the module as it was, interleaved")
+
+    def combining(self, configs: Sequence[Config]) -> None:
+        """One line."""
+        self.note(f"measuring {len(configs) - 1} combinations of finalists and the default module, interleaved")
+
+
+def show_result(result: MlirResult, screen: Screen) -> None:
+    """The winner, the table and the files; a failure on standard error."""
+    best = result.best
+    if best is None:
+        first = next((e.message for one in result.found for e in one.evaluations if e.message), "nothing was tried")
+        screen.errors.print(
+            f"[red]failed:[/] none of {result.trials} configs is correct, first: {escape(first)}; all are in "
+            f"{escape(str(result.folder))}; widen the space"
+        )
+        return
+    seconds = sum(one.progress.seconds for one in result.found)
+    screen.console.print(f"\n{STARS}\n[bold]\\[Performance][/]: The best is {escape(describe_config(best.config))}")
+    screen.console.print(f"with gflops {result.gflops(best):.2f}\n\n{duration(seconds)}\n{STARS}\n{DOUBLE}")
+    screen.console.print(_table(result))
+    if not result.faster:
+        screen.warn("it is not measurably faster than IREE's default")
+    if result.spec_fault:
+        screen.warn(f"built with the tuning spec, the module as it was fails: {result.spec_fault}")
+    elif result.same_code is False:
+        screen.warn("built with the tuning spec, the module as it was is correct, but not the code that was measured")
+    if result.not_in_spec:
+        screen.warn(f"a tuning spec cannot carry the schedules of {', '.join(result.not_in_spec)}; use best.mlir")
+    files = ("module", result.module), ("tuning spec", result.spec), ("folder", result.folder)
+    for what, path in files:
+        screen.console.print(f"{what}: {escape(str(path))}", soft_wrap=True)
+
+
+def _table(result: MlirResult) -> Table:
+    """The auto-scheduler's table: its speed over IREE's own."""
+    best, problem = result.best, result.scheduling.problem
+    table = Table(box=None, pad_edge=False)
+    for column in ("operations", "ms (tuned/IREE)", "GFLOPS (tuned/IREE)", "times as fast"):
+        table.add_column(column)
+    assert best is not None and best.reference is not None
+    shapes = ", ".join(f"{one.kind} {one.shape}" for one in problem.operations)
+    times = f"{best.latency_ms:.4f}/{best.reference.median_ms:.4f}"
+    rates = f"{result.gflops(best):.1f}/{result.default_gflops():.1f}"
+    table.add_row(shapes, times, rates, str(best.speedup))
+    return table

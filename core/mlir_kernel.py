@@ -1,0 +1,118 @@
+"""Kernels that are MLIR modules: text in which the schedules of operations are left open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+from .errors import KernelError
+from .expressions import Expression
+from .kernel import Kernel
+from .problem import digest_of
+from .space import Config, SearchSpace, Value
+
+_MARK = re.compile(r"@\{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in a module for one operation's schedule: text whose values are marked, `[@{tile_m}, @{tile_n}, 0]`.
+
+    A mark holds an expression over the parameters. Without a config nothing stands there.
+    """
+
+    text: str
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The parameters that its marks name."""
+        return frozenset[str]().union(*(Expression(one).names for one in _MARK.findall(self.text)))
+
+    def filled(self, config: Mapping[str, Value]) -> str:
+        """Return the text for a config; nothing where it sets none of the slot's parameters.
+
+        Raises `KernelError` where it sets some of them only.
+        """
+        if not self.names & config.keys():
+            return ""
+        if missing := sorted(self.names - config.keys()):
+            raise KernelError(f"the config lacks {', '.join(missing)}; set all parameters of an operation or none")
+        return _MARK.sub(lambda mark: str(Expression(mark[1])(config)), self.text)
+
+
+@dataclass(frozen=True)
+class MlirKernel(Kernel):
+    """An MLIR module, and where in it the schedules of its operations are bound in.
+
+    Bound to nothing its `source` is the module as it was given, which IREE schedules by itself; an operation whose
+    parameters are not set is left to IREE too. `tuners.mlir` makes it of a module and a space.
+    """
+
+    pieces: tuple[str | Slot, ...] = ()
+    """The module's text between the slots, and these."""
+    values: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    constraints: tuple[str, ...] = ()
+    first: tuple[Config, ...] = ()
+    """Likely configs, the likeliest first."""
+    plain: str = ""
+    """The module as it was given."""
+    bound: Config = field(default_factory=Config)
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that identify target, source and the schedules that can be bound in."""
+        slots = [piece.text for piece in self.pieces if isinstance(piece, Slot)]
+        return digest_of("\0".join([str(self.language), str(self.target), self.source, *slots]))
+
+    @property
+    def config(self) -> Config:
+        """The parameters that were bound; empty for the plain module."""
+        return self.bound
+
+    def bind(self, config: Mapping[str, Value]) -> Self:
+        """Return the module with these parameters set, besides those that were set before.
+
+        Raises `KernelError` for unknown names, and where an operation's parameters are set in part.
+        """
+        if unknown := sorted(set(config) - self.values.keys()):
+            raise KernelError(
+                f"{self.name} has no parameter {', '.join(unknown)}; it has {', '.join(self.values) or 'none'}"
+            )
+        both = Config({**self.bound, **config})
+        text = "".join(piece if isinstance(piece, str) else piece.filled(both) for piece in self.pieces)
+        return replace(self, source=text if both else self.plain, bound=both)
+
+    def restricted(self, names: Collection[str]) -> Self:
+        """Return the kernel with the slots of these parameters only; what is bound into the others stays as it is."""
+        wanted = frozenset(names)
+        pieces = tuple(
+            piece if isinstance(piece, str) or piece.names & wanted else piece.filled(self.bound)
+            for piece in self.pieces
+        )
+        return replace(self, pieces=pieces, values={name: v for name, v in self.values.items() if name in wanted})
+
+    @property
+    def declared_values(self) -> Mapping[str, Sequence[Value]]:
+        """Return the values to try, by parameter."""
+        return self.values
+
+    @property
+    def declared_constraints(self) -> Sequence[str]:
+        """Return the constraints over its parameters."""
+        return self.constraints
+
+    @property
+    def declared_configs(self) -> Sequence[Config]:
+        """Return the configs to try first."""
+        return self.first
+
+    def space(
+        self, values: Mapping[str, Sequence[Value]], constraints: Sequence[str], sizes: Mapping[str, int] | None = None
+    ) -> SearchSpace:
+        """Return a space of its parameters; the defaults are those bound, or of the likeliest config that fits."""
+        present = {**(self.first[0] if self.first else {}), **self.bound}
+        defaults = {name: present[name] for name, v in values.items() if name in present and present[name] in v}
+        return SearchSpace.of(values, constraints, sizes or {}, **defaults)

@@ -1,0 +1,1 @@
+"""Modules that IREE compiles: compiled in processes, verified, timed through IREE's runtime."""

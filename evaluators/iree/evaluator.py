@@ -1,0 +1,244 @@
+"""The evaluator of MLIR modules: IREE compiles them, and IREE's default module is what they are compared with."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core import (
+    Config,
+    DeviceError,
+    Evaluation,
+    Kernel,
+    MlirProblem,
+    Problem,
+    Profile,
+    Status,
+)
+from ...core.files import memory_folder
+from ..compilation.ahead import compiled_ahead
+from ..compilation.pool import VERDICTS
+from ..pipeline.evaluation import PRUNED
+from ..settings import Sampling, SearchSettings, Settings
+from ..timing.quiet import QuietTimer
+from ..timing.sampling import Timing
+from ..workers.channel import Message
+from ..workers.device_lock import DeviceLock
+from .compiler import CompiledModule
+from .environment import environment
+from .process import ModuleFailed
+from .session import Session
+from .target import IreeTarget
+from .verdicts import at_speed_of, correct, judged, timed
+from .worker import DEFAULT
+
+CANDIDATE = "candidate"
+SEARCH = SearchSettings(
+    prune_factor=3.0,
+    sampling=Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0),
+)
+"""Many samples of fast modules: on a processor that others use they take turns between two speeds, tens of milliseconds
+each. Nothing waits for quiet, since the default module beside each candidate is disturbed alike."""
+FINALS = Sampling(0.003, seconds=2.0, min_samples=2000, max_samples=6000, chunk_s=0.01)
+
+
+class IreeEvaluator:
+    """Speaks the `Evaluator` protocol for problems and kernels that are MLIR modules.
+
+    Every candidate is compared with NumPy and with the default module, and timed interleaved with the latter, which is
+    the reference of all speedups. On a CPU, compiling and measuring take turns.
+    """
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        chip: str = "",
+        settings: Settings | None = None,
+        memory: Path | None = None,
+        label: str = "",
+        release: str = "",
+        rng: random.Random | None = None,
+    ) -> None:
+        """`memory` is a folder that keeps compiled modules, `release` the compiler's version of those (see
+        `IreeCompiler`), `label` the device's name in records."""
+        self.settings = settings or Settings(sampling=FINALS)
+        self._search = self.settings.search or SEARCH
+        self.target = IreeTarget(device, chip)
+        self.environment = environment(self.target, label, release)
+        limits = self.settings.limits
+        folder = memory or memory_folder() / "iree"
+        self._compilers = {
+            "folder": folder, "count": self._search.compilers, "seconds": limits.compile_s, "release": release,
+        }  # fmt: skip
+        self._rng = rng or random.Random()
+        self._timer = QuietTimer(self.target.on_cpu)
+        self._session: Session | None = None
+
+    def evaluate(
+        self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
+    ) -> Generator[Evaluation]:
+        """One evaluation per config, in order, each with the default module beside it; see `core.Evaluator`."""
+        session = self._session_of(MlirProblem.of(problem))
+        measured = {e.code_digest: e for e in known if e.code_digest is not None and e.duplicate_of is None}
+        best_ms = min((e.latency_ms for e in known if e.latency_ms is not None), default=math.inf)
+        session.default_ms = next((e.reference.median_ms for e in known if e.reference), session.default_ms)
+        ahead = compiled_ahead(
+            configs,
+            submit=lambda config: session.compiler.submit(kernel.bind(config).source),
+            window=self._search.window,
+            together=self.target.on_cpu,
+        )
+        for config, module in ahead:
+            if module.digest in measured:
+                first = measured[module.digest]
+                same = {"kernel_digest": kernel.digest, "config": dict(config), "duplicate_of": first.config}
+                yield first.model_copy(update=same)
+                continue
+            with self._exclusive():
+                found = self._evaluate(session, kernel, config, module, self._search.prune_factor * best_ms)
+            best_ms = min(best_ms, found.latency_ms or math.inf)
+            if module.digest is not None:
+                measured[module.digest] = found
+            yield found
+
+    def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
+        """One evaluation per config, in a fresh process, each checked with new inputs several times; all are timed
+        interleaved with each other and the default module."""
+        session = self._session_of(MlirProblem.of(problem))
+        modules = [session.compiler.submit(kernel.bind(config).source) for config in configs]
+        found = [self._fields(kernel, config, module.result()) for config, module in zip(configs, modules, strict=True)]
+        seeds = [self._rng.randrange(2**31) for _ in range(self.settings.checks)]
+        paths = {number: path for number, one in enumerate(modules) if (path := one.result().path) is not None}
+        with self._exclusive():
+            session.start()
+            for number, messages in self._checked(session, paths, seeds, found).items():
+                found[number] |= judged(messages, seeds)
+            self._time_together(session, [number for number in paths if found[number]["status"] == Status.OK], found)
+            for number in paths:
+                session.drop(str(number))
+        return [Evaluation(**fields) for fields in found]
+
+    def profile(self, problem: Problem) -> Profile:
+        """Raise `DeviceError`: no ceilings of a device are measured through IREE."""
+        raise DeviceError(f"{problem.id} cannot be profiled through IREE", "its times are compared with IREE's default")
+
+    def compile(self, problem: Problem, source: str, more: Sequence[str] = ()) -> CompiledModule:
+        """Compile a module for the device as it is, with more options such as a tuning spec's."""
+        return self._session_of(MlirProblem.of(problem)).compiler.submit(source, more).result()
+
+    def verify(self, problem: Problem, module: CompiledModule) -> str:
+        """Return what is wrong with a compiled module's results, or why there is none; empty where nothing is."""
+        if module.path is None:
+            return module.message
+        session = self._session_of(MlirProblem.of(problem))
+        try:
+            with self._exclusive():
+                session.load(CANDIDATE, module.path)
+                return str(session.check(CANDIDATE)["message"])
+        except ModuleFailed as error:
+            return str(error)
+
+    def _session_of(self, problem: MlirProblem) -> Session:
+        """Return the last call's session where it is of the same problem."""
+        if self._session is None or self._session.problem != problem:
+            self.close()
+            seed, call_s = self._rng.randrange(2**31), self.settings.limits.call_s
+            with self._exclusive():
+                self._session = Session(problem, self.target, self._compilers, call_s, seed)
+        return self._session
+
+    def _exclusive(self) -> contextlib.AbstractContextManager[None]:
+        return DeviceLock(self.environment.get("uuid", self.target.device)).held()
+
+    def _evaluate(
+        self, session: Session, kernel: Kernel, config: Config, module: CompiledModule, prune_above_ms: float
+    ) -> Evaluation:
+        """Check a module on the session's inputs and time it."""
+        fields = self._fields(kernel, config, module)
+        if module.path is None:
+            return Evaluation(**fields)
+        with self._failing(fields):
+            session.load(CANDIDATE, module.path)
+            fields |= judged([session.check(CANDIDATE)], [session.seed])
+            if fields["status"] == Status.OK:
+                timings, contention = self._times(session, [CANDIDATE], self._search.sampling, prune_above_ms)
+                if timings[0].pruned:
+                    fields["message"] = PRUNED.format(self._search.prune_factor)
+                    fields |= timed(timings[0], None, contention, self.target.on_cpu)
+                else:
+                    session.default_ms = session.default_ms or timings[-1].measurement.median_ms
+                    own, default = (at_speed_of(session.default_ms, one, timings[-1]) for one in timings)
+                    fields |= timed(own, default, contention, self.target.on_cpu)
+        session.drop(CANDIDATE)
+        return Evaluation(**fields)
+
+    def _checked(
+        self, session: Session, paths: Mapping[int, Path], seeds: Sequence[int], found: Sequence[dict[str, Any]]
+    ) -> dict[int, list[Message]]:
+        """Check all modules on other inputs each time, each until it fails; enter what ends them into their fields."""
+        messages: dict[int, list[Message]] = {number: [] for number in paths}
+        for number, path in paths.items():
+            with self._failing(found[number]):
+                session.load(str(number), path)
+        for seed in seeds:
+            session.draw(seed)
+            for number in paths:
+                if found[number]["status"] == Status.OK and correct(messages[number]):
+                    with self._failing(found[number]):
+                        messages[number].append(session.check(str(number)))
+        return {number: some for number, some in messages.items() if found[number]["status"] == Status.OK}
+
+    def _time_together(self, session: Session, numbers: Sequence[int], found: Sequence[dict[str, Any]]) -> None:
+        """Time modules interleaved, and enter their times into the fields of their numbers."""
+        try:
+            timings, contention = self._times(session, [str(number) for number in numbers], self.settings.sampling)
+        except ModuleFailed as error:
+            for number in numbers:
+                found[number] |= {"status": error.status, "message": f"when timed: {error}"}
+            return
+        for number, timing in zip(numbers, timings, strict=False):
+            found[number] |= timed(timing, timings[-1], contention, self.target.on_cpu)
+
+    def _times(
+        self, session: Session, names: Sequence[str], sampling: Sampling, prune_above_ms: float | None = None
+    ) -> tuple[list[Timing], float | None]:
+        """Time modules interleaved with the default one, which comes last."""
+        timers = [session.timer(name) for name in (*names, DEFAULT)]
+        return self._timer.time(timers, [session.pid], (), sampling, prune_above_ms)
+
+    def _fields(self, kernel: Kernel, config: Config, module: CompiledModule) -> dict[str, Any]:
+        """Return the fields of an evaluation that are known once its module is compiled, or is not."""
+        return {
+            "status": VERDICTS.get(module.status, Status.OK),
+            "kernel_digest": kernel.digest,
+            "config": dict(config),
+            "message": module.message,
+            "log": module.log if module.path is None else "",
+            "compile_s": module.seconds,
+            "code_digest": module.digest,
+            "environment": self.environment,
+        }
+
+    @contextlib.contextmanager
+    def _failing(self, fields: dict[str, Any]) -> Generator[None]:
+        """Turn what a module fails with into the fields of its evaluation."""
+        try:
+            yield
+        except ModuleFailed as error:
+            fields |= {"status": error.status, "message": str(error)}
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> IreeEvaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,194 @@
+"""`tune mlir` as a user calls it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernelwright.api import mlir
+from kernelwright.evaluators.iree import evaluator
+from kernelwright.evaluators.settings import Sampling
+
+from .commands import kernelwright, refused
+
+SEED = """
+!matrixA_type = tensor<1024x256xf32>
+!matrixB_type = tensor<256x512xf32>
+!matrixC_type = tensor<1024x512xf32>
+
+module @arithmetic {
+   func.func @matmul(
+        %arg0: !matrixA_type , %arg1: !matrixB_type)
+            -> !matrixC_type {
+        %cst = arith.constant 0.000000e+00 : f32
+        %init = tensor.empty() : !matrixC_type
+        %1 = linalg.fill ins(%cst : f32) outs(%init : !matrixC_type) -> !matrixC_type
+        %3 = linalg.matmul ins(%arg0, %arg1: !matrixA_type, !matrixB_type)
+                            outs(%1: !matrixC_type)
+            -> !matrixC_type
+        func.return %3 : !matrixC_type
+    }
+}
+"""
+PRODUCT_OF_SEED = SEED[SEED.index("%3 = linalg") : SEED.index(" : !matrixC_type\n    }")]
+CFG = """[Env]
+iree_bin = xxx/iree_build/tools
+input_file = matmul.mlir
+output_file = matmul.csv
+
+input_file = matmul.mlir
+output_file = matmul.csv
+
+[SearchSpace]
+tile_m = [64,128]
+tile_n = [32,64]
+tile_k = [32,64,128,256]
+block_dim_x = [64]
+block_dim_y = [2]
+block_dim_z = [1]
+pipeline_depth = [2]
+
+[SearchStrategy]
+tuner = {tuner}
+n_trial = {trials}
+"""
+PRODUCT = """
+  %{name}e = tensor.empty() : tensor<{m}x{n}xf32>
+  %{name}f = linalg.fill ins(%z : f32) outs(%{name}e : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  %{name} = linalg.matmul ins(%{a}, %{b} : tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>)
+                          outs(%{name}f : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>"""
+SEVERAL = f"""func.func @net(%x: tensor<32x64xf32>, %u: tensor<64x48xf32>, %v: tensor<48x64xf32>, %w: tensor<64x32xf32>,
+    %image: tensor<1x10x10x8xf32>, %filter: tensor<3x3x8x16xf32>) -> (tensor<32x32xf32>, tensor<1x8x8x16xf32>) {{
+  %z = arith.constant 0.0 : f32
+{PRODUCT.format(name="p", a="x", b="u", m=32, n=48, k=64)}
+{PRODUCT.format(name="q", a="p", b="v", m=32, n=64, k=48)}
+{PRODUCT.format(name="r", a="q", b="w", m=32, n=32, k=64)}
+  %ce = tensor.empty() : tensor<1x8x8x16xf32>
+  %cf = linalg.fill ins(%z : f32) outs(%ce : tensor<1x8x8x16xf32>) -> tensor<1x8x8x16xf32>
+  %c = linalg.conv_2d_nhwc_hwcf {{dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}}
+      ins(%image, %filter : tensor<1x10x10x8xf32>, tensor<3x3x8x16xf32>) outs(%cf : tensor<1x8x8x16xf32>)
+      -> tensor<1x8x8x16xf32>
+  return %r, %c : tensor<32x32xf32>, tensor<1x8x8x16xf32>
+}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Few samples, and one folder of compiled modules for all tests."""
+    few = Sampling(0.05, seconds=0.03, min_samples=6, max_samples=20, chunk_s=0.005, quiet_timeout_s=0)
+    monkeypatch.setattr(mlir, "FINALS", few)
+    monkeypatch.setattr(mlir, "SEARCH", replace(evaluator.SEARCH, sampling=few))
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "iree"))
+
+
+def workplace(folder: Path, tuner: str = "GridTuner", trials: int = 3) -> Path:
+    (folder / "matmul.mlir").write_text(SEED)
+    (folder / "auto-scheduler.cfg").write_text(CFG.format(tuner=tuner, trials=trials))
+    return folder
+
+
+def test_the_seeds_config_file_by_grid(tmp_path: Path) -> None:
+    given = ("--config", "auto-scheduler.cfg", "--device", "cpu")
+    run = kernelwright("tune", "mlir", *given, "--emit", "generated", "--save-cmds", cwd=workplace(tmp_path))
+    assert run.returncode == 0, run.stderr
+    assert "Step 1: Generate search space and transform the original IR\n=====" in run.stdout
+    assert "\nStep 2: Search the space to get the best performance config\n=====" in run.stdout
+    for line in ("[Compiling (profile)] iree-compile ", "OpKind        : matmul\n", "Verification  : SUCCESS\n",
+                 "[Performance]: The best is tile_m=", "with gflops "):  # fmt: skip
+        assert line in run.stdout
+    assert "times IREE's default" in run.stdout and "matmul 1024x512x256 " in run.stdout.splitlines()[-4]
+    name = "matmul_1024x512x256_f32t_f32t_f32t"
+    modules = sorted((tmp_path / "generated" / "linalg" / "matmul" / name).glob("*.mlir"))
+    assert len(modules) == 3 and modules[0].name.startswith("tilesize_")
+    assert "compilation_info" in modules[0].read_text()
+    told = modules[0].with_name(f"{modules[0].stem}_cmd_stdout.txt").read_text()
+    assert told.startswith(f"iree-compile generated/linalg/matmul/{name}/{modules[0].name} -o ")
+    rows = list(csv.DictReader((tmp_path / "matmul.csv").open()))
+    assert len(rows) == 3 and {row["verification"] for row in rows} == {"SUCCESS"}
+    folder = next((tmp_path / "results" / "mlir").iterdir())
+    log = (folder / "run.log").read_text()
+    assert log.startswith("[Date]: ") and "[Search Space Size]: " in log and "valid run: 3\n" in log
+    assert (folder / "best.mlir").read_text().startswith("// ")
+    summary = json.loads((folder / "summary.json").read_text())
+    # The unedited module, built with the spec, is the code that was measured.
+    assert summary["spec_gives_the_same_code"] and not summary["spec_fault"]
+    assert summary["best"]["speedup"] > 0 and summary["trials"] == 3
+
+
+def test_xgboost_and_a_run_that_goes_on(tmp_path: Path) -> None:
+    command = ("tune", "mlir", "--config", "auto-scheduler.cfg", "--device", "cpu", "--json")
+    first = kernelwright(*command, cwd=workplace(tmp_path, "XGBoostTuner", 2))
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    assert found["tuner"] == "xgboost" and found["trials"] == 2
+    again = json.loads(kernelwright(*command, "--trials", 3, "--resume", cwd=tmp_path).stdout)
+    assert again["operations"][0]["recalled"] == 2 and again["trials"] == 3
+    log = next((tmp_path / "results" / "mlir").iterdir()) / "run.log"
+    assert log.read_text().count("[Date]") == 2 and "[Resumed]" in log.read_text()
+
+
+def test_three_products_and_a_convolution_are_scheduled_whole(tmp_path: Path) -> None:
+    (tmp_path / "net.mlir").write_text(SEVERAL)
+    command = ("tune", "mlir", "net.mlir", "--device", "cpu", "--trials", 1, "--json")
+    run = kernelwright(*command, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    names = [one["operation"] for one in found["operations"]]
+    assert names == ["matmul_0", "matmul_1", "matmul_2", "conv_2d_3"]
+    assert all(one["statuses"] == {"ok": 1} for one in found["operations"])
+    assert {name.rsplit("_", 2)[0] for name in found["best"]["config"]} == set(names)
+    assert "combinations of finalists and the default module, interleaved" in run.stderr
+    assert found["best"]["status"] == "ok" and not found["spec_fault"]
+    again = kernelwright(*command, "--resume", cwd=tmp_path)
+    assert json.loads(again.stdout)["best"] == found["best"] and "interleaved" not in again.stderr
+
+
+def test_a_dry_run_writes_modules_and_runs_nothing(tmp_path: Path) -> None:
+    command = ("tune", "mlir", "--config", "auto-scheduler.cfg", "--emit", "generated", "--dry-run")
+    for device in ("cpu", "cuda"):
+        run = kernelwright(*command, "--device", device, cwd=workplace(tmp_path))
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.count("[Dry run] : matmul_1024x512x256_f32t_f32t_f32t_tilesize_") == 3
+    texts = [path.read_text() for path in (tmp_path / "generated").rglob("*.mlir")]
+    assert len(texts) == 6
+    assert sum("#iree_gpu.pipeline<TileAndFuse>" in text and "workgroup_size = [" in text for text in texts) == 3
+    assert not list(tmp_path.rglob("journal.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (("linalg.matmul", "linalg.matmull"), "matmul, line 13, column"),
+        (("1024x", "?x"), "dynamic"),
+        ((PRODUCT_OF_SEED, "func.return %1"), "has nothing to schedule"),
+    ],
+)
+def test_a_module_that_cannot_be_scheduled_is_one_line(tmp_path: Path, changed: tuple[str, str], told: str) -> None:
+    (tmp_path / "matmul.mlir").write_text(SEED.replace(*changed))
+    run = kernelwright("tune", "mlir", "matmul.mlir", "--device", "cpu", "--quiet", cwd=tmp_path)
+    assert told in refused(run)
+    assert not (tmp_path / "results").exists()
+
+
+def test_bad_options_are_one_line(tmp_path: Path) -> None:
+    workplace(tmp_path, trials=0)
+    cases = {
+        (): "there is no module; give a FILE, or --config auto-scheduler.cfg",
+        ("none.mlir",): "none.mlir",
+        ("matmul.mlir", "--tuner", "best"): "there is no tuner 'best'",
+        ("matmul.mlir", "--save-cmds"): "--save-cmds writes beside the modules; give --emit DIR too",
+        ("--config", "auto-scheduler.cfg"): "auto-scheduler.cfg, line 20: n_trial = 0",
+        ("matmul.mlir", "--function", "relu"): "'relu'",
+    }
+    for given, told in cases.items():
+        assert told in refused(kernelwright("tune", "mlir", *given, "--device", "cpu", "--quiet", cwd=tmp_path))
+
+
+def test_a_chip_that_the_package_lacks_is_one_line(tmp_path: Path) -> None:
+    given = ("matmul.mlir", "--chip", "pentium9", "--device", "cpu", "--quiet")
+    line = refused(kernelwright("tune", "mlir", *given, cwd=workplace(tmp_path)))
+    assert "pentium9" in line

@@ -1,0 +1,42 @@
+"""What IREE's compiler makes of a module."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from kernelwright.core import Target
+
+FLAGS = {
+    Target.CPU: ["--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=generic"],
+    Target.CUDA: ["--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"],
+}
+
+
+def chosen_configs(source: str, target: Target, *more: str) -> list[str]:
+    """The `lowering_config`s of the operations with three operands in IREE's dispatches, by IREE's bindings."""
+    from iree.compiler import ir
+    from kernelwright.tuners.mlir.bindings import walk
+
+    text = compiled(source, target, "--compile-to=executable-configurations", *more).decode()
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(text)  # its operations do not keep it
+        three = [one for one in walk(module.operation) if one.name.startswith("linalg.") and len(one.operands) == 3]
+        return [str(one.attributes["lowering_config"]) for one in three if "lowering_config" in one.attributes]
+
+
+def lowering_config(info: str) -> str:
+    """The same of a `compilation_info`."""
+    from iree.compiler import ir
+    from iree.compiler.dialects import iree_codegen
+
+    with ir.Context():
+        return str(iree_codegen.CompilationInfoAttr(ir.Attribute.parse(info)).lowering_config)
+
+
+def compiled(source: str, target: Target, *more: str) -> bytes:
+    """What the compiler writes; raises where it refuses."""
+    tool = Path(sysconfig.get_path("scripts")) / "iree-compile"
+    command = [str(tool), "-", "-o", "-", *FLAGS[target], *more]
+    return subprocess.run(command, input=source.encode(), capture_output=True, check=True).stdout

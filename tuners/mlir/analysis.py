@@ -1,0 +1,177 @@
+"""What a module computes and which of its operations can be scheduled, as IREE's bindings see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core import Applied, Filled, MlirProblem, Operation, ProblemError, Step, TensorType
+from .bindings import load, parsed, symbol, walk
+from .operations import NotSchedulable, operation_of
+from .regions import separate
+
+
+def read(path: Path, function: str | None = None) -> MlirProblem:
+    """Return the problem in a file; see `analyse`."""
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(f"cannot read {path}: {error}; give a file of MLIR text") from None
+    return analyse(source, path.stem, function)
+
+
+def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
+    """Return the function of a module that has something to schedule as a problem.
+
+    Raises `ProblemError` for text that is no MLIR, with its line; where there is nothing to schedule; where several
+    functions could be meant and none is named; for dynamic shapes.
+    """
+    with parsed(source, name) as module:
+        chosen = _choose(_functions(module), name, function)
+        _require_static(walk(chosen), name)
+        separated = separate(walk(chosen))
+        body = walk(chosen)
+        operations, remarks = _operations(body)
+        if not operations:
+            why = f" ({'; '.join(remarks)})" if remarks else ""
+            raise ProblemError(
+                f"{name}: function {symbol(chosen)} has nothing to schedule{why}; give one with a matrix product or a "
+                "2-d convolution"
+            )
+        inputs, results = _signature(chosen, name)
+        steps, returns = _Steps(chosen, body, operations).all()
+        return MlirProblem(
+            id=f"mlir/{name}",
+            name=name,
+            source=source,
+            prepared=str(module) if separated else source,
+            function=symbol(chosen),
+            inputs=inputs,
+            results=results,
+            operations=tuple(operations),
+            remarks=tuple(remarks),
+            steps=steps,
+            returns=returns,
+        )
+
+
+def _functions(module: Any) -> list[Any]:
+    """Return the functions that can be called from outside."""
+    with_bodies = [one for one in walk(module.operation) if one.name in ("func.func", "util.func") and _has_body(one)]
+    return [one for one in with_bodies if not _private(one)]
+
+
+def _has_body(function: Any) -> bool:
+    return len(function.regions[0].blocks) > 0
+
+
+def _private(function: Any) -> bool:
+    return "sym_visibility" in function.attributes and function.attributes["sym_visibility"].value == "private"
+
+
+def _choose(functions: Sequence[Any], name: str, wanted: str | None) -> Any:
+    there = ", ".join(map(symbol, functions)) or "none"
+    if wanted is not None:
+        if found := [one for one in functions if symbol(one) == wanted.removeprefix("@")]:
+            return found[0]
+        raise ProblemError(f"{name} has no public function {wanted!r}; it has {there}")
+    if len(functions) == 1:
+        return functions[0]
+    if not functions:
+        raise ProblemError(f"{name} has no public function with a body; add one that returns its results")
+    raise ProblemError(f"{name} has several functions, {there}; name one with `function`")
+
+
+def _operations(body: Sequence[Any]) -> tuple[list[Operation], list[str]]:
+    """Return what can be scheduled, and a remark on each operation of linalg's that cannot."""
+    found: list[Operation] = []
+    remarks = []
+    for position, one in enumerate(body):
+        try:
+            operation = operation_of(one, position, len(found))
+        except NotSchedulable as reason:
+            remarks.append(f"{one.name} is not scheduled: {reason}")
+            continue
+        if operation is not None:
+            found.append(operation)
+    return found, remarks
+
+
+def _require_static(body: Sequence[Any], name: str) -> None:
+    ir, _ = load()
+    for one in body:
+        for type_ in (value.type for value in (*one.operands, *one.results)):
+            if isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape:
+                raise ProblemError(
+                    f"{name}: {one.name} has the dynamic shape {type_}; write its sizes into the module, since tiles "
+                    "are chosen for sizes"
+                )
+
+
+def _signature(function: Any, name: str) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
+    type_ = function.attributes["function_type"].value
+    inputs = tuple(_tensor(one, f"{name}: argument {number}") for number, one in enumerate(type_.inputs))
+    return inputs, tuple(_tensor(one, f"{name}: result {number}") for number, one in enumerate(type_.results))
+
+
+def _tensor(type_: Any, what: str) -> TensorType:
+    ir, _ = load()
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        raise ProblemError(f"{what} is {type_}; write it as a tensor of static shape, such as tensor<128x256xf32>")
+    return TensorType(tuple(type_.shape), str(type_.element_type))
+
+
+class _Steps:
+    """Follows a function's operations one by one, as far as NumPy can compute them."""
+
+    def __init__(self, function: Any, body: Sequence[Any], operations: Sequence[Operation]) -> None:
+        self._by_position = {operation.position: operation for operation in operations}
+        self._body = list(enumerate(body))
+        arguments = function.regions[0].blocks[0].arguments
+        self._numbers: dict[Any, int] = {value: number for number, value in enumerate(arguments)}
+        self._scalars: dict[Any, float] = {}
+        self._inputs = len(arguments)
+        self._steps: list[Step] = []
+        self._straight = len(function.regions[0].blocks) == 1
+
+    def all(self) -> tuple[tuple[Step, ...] | None, tuple[int, ...]]:
+        """Return the steps and the numbers of the returned values; None for steps that NumPy does not know."""
+        try:
+            for position, one in self._top_level():
+                if one.name in ("func.return", "util.return"):
+                    return tuple(self._steps), tuple(self._numbers[value] for value in one.operands)
+                self._step(position, one)
+        except KeyError:  # a value that no known step has made
+            pass
+        return None, ()
+
+    def _top_level(self) -> list[tuple[int, Any]]:
+        return self._body if self._straight else []
+
+    def _step(self, position: int, one: Any) -> None:
+        if position in self._by_position:
+            lhs, rhs, start = (self._numbers[value] for value in one.operands)
+            self._add(one, Applied(self._by_position[position], (lhs, rhs, start)))
+        elif one.name == "arith.constant":
+            self._constant(one)
+        elif one.name == "tensor.empty":
+            self._add(one, Filled(_tensor(one.results[0].type, "an empty tensor"), 0.0))
+        elif one.name == "linalg.fill":
+            value = self._scalars[one.operands[0]]
+            self._add(one, Filled(_tensor(one.results[0].type, "a filled tensor"), value))
+        elif one.name == "flow.return":
+            self._numbers[one.parent.results[0]] = self._numbers[one.operands[0]]
+
+    def _constant(self, one: Any) -> None:
+        ir, _ = load()
+        value = one.attributes["value"]
+        if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
+            splat = float(value.get_splat_value().value)
+            self._add(one, Filled(_tensor(one.results[0].type, "a constant"), splat))
+        elif isinstance(value, ir.FloatAttr | ir.IntegerAttr):
+            self._scalars[one.results[0]] = float(value.value)
+
+    def _add(self, one: Any, step: Step) -> None:
+        self._numbers[one.results[0]] = self._inputs + len(self._steps)
+        self._steps.append(step)

@@ -1,0 +1,67 @@
+"""IREE's own MLIR bindings: imported when first needed, and its parser's messages as ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from ...core import OptionError, ProblemError
+
+
+def load() -> tuple[ModuleType, ModuleType]:
+    """Return `iree.compiler.ir` and its dialect `linalg`; raises `OptionError` where IREE is not installed."""
+    try:
+        from iree.compiler import ir
+        from iree.compiler.dialects import func, iree_codegen, iree_gpu, linalg
+    except ImportError:
+        raise OptionError("IREE is not installed", "install the extra: pip install 'kernelwright[iree]'") from None
+    # Imported for the attributes and operations that they make known.
+    assert func and iree_codegen and iree_gpu
+    return ir, linalg
+
+
+@contextmanager
+def parsed(source: str, name: str) -> Iterator[Any]:
+    """Give a module as IREE reads it, within its context; raises `ProblemError` with the parser's message and line."""
+    ir, _ = load()
+    with ir.Context(), ir.Location.unknown():
+        try:
+            module = ir.Module.parse(source)
+        except ir.MLIRError as error:
+            raise ProblemError(_message(error, name)) from None
+        yield module
+
+
+def walk(operation: Any) -> list[Any]:
+    """Return an operation's inner operations in the order of the text: an operation's position is its place here."""
+    found = []
+    for region in operation.regions:
+        for block in region:
+            for one in block.operations:
+                found.append(one.operation)
+                found += walk(one.operation)
+    return found
+
+
+def function_named(module: Any, name: str) -> Any:
+    """Return the function of a module with this name."""
+    return next(one for one in walk(module.operation) if one.name.endswith(".func") and symbol(one) == name)
+
+
+def symbol(operation: Any) -> str:
+    """Return the name of a function."""
+    return str(operation.attributes["sym_name"].value)
+
+
+def _message(error: Any, name: str) -> str:
+    """Return the first diagnostic with its line."""
+    first = next(iter(error.error_diagnostics), None)
+    if first is None:
+        return f"{name} is no valid MLIR: {' '.join(str(error).split())}"
+    # The bindings give a location as text only: loc("-":11:14).
+    found = re.search(r":(\d+):(\d+)\)", str(first.location))
+    place = f", line {found[1]}, column {found[2]}" if found else ""
+    return f"{name}{place}: {' '.join(first.message.split())}; correct the module"

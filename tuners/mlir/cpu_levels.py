@@ -1,0 +1,96 @@
+"""Schedules for llvm-cpu: tiles that are shared out to the workers, tiles for the cache, tiles in vector registers."""
+
+from __future__ import annotations
+
+import math
+
+from .levels import Levels, at, divisors, mark
+from .machine import Machine
+from .roles import Roles
+
+_STACK = 16384
+"""Bytes of an accumulator tile that IREE still keeps on the stack when the depth is cut: it refuses twice that."""
+_CACHE = 64
+"""Rows and columns of such a tile at most."""
+_UNROLLED = 16
+"""Steps of the depth at most that are unrolled in registers."""
+
+
+def levels(roles: Roles, machine: Machine) -> Levels:
+    """Return the levels of an operation on a CPU; a convolution has none for the cache."""
+    lanes = max(1, machine.vector_bytes // roles.result_bytes)
+    columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
+    values = {
+        "tile_m": divisors(rows, 16, 512),
+        "tile_n": divisors(columns, lanes, 2048 if rows == 1 else 512),
+        "tile_k": (depth,) if roles.convolution or rows == 1 else divisors(depth, max(64, depth // 8)),
+        "vector_m": divisors(rows, 1, 16),
+        "vector_n": _vectors(columns, lanes, 16 if rows == 1 else 4),
+        "vector_k": divisors(depth, 1, _UNROLLED),
+    }
+    if roles.height is not None:
+        values["tile_h"] = divisors(roles.height.size, 1, 8)
+    constraints = ["tile_m % vector_m == 0", "tile_n % vector_n == 0", "tile_k % vector_k == 0"]
+    if len(values["tile_k"]) > 1:
+        tile = f"min(tile_m, {_CACHE}) * min(tile_n, {_CACHE}) * {roles.result_bytes}"
+        constraints.append(f"tile_k == {depth} or {tile} <= {_STACK}")
+    registers = machine.vector_registers // (1 if rows == 1 else 2)
+    preferences = [
+        f"vector_m * vector_n <= {registers * lanes}",
+        f"vector_m * vector_n >= {min(2 * lanes, max(1, rows * columns // 4))}",
+    ]
+    steps = math.prod(loop.size for loop in roles.loops if not loop.reduction)
+    if values["tile_m"][0] * values["tile_n"][0] * machine.workers <= steps:
+        preferences.append(f"tile_m * tile_n * {machine.workers} <= {steps}")
+    extents = {"tile_m": rows, "vector_m": rows, "tile_n": columns, "vector_n": columns, "tile_k": depth,
+               "vector_k": depth, "tile_h": roles.height.size if roles.height else 1}  # fmt: skip
+    return Levels(values, tuple(constraints), tuple(preferences), _likely(rows, depth, lanes), _info(roles), extents)
+
+
+def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
+    """Return the widths of vectors: whole registers where the columns allow it."""
+    every = divisors(columns, 1, most * lanes)
+    return tuple(width for width in every if width % lanes == 0) or every
+
+
+def _likely(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
+    """Return what was fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements."""
+    if rows == 1:
+        wide = [(256, 16, 4), (512, 16, 1), (64, 4, 4), (256, 16, 1), (128, 8, 4), (256, 8, 4), (2048, 16, 4),
+                (1024, 16, 4)]  # fmt: skip
+        return tuple(
+            {"tile_m": 1, "tile_n": tile, "tile_k": depth, "vector_m": 1, "vector_n": vectors * lanes, "vector_k": k}
+            for tile, vectors, k in wide
+        )
+    forms = [(64, 64, 8, 2), (32, 128, 8, 2), (64, 128, 8, 2), (64, 64, 4, 4), (64, 64, 16, 1), (128, 128, 8, 2),
+             (512, 32, 8, 2), (64, 128, 4, 4), (128, 64, 8, 2), (256, 512, 8, 2)]  # fmt: skip
+    return tuple(
+        {"tile_m": m, "tile_n": n, "tile_k": depth, "vector_m": vm, "vector_n": v * lanes, "vector_k": 1, "tile_h": 4}
+        for m, n, vm, v in forms
+    )
+
+
+def _info(roles: Roles) -> str:
+    loops, columns, depth = roles.loops, roles.columns.name, roles.depth.name
+    rows = roles.rows.name if roles.rows else ""
+    parallel, summed = dict.fromkeys(roles.parallel(), 1), dict.fromkeys(roles.summed(), 1)
+    height = {roles.height.name: mark("tile_h")} if roles.height else {}
+    tiles = {**parallel, **height, rows: mark("tile_m"), columns: mark("tile_n")}
+    vectors = {**parallel, rows: mark("vector_m"), columns: mark("vector_n")}
+    parts = [f"distribution = {at(loops, tiles)}"]
+    if not roles.convolution:
+        cut = f"if tile_k < {roles.depth.size} else 0"
+        near = {rows: mark(f"min(tile_m, {_CACHE}) {cut}"), columns: mark(f"min(tile_n, {_CACHE}) {cut}")}
+        parts += [
+            f"cache_parallel = {at(loops, near)}",
+            f"cache_reduction = {at(loops, {depth: mark(f'tile_k {cut}')})}",
+        ]
+    parts += [
+        f"vector_common_parallel = {at(loops, vectors)}",
+        f"vector_reduction = {at(loops, {**summed, depth: mark('vector_k')})}",
+    ]
+    pipeline = "ConvTileAndDecomposeExpert" if roles.convolution else "DoubleTilingExpert"
+    return (
+        f"#iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<{', '.join(parts)}>, "
+        f"translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<{pipeline}>>>"
+    )

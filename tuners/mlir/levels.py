@@ -1,0 +1,42 @@
+"""What the schedules of an operation are made of: parameters, constraints, and the text they are bound into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...core import Loop
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A kind of schedule for an operation, before a user's ranges: what a processor's module gives."""
+
+    values: Mapping[str, tuple[int, ...]]
+    constraints: tuple[str, ...]
+    """What must hold for a config to mean anything."""
+    preferences: tuple[str, ...]
+    """What must hold besides in a derived space: it leaves out what is slow. A user's ranges are not cut by it."""
+    likely: tuple[Mapping[str, int], ...]
+    """What is tried first; each value stands for the nearest one that is in the space."""
+    info: str
+    """`compilation_info` in MLIR, with marks that name the parameters."""
+    extents: Mapping[str, int] = field(default_factory=dict)
+    """By parameter: the loop's size, which a tile must not pass."""
+
+
+def divisors(size: int, least: int = 1, most: int | None = None) -> tuple[int, ...]:
+    """Return the divisors of a size from `least` to `most`; the nearest one below where there is none."""
+    limit = min(size, most or size)
+    every = [number for number in range(1, limit + 1) if size % number == 0]
+    return tuple(number for number in every if number >= least) or (every[-1],)
+
+
+def at(loops: Sequence[Loop], tiles: Mapping[str, object]) -> str:
+    """Return a list of tile sizes in the order of the loops, 0 where none is given: `[64, @{tile_n}, 0]`."""
+    return f"[{', '.join(str(tiles.get(loop.name, 0)) for loop in loops)}]"
+
+
+def mark(expression: str) -> str:
+    """Return an expression as a mark of a slot's text."""
+    return f"@{{{expression}}}"

@@ -1,0 +1,37 @@
+"""What the space of schedules needs to know of the processor."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core import Target
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A processor to schedule for."""
+
+    target: Target
+    workers: int = 1
+    """Of a CPU: threads that run tiles of the distribution at once."""
+    vector_bytes: int = 32
+    """Of a CPU: the width of its vector registers."""
+
+    @property
+    def vector_registers(self) -> int:
+        """x86-64 has 32 vector registers with AVX-512, else 16."""
+        return 32 if self.vector_bytes == 64 else 16
+
+    @classmethod
+    def this_cpu(cls) -> Machine:
+        """The processor of this process and the cores it may use."""
+        return cls(Target.CPU, len(os.sched_getaffinity(0)), _vector_bytes())
+
+
+def _vector_bytes() -> int:
+    """Return the width of the vector registers, 16 where nothing is known of them."""
+    info = Path("/proc/cpuinfo")
+    flags = set(info.read_text().split()) if info.exists() else set()
+    return 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
