@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup optimize test check format clean
+.PHONY: setup optimize test check format docs clean
 
 setup: $(READY)
 
@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 optimize: $(READY)
-	$(BIN)/optimize --kernel level2/2_10.py --target-speedup 1.8
+	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.8
 
 test: $(READY)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
@@ -37,6 +37,10 @@ check: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)
+	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV)

@@ -23,6 +23,9 @@ from .processes import Processes
 
 MAX_DISTURBED = 2
 """After this many disturbed timings in a row, the timer stops waiting for quiet."""
+STEADY = 0.1
+"""On a CPU, a median that is not known within this share was disturbed, whatever used the cores: the reference's
+threads wait for each other, and some of its calls then take twenty times as long."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class InterleavedTimer:
         prune_above_ms: float | None,
         telemetry: Telemetry | None,
     ) -> tuple[list[Timing], float | None]:
-        """On a CPU that others use, wait for them and try once more; then return how many cores they used.
+        """On a CPU that others use, or where times vary much, wait and try once more; then return how many cores they used.
 
         What stays disturbed is the faster half of its samples.
         """
@@ -125,11 +128,13 @@ class InterleavedTimer:
                 timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
             others = self._meter.other_cores() if self._on_cpu else None
             quiet = others is None or others < tolerated_cores()
+            if self._on_cpu and prune_above_ms is None:
+                quiet = quiet and all(timing.measurement.precision <= STEADY for timing in timings)
             if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
                 break
             quiet_timeout_s = 0.0
         self._disturbed = 0 if quiet else self._disturbed + 1
-        return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others)
+        return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others or 0.0)
 
     def _fresh_baselines(self, reference_client: ReferenceClient) -> list[str]:
         """Return the baselines to time: PyTorch's defaults, and requested ones that compile and are not cached."""
