@@ -1,6 +1,6 @@
 """Records a run of `optimize` as a terminal shows it: the picture in README.
 
-    python benchmarks/record_session.py --kernel level1/1_94.py --target-speedup 1.8 --svg docs/images/optimize.svg
+    python benchmarks/record_session.py --kernel level1/1_36.py --target-speedup 1.5 --svg docs/images/optimize.svg
 
 The run is a real one, by the built-in rules, in an empty folder and with an empty archive.
 """
@@ -26,6 +26,17 @@ FONT_FACES = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 """Rules that ask another server for a font; the system's monospaced one serves."""
 
 
+class Recorded(LiveDisplay):
+    """A live display on what is no terminal: each table is kept as it is at its end, without the frames before."""
+
+    def close(self) -> None:
+        """End a table with a line's end, which a terminal does not need."""
+        shown = self._live is not None
+        super().close()
+        if shown:
+            self.console.line()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", required=True)
@@ -34,9 +45,8 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, required=True)
     given = parser.parse_args()
     svg = given.svg.resolve()
-    # Not a terminal: each table is kept as it is at its end, without the frames before.
     screen = Console(file=io.StringIO(), record=True, width=given.width, highlight=False)
-    display = LiveDisplay(Display())
+    display = Recorded(Display())
     display.console = screen
     screen.print(f"[bold green]$[/] optimize --kernel {given.kernel} --target-speedup {given.target_speedup:g}")
     with tempfile.TemporaryDirectory() as folder:

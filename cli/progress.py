@@ -123,6 +123,7 @@ class LiveDisplay(LineDisplay):
 
     _live: Live | None = None
     _analysis: Analysis | None = None
+    _explained = False
     _best_ms: float | None = None
     _lines = False
     _first = "config"
@@ -139,7 +140,7 @@ class LiveDisplay(LineDisplay):
 
     def analysed(self, lane: str, analysis: Analysis) -> None:
         """The bottleneck, which the turn's heading shows."""
-        self._analysis = analysis
+        self._analysis, self._explained = analysis, False
         if self._lines:
             super().analysed(lane, analysis)
 
@@ -162,7 +163,9 @@ class LiveDisplay(LineDisplay):
         assert self._analysis is not None
         title = f"turn {self._turn(lane.partition('.')[0])} · {self._analysis.category} · {what}"
         self.console.rule(escape(title), align="left")
-        self.console.print(f"[dim]{escape('; '.join(self._analysis.evidence))}[/]")
+        if not self._explained:
+            self.console.print(f"[dim]{escape('; '.join(self._analysis.evidence))}[/]")
+            self._explained = True
         self.console.print(escape(why))
         self._first = first
         self._table = Table(box=None, pad_edge=False)
