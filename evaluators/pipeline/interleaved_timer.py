@@ -112,7 +112,7 @@ class InterleavedTimer:
         prune_above_ms: float | None,
         telemetry: Telemetry | None,
     ) -> tuple[list[Timing], float | None]:
-        """On a CPU that others use, or where times vary much, wait and try once more; then return the cores that they used.
+        """On a CPU that others use, or where times vary much, wait and try once more; then return the cores they used.
 
         What stays disturbed is the faster half of its samples.
         """
