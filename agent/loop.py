@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,6 +20,8 @@ from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Lane, Workbench
 
+OTHER = "first kernel"
+"""The origin of a trial with which a run begins besides its start."""
 CHECKS = 3
 """How often a kernel's final check is made at most while other processes disturb it."""
 
@@ -75,13 +77,16 @@ class Optimization:
         keep: Callable[[Turn], None],
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
         clock: Callable[[], float] = time.monotonic,
+        others: Sequence[Kernel] = (),
     ) -> None:
-        """`keep` writes a finished turn; `cost` returns the cost of a lane's model calls."""
+        """`keep` writes a finished turn; `cost` returns the cost of a lane's model calls. `others` are further kernels
+        to begin with, which need not be as fast as the start."""
         self.workbench = workbench
         self.proposer = proposer
         self.criteria = criteria
         self.observer = observer
         self.kernel = kernel
+        self.others = others
         self.turns: list[Turn] = []
         self._keep = keep
         self._cost = cost
@@ -110,13 +115,19 @@ class Optimization:
             stopped = f"the start kernel, {start.status}: {start.message or missing}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
         self.workbench.start, self.criteria = start, replace(self.criteria, start=start)
-        self._population.add([Candidate(self.kernel, start)])
+        self._population.add([Candidate(self.kernel, start), *self._evaluated_others()])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
         ended: str | None = None
         while ended is None:
             ended = self._stop(profile) or self._iterate(profile)
         return self._finish(start, ended)
+
+    def _evaluated_others(self) -> list[Candidate]:
+        found = [Candidate(one, self.workbench.evaluate(one, Config(), OTHER)) for one in self.others]
+        return [
+            one for one in found if one.evaluation.speedup is not None and not self.criteria.refusal(one.evaluation)
+        ]
 
     def _iterate(self, profile: Profile) -> str | None:
         """Expand the beam once; return why the run ends, or None."""

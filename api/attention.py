@@ -43,8 +43,8 @@ from .evaluators import at_workloads, search_evaluator
 from .fitting import fit_rates, read_rates, write_rates
 from .jobs import Job
 from .observers import SearchObserver
-from .optimize import same_run
 from .options.attention import AttentionConfig
+from .run_journal import same_run
 from .simulation import loop_in
 
 COMPILE_S = 120.0

@@ -10,8 +10,10 @@ from ..core import KernelwrightError, Waiting
 from .devices import choose_device
 from .evaluators import joined
 from .observers import RunObserver
-from .optimize import OptimizeResult, Session, earlier_summary
+from .optimize import Session
+from .optimize_result import OptimizeResult
 from .options.optimize import BatchOptions, RunOptions
+from .run_journal import earlier_summary
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ class _Evaluation:
                     self._evaluator,
                     lambda: stack.enter_context(local_evaluator(self._device, self._options)),
                 )
-                evaluation = next(several.evaluate(job.problem, job.kernel, [Config()]))
+                (evaluation,) = several.evaluate(job.problem, job.kernel, [Config()])
         result: KernelBenchResult | None = None
         if self._options.kernelbench:
             result = self._kernelbench.evaluate(subject.problem, subject.source, subject.backend)

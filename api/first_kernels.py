@@ -1,7 +1,7 @@
 """First kernels: what `optimize` begins with where a problem has none.
 
 One is made of torch.compile's Triton code, on a GPU; a language model, where there is one, writes another. The faster
-correct one is the start.
+correct one is the start, the other one is expanded beside it where the beam has room.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent.proposer import NoKernel
+from ..agent.proposer import NoKernel, RunEnded
 from ..core import (
     Config,
     Evaluation,
@@ -80,20 +80,22 @@ def open_problem(options: ProblemOptions, reference: str, device: str, model: bo
     return OpenProblem(at_workload(problem, target, device, options.workload), str(backend), device)
 
 
-def first_kernel_of(
+def first_kernels_of(
     task: OpenProblem,
     evaluator: LocalEvaluator,
     writing: Writing | None,
     path: Path,
     resume: bool,
     observer: Observer,
-) -> Kernel:
-    """Make the first kernel of a problem and write it to `path`; a resumed run reads it there.
+) -> list[Kernel]:
+    """Make the first kernels of a problem, the fastest first, and write them beside each other; the first to `path`.
 
-    `writing` opens a language model's writer. Raises `KernelError`, with the reasons, where no kernel comes of it.
+    A resumed run reads them there. `writing` opens a language model's writer. Raises `KernelError`, with the reasons,
+    where no kernel comes of it.
     """
+    second = path.with_stem(f"{path.stem}_2")
     if resume and path.exists():
-        return PythonKernel.parse(path.read_text(), str(path))
+        return [PythonKernel.parse(one.read_text(), str(one)) for one in (path, second) if one.exists()]
     found: list[tuple[Kernel, Evaluation | None]] = []
     reasons: list[str] = []
     if task.device != CPU and task.backend == Backend.TRITON:
@@ -104,7 +106,8 @@ def first_kernel_of(
             found.append((kernel, None))
     trials = path.with_name(f"{path.stem}_trials.jsonl")
     if not resume:
-        trials.unlink(missing_ok=True)
+        for earlier in (trials, second):
+            earlier.unlink(missing_ok=True)
     if writing is not None:
         with writing as writer, Journal(trials) as journal:
             written = _of_model(task, evaluator, writer, journal, observer)
@@ -114,10 +117,12 @@ def first_kernel_of(
             found.append(written)
     if not found:
         raise KernelError(f"{task.problem.id} has no {task.backend} kernel, and {'; '.join(reasons)}; {INSTEAD}")
-    kernel = found[0][0] if len(found) == 1 else _faster(task.problem, found, evaluator)
-    write_whole(path, kernel.source, "choose another folder with `results`")
-    observer.note(f"first kernel: {path}")
-    return kernel
+    kernels = [found[0][0]] if len(found) == 1 else _fastest_first(task.problem, found, evaluator)
+    # The start comes last: with it, a resumed run knows that all are there.
+    for kernel, file in reversed(list(zip(kernels, (path, second), strict=False))):
+        write_whole(file, kernel.source, "choose another folder with `results`")
+        observer.note(f"first kernel: {file}")
+    return kernels
 
 
 def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, observer: Observer) -> Kernel | str:
@@ -153,6 +158,8 @@ def _of_model(
             failed.append((None, str(reason)))
             why = str(reason)
             continue
+        except RunEnded as reason:
+            return str(reason)
         evaluation = known.get(kernel.digest) or _evaluated(task.problem, kernel, evaluator)
         if kernel.digest not in known:
             journal.append(Trial(origin="first kernel", evaluation=evaluation, seconds=sum(evaluation.stages.values())))
@@ -164,12 +171,15 @@ def _of_model(
     return why
 
 
-def _faster(problem: TorchProblem, found: list[tuple[Kernel, Evaluation | None]], evaluator: LocalEvaluator) -> Kernel:
-    """Return the fastest of the correct kernels; the last, which is known to be correct, where none is timed."""
+def _fastest_first(
+    problem: TorchProblem, found: list[tuple[Kernel, Evaluation | None]], evaluator: LocalEvaluator
+) -> list[Kernel]:
+    """Return the timed ones of the kernels; the last alone, which is known to be correct, where none is timed."""
     judged = [(kernel, known or _evaluated(problem, kernel, evaluator)) for kernel, known in found]
     timed = [(one.latency_ms, number) for number, (_, one) in enumerate(judged) if one.latency_ms is not None]
-    return judged[min(timed)[1] if timed else -1][0]
+    return [judged[number][0] for _, number in sorted(timed)] or [judged[-1][0]]
 
 
 def _evaluated(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> Evaluation:
-    return next(iter(evaluator.evaluate(problem, kernel, [Config()])))
+    (evaluation,) = evaluator.evaluate(problem, kernel, [Config()])
+    return evaluation

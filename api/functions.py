@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .export import ExportResult
     from .gemm_result import GemmResult
     from .list_slow import Listing
-    from .optimize import OptimizeResult
+    from .optimize_result import OptimizeResult
     from .plan import PlanResult
     from .profile import ProfileResult
     from .replay import ReplayResult

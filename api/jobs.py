@@ -50,6 +50,8 @@ class Job:
     """The user's function that the kernel was made of."""
     first: bool = False
     """Whether the kernel was made for a problem without one."""
+    others: tuple[Kernel, ...] = ()
+    """Slower first kernels, which a beam expands too."""
 
     @property
     def label(self) -> str:

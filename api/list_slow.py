@@ -172,7 +172,7 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records, options: ListSlo
     if known is None or (options.again and known.get("contention") is not None):
         evaluation, failure = None, ""
         try:
-            evaluation = next(iter(evaluator.evaluate(job.problem, job.kernel, [Config()])))
+            (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
         except KernelwrightError as error:
             failure = str(error)
         if evaluation is not None and evaluation.speedup is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..tuners.gemm.shapes import Shape
     from ..tuners.search import Progress
     from .jobs import Job
-    from .optimize import OptimizeResult
+    from .optimize_result import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult
 
 

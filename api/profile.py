@@ -61,7 +61,7 @@ def run_profile(options: ProfileOptions, observer: Observer) -> ProfileResult:
         local_evaluator(device, options) as evaluator,
         observer.working(f"profiling {job.problem.id} on {device}"),
     ):
-        evaluation = next(iter(evaluator.evaluate(job.problem, job.kernel, [Config()])))
+        (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
         profile = evaluator.profile(job.problem) if evaluation.latency_ms is not None else None
         remark = ""
         if options.ncu and evaluation.ok:

@@ -15,6 +15,7 @@ from ..agent.models.choice import DEFAULT_KEY, choose, parse
 from ..agent.priors import Gains, prior_of
 from ..agent.proposer import Proposer
 from ..core import Budget, OptionError
+from ..core.language import of_backend
 from .archive import Memory
 from .deadline import Deadline
 from .evaluators import machine
@@ -58,13 +59,13 @@ class Proposers:
         """The proposer's name in the journal."""
         return self.choice.name
 
-    def check(self, job: Job, transcript: Path) -> None:
+    def check(self, backend: str, transcript: Path) -> None:
         """Find out whether the model can be used, before anything else is done; its reply goes into `transcript`.
 
         Raises `ModelError` or `OptionError` when it cannot.
         """
         if self.choice.is_model:
-            self._program(job)
+            self._program(backend)
             with self._models(transcript) as models:
                 models.check()
 
@@ -85,20 +86,17 @@ class Proposers:
             k, examples = self._examples()
             exchanges = models.transcript
             yield OpenProposer(
-                ModelProposer(models, self._observer, examples, k, self._program(job)),
+                ModelProposer(models, self._observer, examples, k, self._program(job.backend)),
                 cost=lambda lane: exchanges.cost([lane]),
                 spent=lambda: exchanges.spent,
             )
 
     @contextlib.contextmanager
-    def writer(self, transcript: Path, resume: bool) -> Iterator[FirstKernelWriter]:
-        """A model that writes the first kernel of a problem; its exchanges go into `transcript`."""
-        if not resume:
-            transcript.unlink(missing_ok=True)
+    def writer(self, transcript: Path) -> Iterator[FirstKernelWriter]:
+        """A model that was checked writes the first kernel of a problem; its exchanges go into `transcript`."""
         with self._models(transcript) as models:
             from ..agent.program.first_kernel import FirstKernelWriter
 
-            models.check()
             k, examples = self._examples()
             yield FirstKernelWriter(models, examples, k)
 
@@ -133,11 +131,11 @@ class Proposers:
                 remaining=deadline.remaining,
             )
 
-    def _program(self, job: Job) -> dict[str, Any] | None:
+    def _program(self, backend: str) -> dict[str, Any] | None:
         from ..agent.program.signatures import read_program
 
         path = self._options.program
-        return read_program(path, job.kernel.language, job.kernel.target) if path else None
+        return read_program(path, *of_backend(backend)) if path else None
 
 
 def model_of(options: RunOptions) -> bool:

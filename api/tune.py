@@ -24,8 +24,8 @@ from .devices import CPU, choose_devices
 from .evaluators import at_workloads, joined, search_evaluator
 from .jobs import Job, find_joint_job, require_timed
 from .observers import SearchObserver
-from .optimize import same_run
 from .options.tune import TuneOptions
+from .run_journal import same_run
 from .solutions import save_solution
 from .tuned import TuneResult
 

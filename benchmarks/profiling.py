@@ -165,7 +165,7 @@ def blocks_by_the_driver(name: str, threads: int) -> int:
 def tilelang_gemm(report: Callable[[str, Any], None], folder: Path) -> None:
     """Check that registers, shared memory and spills of a TileLang product with much shared memory are found."""
     import torch
-    from kernelwright.evaluators.languages.tilelang import kernels_in
+    from kernelwright.evaluators.languages.tilelang_binaries import kernels_in
     from kernelwright.evaluators.profiling.torch_profiler import profile_call
     from kernelwright.evaluators.workers.modules import load
 

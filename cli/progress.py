@@ -22,7 +22,7 @@ from .render import Screen, describe_config
 
 if TYPE_CHECKING:
     from ..api.jobs import Job
-    from ..api.optimize import OptimizeResult
+    from ..api.optimize_result import OptimizeResult
 
 
 class RunDisplay(Screen, RunObserver):

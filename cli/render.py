@@ -20,7 +20,7 @@ from .parameters import as_flags, option_names
 
 if TYPE_CHECKING:
     from ..api.list_slow import Listing
-    from ..api.optimize import OptimizeResult
+    from ..api.optimize_result import OptimizeResult
     from ..api.verdicts import ProtocolVerdicts
 
 

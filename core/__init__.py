@@ -16,18 +16,7 @@ from .errors import (
     SpaceError,
     Waiting,
 )
-from .evaluation import (
-    CHECKED_NOT_TIMED,
-    Correctness,
-    Evaluation,
-    EvaluationSummary,
-    Metrics,
-    Origin,
-    Rejection,
-    Replay,
-    SecondWorkload,
-    Status,
-)
+from .evaluation import CHECKED_NOT_TIMED, Evaluation
 from .joint_problem import JointProblem
 from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, PythonKernel
@@ -35,6 +24,7 @@ from .kernel_profile import DeviceKernel, KernelProfile
 from .language import Language, Target, backends, default_backend, find_language, known_languages, of_backend
 from .lines import source_lines
 from .measurement import Measurement, Speedup
+from .metrics import EvaluationSummary, Metrics
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
 from .proposal import Proposal
@@ -53,6 +43,7 @@ from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample,
 from .space import Config, Parameter, SearchSpace, Value
 from .torch_problem import TorchProblem
 from .turn_record import ToolCall, TurnRecord
+from .verdict import Correctness, Origin, Rejection, Replay, SecondWorkload, Status
 
 __all__ = [
     "BOTTLENECKS",

@@ -14,9 +14,10 @@ from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, Validati
 
 from .baselines import STRICT, BesideCompile, Precision
 from .errors import JournalError
-from .evaluation import Evaluation, Metrics
+from .evaluation import Evaluation
 from .exchange_record import Reply, Request
 from .line import JsonObject, Line
+from .metrics import Metrics
 from .profile import Profile
 from .turn_record import TurnRecord
 

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-from .evaluation import EvaluationSummary, Status
 from .line import Line
+from .metrics import EvaluationSummary
 from .space import Value
+from .verdict import Status
 
 _TIMES = ("config", "latency_ms", "gain")
 

@@ -127,7 +127,7 @@ class LocalEvaluator:
         """Evaluate different kernels as configs in a search, in one process; see `core.Screener`."""
         problem = TorchProblem.of(problem)
         search = self.settings.search
-        if search is None or not all(is_timed(kernel, self.device) for kernel in kernels):
+        if search is None or not kernels or not all(is_timed(kernel, self.device) for kernel in kernels):
             for kernel in kernels:
                 yield from self.evaluate(problem, kernel, [Config()])
             return
@@ -135,12 +135,13 @@ class LocalEvaluator:
         # Nothing is chosen by what is measured, so all may be compiled at once.
         search = replace(search, compilers=max(1, min(cores(), len(allowed))), window=max(1, len(allowed)))
         pairs = ((kernel, Config()) for kernel in allowed)
-        measured = self._search(search, problem, allowed[0], pairs, ()) if allowed else iter(())
-        for kernel in kernels:
-            if (broken := self._broken_rule(problem, kernel)) is not None:
-                yield rejected_evaluation(kernel, Config(), broken, self.settings.precision)
-            else:
-                yield next(measured)
+        # Closed here, not when it is collected: there an interruption would be ignored.
+        with contextlib.closing(self._search(search, problem, kernels[0], pairs, ())) as measured:
+            for kernel in kernels:
+                if (broken := self._broken_rule(problem, kernel)) is not None:
+                    yield rejected_evaluation(kernel, Config(), broken, self.settings.precision)
+                else:
+                    yield next(measured)
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""

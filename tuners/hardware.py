@@ -6,6 +6,7 @@ A kernel whose parameters have other names gets no constraints, and is searched 
 from __future__ import annotations
 
 import ast
+import functools
 
 import numpy as np
 
@@ -28,6 +29,7 @@ LATENCY = 900.0
 """Clocks from requesting a tile to receiving it."""
 
 
+@functools.lru_cache(maxsize=16)
 def multiplies(kernel: Kernel) -> bool:
     """Return whether a kernel multiplies tiles: it calls `dot` or `gemm`."""
     calls = (node.func for node in ast.walk(ast.parse(kernel.source)) if isinstance(node, ast.Call))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
-from ...core import Config, Correctness, Kernel, Rejection, ResultsError, Status
+from ...core import Config, Correctness, Kernel, Status
 from ...core.launch_plan import LaunchPlan
 from ...core.lines import without_separators
 from ..reference.client import ReferenceClient
@@ -17,8 +16,8 @@ from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
 from ..timing.clock import hidden_work
 from ..workers.channel import Message
-from ..workers.client import Worker, WorkerDied, WorkerTimeout
-from ..workers.problem_file import ROOM
+from ..workers.client import Worker
+from .process import CandidateProcess
 from .responses import (
     LoadResponse,
     OperatorsResponse,
@@ -43,12 +42,10 @@ from .verified import (
     trivial_output_in,
 )
 
-Form = TypeVar("Form", bound=Response)
-
 MAX_PLAN_BYTES = 32 << 20
 
 
-class CandidateClient:
+class CandidateClient(CandidateProcess):
     """One kernel, with many configs one after the other in the same worker.
 
     A config that crashes, hangs or fails at run time costs a new worker and nothing else. `share` passes outputs to the
@@ -56,35 +53,12 @@ class CandidateClient:
     """
 
     def __init__(self, kernel: Kernel, limits: Limits, new_worker: Callable[[], Worker], share: bool = False) -> None:
+        super().__init__(new_worker)
         self.kernel = kernel
         self._limits = limits
-        self._new_worker = new_worker
-        self._worker: Worker | None = None
         self._serial = 0
         self._share = share
         self._share_weights = share
-
-    @property
-    def worker(self) -> Worker:
-        """The worker, started if there is none."""
-        if self._worker is None or not self._worker.alive:
-            self.close()
-            self._worker = self._new_worker()
-        return self._worker
-
-    def start(self) -> None:
-        """Start a worker before there is a request for it."""
-        _ = self.worker
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has a worker that can continue."""
-        return self._worker is not None and self._worker.alive
-
-    @property
-    def log(self) -> str:
-        """The last output of the kernel and its compiler."""
-        return self._worker.log if self._worker else ""
 
     def check(
         self,
@@ -149,9 +123,9 @@ class CandidateClient:
             seed = next(seeds)
             try:
                 request = {"serial": checked.serial, "samples": samples, "seed": seed, "graph": graph}
-                timed = self._ask(TimeResponse, self._limits.call_s, "time", **request)
+                timed = self.ask(TimeResponse, self._limits.call_s, "time", **request)
                 if (hidden := hidden_work(timed.samples_ms, timed.host_ms, empty_ms)) is not None:
-                    raise self._rejected("hidden-work", "while it was timed", hidden)
+                    raise self.rejected("hidden-work", "while it was timed", hidden)
             except Failure as failure:
                 failure.config = checked.config
                 raise
@@ -163,7 +137,7 @@ class CandidateClient:
     def recheck(self, reference_client: ReferenceClient, checked: VerifiedConfig) -> None:
         """Compare the last timed call's outputs: a kernel could skip work once a clock runs. Raises `Failure`."""
         ((seed, calls),) = checked.timed
-        path = self._outputs
+        path = self.outputs
         answer = self._hand_over("timed_outputs", serial=checked.serial)
         verdict = reference_client.call(
             "check_timed", weights=checked.weights, seed=seed, calls=calls, path=str(path), outputs=answer.described()
@@ -173,12 +147,12 @@ class CandidateClient:
             self.recheck(reference_client, checked)
         elif verdict["status"] != Status.OK:
             why = f"a timed call returned something else than the reference: {verdict['message']}"
-            raise self._rejected("wrong-when-timed", "while it was timed", why)
+            raise self.rejected("wrong-when-timed", "while it was timed", why)
 
     def operators(self, checked: VerifiedConfig) -> OperatorsResponse:
         """Return one call's torch operators and launches of own kernels. Raises `Failure`."""
         seed = checked.correctness.seeds[0]
-        return self._ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
+        return self.ask(OperatorsResponse, self._limits.call_s, "operators", serial=checked.serial, seed=seed)
 
     def record(self, reference_client: ReferenceClient, checked: VerifiedConfig, seed: int) -> RecordedPlan | str:
         """Return the launch plan of a call with the weights and inputs of this seed, or why there is none.
@@ -188,12 +162,12 @@ class CandidateClient:
         self._hand_weights(reference_client, checked.serial, seed, self._limits.call_s)
         plan = self.worker.folder / "plan.json"
         request = {"serial": checked.serial, "seed": seed}
-        paths = {"plan": str(plan), "constants": str(self._outputs)}
-        answer = self._ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
+        paths = {"plan": str(plan), "constants": str(self.outputs)}
+        answer = self.ask(RecordResponse, self._limits.compile_s, "record", **request, **paths)
         if answer.reason is not None:
             return answer.reason
         if answer.changing:
-            raise self._rejected("changing-plan", "forward", "calls at the same sizes launch different kernels")
+            raise self.rejected("changing-plan", "forward", "calls at the same sizes launch different kernels")
         try:
             size = plan.lstat().st_size
             if size > MAX_PLAN_BYTES:
@@ -201,31 +175,31 @@ class CandidateClient:
             recorded = LaunchPlan.model_validate_json(bytes(read_untrusted_file(plan, size)))
         except (OSError, ValidationError):
             raise Failure(Status.CRASHED, "the process sent no proper plan") from None
-        return RecordedPlan(recorded, answer.described(), self._outputs)
+        return RecordedPlan(recorded, answer.described(), self.outputs)
 
     def profile(self, checked: VerifiedConfig, own: Sequence[str]) -> ProfileResponse:
         """Return what runs on the device in one call; `own` are the kernel names that the source defines."""
         seed = checked.correctness.seeds[0]
-        return self._ask(
+        return self.ask(
             ProfileResponse, self._limits.call_s, "profile", serial=checked.serial, seed=seed, own=list(own)
         )
 
     def check_at(self, reference_client: ReferenceClient, config: Config, sizes: dict[str, Any], seed: int) -> None:
         """Compare once at other sizes; unloads all configs. Raises `Failure`."""
         try:
-            self._ask(Response, self._limits.call_s, "resize", sizes=sizes)
+            self.ask(Response, self._limits.call_s, "resize", sizes=sizes)
             with reference_client.at(sizes):
                 serial = self._load(config, keep=False)
                 _, verdict = self._run(reference_client, serial, seed, self._limits.compile_s)
                 self._require_ok(verdict, Comparisons((seed,)))
-            self._ask(Response, self._limits.call_s, "resize", sizes=dict(reference_client.problem.sizes))
+            self.ask(Response, self._limits.call_s, "resize", sizes=dict(reference_client.problem.sizes))
         except Failure:
             self.worker.end()  # the next config gets a worker at the problem's own sizes
             raise
 
     def release(self) -> None:
         """Let the worker free what it can draw again, where that is large. Raises `Failure`."""
-        self._ask(Response, self._limits.call_s, "release")
+        self.ask(Response, self._limits.call_s, "release")
 
     def difference(self, reference_client: ReferenceClient, checked: VerifiedConfig, distribution: str) -> str:
         """Return how the result differs from the reference's for such inputs; empty if it does not. Never raises.
@@ -239,37 +213,11 @@ class CandidateClient:
             return failure.message
         return "" if verdict["status"] == Status.OK else str(verdict["message"])
 
-    def close(self) -> None:
-        """End the worker and everything that it started, and remove its files."""
-        if self._worker is not None:
-            self._worker.discard()
-
-    @property
-    def _outputs(self) -> Path:
-        return self.worker.folder / "outputs.bin"
-
     def _load(self, config: Config, keep: bool) -> int:
         self._serial += 1
-        path = self._write(f"kernel_{self._serial}.py", without_separators(self.kernel.bind(config).source), keep)
-        self._ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
+        path = self.write(f"kernel_{self._serial}.py", without_separators(self.kernel.bind(config).source), keep)
+        self.ask(LoadResponse, self._limits.compile_s, "load", source=str(path), serial=self._serial, keep=keep)
         return self._serial
-
-    def _write(self, name: str, text: str, keep: bool) -> Path:
-        """Write a file for the worker; with a new worker where an earlier kernel left no space on the disk."""
-        path = self.worker.inbox / name
-        try:
-            path.write_text(text)
-        except OSError as error:
-            if keep:
-                why = f"{error.strerror}: the kernels that it is compared with leave no space on the disk"
-                raise Failure(Status.RUNTIME_ERROR, why) from None
-            self.close()
-            path = self.worker.inbox / name
-            try:
-                path.write_text(text)
-            except OSError:
-                raise ResultsError(f"cannot write {path}: {error.strerror}; {ROOM}") from None
-        return path
 
     def _run(
         self,
@@ -287,7 +235,7 @@ class CandidateClient:
             "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold
         )
         verdict = reference_client.call(
-            "check", seed=seed, path=str(self._outputs), outputs=ran.described(), distribution=distribution,
+            "check", seed=seed, path=str(self.outputs), outputs=ran.described(), distribution=distribution,
             precise=precise, hold=hold,
         )  # fmt: skip
         if self._share and verdict.get("unreadable"):
@@ -295,10 +243,10 @@ class CandidateClient:
             return self._run(reference_client, serial, seed, seconds, distribution, hold, precise)
         if verdict["status"] == Status.OK:
             if written := sorted(set(ran.weights) - reference_client.written_weights):
-                raise self._rejected("weights-changed", written[0], WRITES_WEIGHTS)
+                raise self.rejected("weights-changed", written[0], WRITES_WEIGHTS)
             for name, (rule, what, why) in SIDE_EFFECTS.items():
                 if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
-                    raise self._rejected(rule, f"{what} {affected[0]}", why)
+                    raise self.rejected(rule, f"{what} {affected[0]}", why)
         return ran, verdict
 
     def _hand_weights(
@@ -314,21 +262,21 @@ class CandidateClient:
         shared = reference_client.call(
             "state", seed=seed, path=path, share=self._share_weights, distribution=distribution
         )["shared"]
-        loaded = self._ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
+        loaded = self.ask(WeightsResponse, seconds, "weights", serial=serial, path=path, shared=shared)
         if shared is not None and not loaded.read:
             self._share_weights = False
             self._hand_weights(reference_client, serial, seed, seconds, distribution)
 
     def _hand_over(self, op: str, form: Any = OutputsResponse, seconds: float | None = None, **arguments: Any) -> Any:
         seconds = self._limits.call_s if seconds is None else seconds
-        return self._ask(form, seconds, op, outputs=str(self._outputs), share=self._share, **arguments)
+        return self.ask(form, seconds, op, outputs=str(self.outputs), share=self._share, **arguments)
 
     def _check_held(self, reference_client: ReferenceClient) -> None:
         """Check that the first call's outputs are unchanged after later calls."""
         answer = self._hand_over("again")
-        if not reference_client.call("same", path=str(self._outputs), outputs=answer.described())["same"]:
+        if not reference_client.call("same", path=str(self.outputs), outputs=answer.described())["same"]:
             why = "a later call changed what an earlier one returned; give each call an output of its own"
-            raise self._rejected("output-reused", "the output of the first call", why)
+            raise self.rejected("output-reused", "the output of the first call", why)
 
     def _is_deterministic(
         self, reference_client: ReferenceClient, serial: int, seed: int, comparisons: Comparisons
@@ -336,7 +284,7 @@ class CandidateClient:
         """Return whether the first call's inputs give the same bits again; they must be correct again in any case."""
         ran, verdict = self._run(reference_client, serial, seed, self._limits.call_s)
         self._require_ok(verdict, comparisons)
-        same: bool = reference_client.call("same", path=str(self._outputs), outputs=ran.described())["same"]
+        same: bool = reference_client.call("same", path=str(self.outputs), outputs=ran.described())["same"]
         return same
 
     def _require_ok(self, verdict: Message, comparisons: Comparisons, distribution: str | None = None) -> None:
@@ -350,44 +298,3 @@ class CandidateClient:
         # It may have written out of bounds; that must not reach the next config.
         self.worker.end()
         raise Failure(Status(verdict["status"]), verdict["message"], comparisons.summary(passed=False))
-
-    def _rejected(self, rule: str, where: str, why: str) -> Failure:
-        self.worker.end()
-        return rejected(Rejection(rule=rule, where=where, why=why))
-
-    def _ask(self, form: type[Form], seconds: float, op: str, **arguments: Any) -> Form:
-        worker = self.worker
-        try:
-            answer = worker.call(seconds, op=op, **arguments)
-        except WorkerTimeout:
-            raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
-        except WorkerDied as died:
-            raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
-        if answer.get("ok") is True:
-            try:
-                found = form.model_validate(answer)
-            except ValidationError:
-                worker.end()
-                raise Failure(Status.CRASHED, f"the process sent no proper answer ({_STAGES[op]})") from None
-            if found.violations:
-                worker.end()
-                raise rejected(found.violations[0])
-            return found
-        worker.end()
-        status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
-        raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
-
-
-_STAGES = {
-    "load": "loading",
-    "weights": "loading weights",
-    "run": "compiling or running",
-    "again": "running",
-    "time": "being timed",
-    "timed_outputs": "timing",
-    "operators": "running",
-    "profile": "profiling",
-    "record": "recording its launches",
-    "resize": "loading other sizes",
-    "release": "freeing memory",
-}

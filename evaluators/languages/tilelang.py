@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...core import Target
-from ...core.launch_plan import KernelCode
 from .base import CompiledKernel, Counted, LanguageSupport, Launch, Launched, Recorded, UntraceableCall, replaced
 from .c_headers import HEADER, needed_headers, standard_for
-from .cubin import read_binary_file
-
-_BINARIES = ("*.cubin", "*.fatbin")
-_SOURCE = "device_kernel.cu"
-_KERNEL = re.compile(r"__global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(")
-_MATRIX = re.compile(r"\btl::(wgmma|mma|tcgen05mma)_\w+<tl::DataType::k(\w+)")
-_OPERANDS = {"Float16": "f16", "BFloat16": "bf16", "TensorFloat32": "tf32"}
-"""PTX's names of TileLang's types; others are named as TileLang does."""
+from .tilelang_binaries import kernels_in
+from .tilelang_code import c_argument, c_code, ir_code, name_of
 
 
 class TileLangSupport(LanguageSupport):
@@ -88,7 +79,7 @@ class TileLangSupport(LanguageSupport):
 
         def read(kernel: Any) -> Any:
             function = vars(kernel).get("torch_function")
-            return function and counted(_name(kernel), function)
+            return function and counted(name_of(kernel), function)
 
         def assign(kernel: Any, function: Any) -> None:
             vars(kernel)["torch_function"] = function
@@ -154,8 +145,8 @@ def _reported(kernel: Any, function: Callable[..., Any], recorded: Recorded) -> 
         result = function(*inputs, **more)
         returned = result if isinstance(result, list | tuple) else [result]
         values = _in_order(kernel, inputs, returned)
-        code, order = _c_code(kernel)
-        recorded(code, [_argument(name, values, kernel) for name in order])
+        code, order = c_code(kernel)
+        recorded(code, [c_argument(name, values, kernel) for name in order])
         return result
 
     return call
@@ -170,7 +161,7 @@ def _called_on_gpu(kernel: Any, function: Callable[..., Any], inputs: Sequence[A
         result = function(*inputs)
         for output, computed in zip(outputs, result if isinstance(result, list | tuple) else [result], strict=False):
             output.copy_(computed)
-        code = _ir_code(kernel)
+        code = ir_code(kernel)
     recorded(code, _in_order(kernel, inputs, outputs))
     return outputs[0] if len(outputs) == 1 else outputs or None
 
@@ -180,89 +171,6 @@ def _in_order(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> lis
     wanted = {index % len(kernel.params) for index in kernel.out_idx or ()}
     given, made = iter(inputs), iter(outputs)
     return [next(made if index in wanted else given) for index in range(len(kernel.params))]
-
-
-def _ir_code(kernel: Any) -> KernelCode:
-    """A kernel for a GPU as the IR of its host and device, lowered so far that it survives JSON."""
-    known = vars(kernel).get("kernelwright_code")
-    if known is not None:
-        return known  # type: ignore[no-any-return]
-    from tilelang import tvm
-    from tilelang.engine.lower import lower_to_host_device_ir
-
-    passes = {str(getattr(name, "value", name)): value for name, value in (kernel.pass_configs or {}).items()}
-    flags = passes.pop("tl.device_compile_flags", None) or []
-    with tvm.transform.PassContext(opt_level=3, config=passes), kernel.target:
-        host, device, *_ = lower_to_host_device_ir(kernel.prim_func, kernel.backend_context)
-    function = kernel.prim_func
-    code = KernelCode(
-        name=_name(kernel),
-        kind="tir",
-        text=json.dumps({"host": tvm.ir.save_json(host), "device": tvm.ir.save_json(device)}),
-        entry=_name(kernel),
-        parameters=tuple("pointer" if one in function.buffer_map else str(one.dtype) for one in function.params),
-        flags=(*([flags] if isinstance(flags, str) else flags), *(kernel.compile_flags or ())),
-        settings={"passes": passes},
-    )
-    vars(kernel)["kernelwright_code"] = code
-    return code
-
-
-_SIGNATURE = re.compile(r"^int32_t (\w+)\(([^)]*)\)\s*\{", re.MULTILINE)
-_C_TYPES = {
-    "int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64", "uint8_t": "uint8",
-    "uint32_t": "uint32", "float": "float32", "double": "float64", "bool": "int8", "int": "int32",
-}  # fmt: skip
-
-
-def _c_code(kernel: Any) -> tuple[KernelCode, list[str]]:
-    """The C of a kernel for a CPU, and the names of its function's parameters."""
-    text = kernel.get_kernel_source()
-    entry, declared = _SIGNATURE.findall(text)[-1]
-    parameters = [part.replace("__restrict__", "").split() for part in declared.split(",") if part.strip()]
-    names = [words[-1].lstrip("*") for words in parameters]
-    types = ["pointer" if "*" in "".join(words) else _C_TYPES.get(words[-2], words[-2]) for words in parameters]
-    flags = tuple(kernel.compile_flags or ())
-    return KernelCode(name=_name(kernel), kind="c", text=text, entry=entry, parameters=tuple(types), flags=flags), names
-
-
-def _argument(name: str, values: Sequence[Any], kernel: Any) -> Any:
-    """The value of a C parameter, found by its name: a tensor, a scalar, or an extent of a tensor."""
-    function = kernel.prim_func
-    for parameter, value in zip(function.params, values, strict=True):
-        buffer = function.buffer_map.get(parameter)
-        if name == str(parameter.name if buffer is None else buffer.data.name):
-            return value
-    for parameter, value in zip(function.params, values, strict=True):
-        buffer = function.buffer_map.get(parameter)
-        if buffer is not None and name in (extents := [str(extent) for extent in buffer.shape]):
-            return int(value.shape[extents.index(name)])
-    raise UntraceableCall(f"the C parameter {name}")
-
-
-def kernels_in(folder: Path) -> list[CompiledKernel]:
-    """Those whose binaries lie under a cache folder, with the matrix instructions of their generated CUDA."""
-    found = [kernel for form in _BINARIES for path in sorted(folder.rglob(form)) for kernel in read_binary_file(path)]
-    used: dict[str, tuple[str, ...]] = {}
-    for path in sorted(folder.rglob(_SOURCE)):
-        used |= matrix_instructions(path.read_text(errors="replace"))
-    return [replace(kernel, tensor_cores=used.get(kernel.name)) for kernel in found]
-
-
-def matrix_instructions(source: str) -> dict[str, tuple[str, ...]]:
-    """Return the matrix instructions of each kernel of a CUDA source, as `CompiledKernel.tensor_cores` has them."""
-    found: dict[str, set[str]] = {}
-    _, *parts = _KERNEL.split(source)
-    for name, text in zip(parts[::2], parts[1::2], strict=True):
-        known = found.setdefault(name, set())
-        known |= {f"{kind} {_OPERANDS.get(operand, operand.lower())}" for kind, operand in _MATRIX.findall(text)}
-    return {name: tuple(sorted(used)) for name, used in found.items()}
-
-
-def _name(kernel: Any) -> str:
-    with contextlib.suppress(Exception):  # what was read from the disk cache may know less of itself
-        return str(kernel.prim_func.attrs["global_symbol"])
-    return "kernel"
 
 
 def empty_outputs(kernel: Any, inputs: Sequence[Any], device: str) -> list[Any]:

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import importlib
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,9 @@ from .base import (
     replaced,
 )
 from .cubin import read_binary
+from .ptx import matrix_instructions, ptx_code
+from .triton_driver import DescribedDriver
+from .triton_interpreter import mend
 
 # Of a compiled Triton kernel, attributes that its code does not show; which of them exist depends on the version.
 _SETTINGS = (
@@ -67,21 +69,10 @@ class TritonSupport(LanguageSupport):
             triton_key()
 
     def prepare(self, device: str) -> None:
-        """On a CPU, mend the interpreter: bf16, and autotuners, which ask a driver for a clock.
-
-        The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds. What
-        an autotuner would choose by time means nothing there.
-        """
-        if device != "cpu":
-            return
-        try:
-            from triton.runtime.autotuner import Autotuner
-            from triton.runtime.interpreter import InterpreterBuilder
-        except ImportError:
-            return
-        InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
-        InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)
-        Autotuner.do_bench = property(lambda tuner: tuner._do_bench or _untimed)
+        """On a CPU, mend the interpreter."""
+        if device == "cpu":
+            with contextlib.suppress(ImportError):
+                mend()
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Compile into the disk cache, and report; the interpreter's launches are not captured."""
@@ -115,7 +106,7 @@ class TritonSupport(LanguageSupport):
         from triton.runtime.driver import driver
 
         capability = properties["major"] * 10 + properties["minor"]
-        driver.set_active(_Driver(GPUTarget("cuda", capability, properties.get("warp_size", 32))))
+        driver.set_active(DescribedDriver(GPUTarget("cuda", capability, properties.get("warp_size", 32))))
 
     def takes_addresses(self, caller: Mapping[str, Any]) -> bool:
         """Triton specialises a kernel on the alignment of its arguments."""
@@ -263,93 +254,6 @@ def _triton_kernel(kernel: Any) -> CompiledKernel:
     threads = metadata.num_warps * metadata.target.warp_size
     used = matrix_instructions(kernel.asm["ptx"]) if "ptx" in kernel.asm else None
     return CompiledKernel(metadata.name, registers, spills, metadata.shared, threads, used)
-
-
-def matrix_instructions(ptx: str) -> tuple[str, ...]:
-    """Return the matrix instructions of a kernel's PTX with the type of their operands, such as 'wgmma bf16'."""
-    return tuple(sorted({f"{kind} {operand}" for kind, operand in _MATRIX.findall(ptx)}))
-
-
-# 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16', 'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32',
-# 'tcgen05.mma.cta_group::1.kind::tf32': the first operand's type.
-_MATRIX = re.compile(
-    r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[^\n;]*?"
-    r"\.(?:kind::|m\d+n\d+k\d+(?:\.(?:row|col)){0,2}\.\w+\.)(\w+)"
-)
-
-
-def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:
-    """Stand for Triton's benchmark: all configs take as long, so that the first is chosen."""
-    return [0.0 for _ in quantiles]
-
-
-def _dot_in_fp32(really: Any) -> Any:
-    """Return the interpreter's product with operands and accumulator in bf16 widened to fp32."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime.interpreter import TensorHandle
-
-    def widened(handle: Any) -> Any:
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
-
-    def create_dot(self: Any, a: Any, b: Any, d: Any, *options: Any) -> Any:
-        found = really(self, widened(a), widened(b), widened(d), *options)
-        return self.create_fp_trunc(found, tl.bfloat16) if d.dtype.scalar == tl.bfloat16 else found
-
-    return create_dot
-
-
-def _rounding_to_bf16(really: Any) -> Any:
-    """Return the interpreter's conversion with fp32 rounded to the nearest bf16, of two the even one."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime.interpreter import TensorHandle
-
-    def cast(self: Any, src: Any, dst_type: Any) -> Any:
-        if src.dtype.scalar != tl.float32 or dst_type.scalar != tl.bfloat16:
-            return really(self, src, dst_type)
-        bits = np.ascontiguousarray(src.data).view(np.uint32)
-        rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16
-        found = np.where(np.isnan(src.data), (bits >> 16) | 0x40, rounded)  # an overflow would make a NaN infinite
-        return TensorHandle(found.astype(np.uint16), tl.bfloat16)
-
-    return cast
-
-
-def ptx_code(ptx: str, name: str) -> str:
-    """PTX without what does not change the machine code: comments, line numbers, debug data, the kernel's name."""
-    code = re.sub(r"//[^\n]*", "", ptx)
-    code = re.sub(r"^\s*\.section\s+\.debug_\w+\s*\{[^}]*\}", "", code, flags=re.MULTILINE)
-    code = re.sub(r"^\s*(\.loc|\.file)\s[^\n]*", "", code, flags=re.MULTILINE)
-    code = re.sub(r"^\s*\$L__(tmp|func_|info_|debug_)\w*:", "", code, flags=re.MULTILINE)
-    code = re.sub(rf"\b{re.escape(name)}(?=\b|_param)", "kernel", code)
-    return "\n".join(line.strip() for line in code.splitlines() if line.strip())
-
-
-class _Driver:
-    """Stands for Triton's driver: knows what to compile for, and refuses to load or to run."""
-
-    def __init__(self, target: Any) -> None:
-        self._target = target
-
-    def get_current_target(self) -> Any:
-        return self._target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        import torch
-
-        return torch.device("cuda", 0)
-
-    def __getattr__(self, name: str) -> Any:
-        raise UntraceableCall(f"an answer of Triton's driver ({name})")
 
 
 SUPPORT = TritonSupport()

@@ -14,7 +14,7 @@ from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
 from kernelwright.agent.workbench import Lane, Workbench
-from kernelwright.api.optimize import keep
+from kernelwright.api.run_journal import keep
 from kernelwright.core import (
     Budget,
     Config,
@@ -152,6 +152,7 @@ def run(
     observer: Silence | None = None,
     clock: Callable[[], float] = lambda: 0.0,
     searcher: Scripted | None = None,
+    others: Sequence[Kernel] = (),
 ) -> Outcome:
     """A run in a folder, which goes on from what it finds there. Without a searcher, its evaluators search too."""
 
@@ -163,7 +164,7 @@ def run(
     with Journal(folder / "journal.jsonl") as journal:
         workbench = Workbench(PROBLEM, pool, search, journal, watching)  # type: ignore[arg-type]
         written = partial(keep, journal)
-        return Optimization(workbench, start, proposer, criteria, watching, written, clock=clock).run()
+        return Optimization(workbench, start, proposer, criteria, watching, written, clock=clock, others=others).run()
 
 
 def trials(limit: int) -> StoppingCriteria:

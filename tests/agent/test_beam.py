@@ -262,3 +262,12 @@ def test_what_a_last_check_finds_counts_from_then_on() -> None:
     assert [member.kernel for member in population.beam(3)] == [two.kernel], "what failed does not come back"
     population.update(population.best, evaluation(two.kernel, Config(), "crashed"))
     assert population.best is None
+
+
+def test_further_first_kernels_are_expanded_beside_the_start(tmp_path: Path) -> None:
+    start, slower, wrong = kernel(8.0), kernel(9.0), kernel("wrong_value")
+    proposer = Planned({"1.1": [kernel(4.0)]})
+    outcome = run(tmp_path, start, proposer, criteria=wide(2, iterations=1), others=[slower, wrong])
+    assert outcome.start.latency_ms == 8.0 and outcome.best.latency_ms == 4.0
+    expanded = {lane: context.candidate.kernel for lane, context in proposer.contexts.items()}
+    assert expanded == {"1.0": start, "1.1": slower}

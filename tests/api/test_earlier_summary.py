@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.api.jobs import Job
-from kernelwright.api.optimize import earlier_summary, run_record
+from kernelwright.api.run_journal import earlier_summary, run_record
 from kernelwright.core import FinishedRecord, Journal, Metrics, PythonKernel, Status, TorchProblem
 
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM

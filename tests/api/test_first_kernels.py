@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import lzma
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import kernelwright
 import pytest
 from kernelwright.agent.models.prompt_file import reply_name
-from kernelwright.api.first_kernels import OpenProblem, first_kernel_of, open_problem
+from kernelwright.agent.proposer import RunEnded
+from kernelwright.api.first_kernels import OpenProblem, first_kernels_of, open_problem
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.groups import Backend
 from kernelwright.api.options.optimize import OptimizeOptions
-from kernelwright.core import Kernel, KernelError, OptionError, Problem, ProblemError, TorchProblem
+from kernelwright.core import (
+    Config,
+    Evaluation,
+    ExchangeRecord,
+    Kernel,
+    KernelError,
+    OptionError,
+    Problem,
+    ProblemError,
+    Profile,
+    PythonKernel,
+    TorchProblem,
+    read_journal,
+)
 from kernelwright.core.generated_code import GeneratedCode
 
 from ..cli.commands import kernelwright as run_command
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
+from ..fakes import PROFILE, evaluation
 
 RECORDED = Path(__file__).parents[1] / "agent" / "first_kernels" / "inductor_h200.jsonl.xz"
 MODULE = """
@@ -41,13 +59,20 @@ def get_init_inputs():
 
 
 class Compiler:
-    """What is recorded of torch's compiler, in the place of an evaluator."""
+    """What is recorded of torch's compiler, and latencies that are made up, in the place of an evaluator."""
 
     def __init__(self, name: str) -> None:
         lines = lzma.decompress(RECORDED.read_bytes()).splitlines()
         self._recorded = next(found for found in map(json.loads, lines) if found["id"] == name)
         self.problem = TorchProblem(id=name, name=self._recorded["name"], source=self._recorded["reference"])
         self.asked = 0
+        self.latencies: dict[str, float] = {}
+
+    def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
+        yield evaluation(kernel, configs[0], self.latencies[kernel.digest])
+
+    def profile(self, problem: Problem) -> Profile:
+        return PROFILE
 
     def generated_code(self, problem: Problem) -> GeneratedCode | str:
         self.asked += 1
@@ -84,15 +109,47 @@ def test_bad_input_is_one_line(module: Path) -> None:
         kernelwright.optimize(model="rules")
 
 
-def made_by(compiler: Compiler, path: Path, resume: bool) -> Kernel:
+def made_by(compiler: Compiler, path: Path, resume: bool, writer: Any = None) -> list[Kernel]:
     task = OpenProblem(compiler.problem, "triton", "cuda")
-    return first_kernel_of(task, compiler, None, path, resume, Observer())  # type: ignore[arg-type]
+    writing = writer and contextlib.nullcontext(writer)
+    return first_kernels_of(task, compiler, writing, path, resume, Observer())  # type: ignore[arg-type]
+
+
+class Writer:
+    """A model that replies the same each time."""
+
+    def __init__(self, reply: Kernel | Exception) -> None:
+        self._reply = reply
+
+    def write(self, *_: object) -> Kernel:
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return self._reply
 
 
 def test_a_resumed_run_reads_the_first_kernel_of_before(tmp_path: Path) -> None:
     compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
-    made, again = made_by(compiler, path, resume=False), made_by(compiler, path, resume=True)
+    (made,), (again,) = made_by(compiler, path, resume=False), made_by(compiler, path, resume=True)
     assert made.backend == "triton" and made.digest == again.digest and compiler.asked == 1
+
+
+def test_the_compilers_kernel_and_the_models_are_kept_the_faster_one_first(tmp_path: Path) -> None:
+    compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
+    (compiled,) = made_by(compiler, tmp_path / "alone.py", resume=False)
+    models = PythonKernel.parse(SCALE_KERNEL)
+    compiler.latencies = {compiled.digest: 4.0, models.digest: 3.0}
+    assert [one.digest for one in made_by(compiler, path, False, Writer(models))] == [models.digest, compiled.digest]
+    again = made_by(compiler, path, resume=True, writer=Writer(models))
+    assert [one.source for one in again] == [models.source, compiled.source]
+    compiler.latencies[models.digest] = 5.0
+    assert made_by(compiler, path, False, Writer(models))[0].digest == compiled.digest
+
+
+def test_a_model_that_fails_leaves_the_compilers_kernel(tmp_path: Path) -> None:
+    compiler, path = Compiler("level2/2_12"), tmp_path / "first_kernel.py"
+    assert len(made_by(compiler, path, False, Writer(RunEnded("the budget of 10 tokens is spent")))) == 1
+    with pytest.raises(KernelError, match=r"the model's attempts failed: the budget of 10 tokens is spent; write a"):
+        made_by(Compiler("level1/1_57"), path, False, Writer(RunEnded("the budget of 10 tokens is spent")))
 
 
 def test_what_cannot_be_made_says_which_operator_and_what_to_do(tmp_path: Path) -> None:
@@ -126,6 +183,8 @@ def test_a_model_writes_the_first_kernel_and_repairs_it(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     kernel = tmp_path / "results" / "multiturn_logs" / "first_kernel_scale_tilelang_cpu.py"
     assert "* W[j]" in kernel.read_text()
+    transcript = read_journal(kernel.with_name("transcript_scale_tilelang_cpu.jsonl"))
+    assert [one.lane for one in transcript if isinstance(one, ExchangeRecord)].count("first") == 2
 
 
 @pytest.mark.gpu

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kernelwright.evaluators.languages.base import CompiledKernel
 from kernelwright.evaluators.languages.cubin import read_binary
-from kernelwright.evaluators.languages.tilelang import kernels_in as tilelang_kernels
+from kernelwright.evaluators.languages.tilelang_binaries import kernels_in as tilelang_kernels
 from kernelwright.evaluators.languages.triton import SUPPORT
 from kernelwright.evaluators.profiling.binary_stats import find_kernel
 

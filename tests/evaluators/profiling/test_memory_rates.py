@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.evaluators.languages.tilelang import matrix_instructions as of_tilelang
-from kernelwright.evaluators.languages.triton import matrix_instructions
+from kernelwright.evaluators.languages.ptx import matrix_instructions
+from kernelwright.evaluators.languages.tilelang_binaries import matrix_instructions as of_tilelang
 from kernelwright.evaluators.profiling.memory_rates import memory_rates
 from kernelwright.evaluators.timing.clock import Clock
 

@@ -1,0 +1,117 @@
+"""What an evaluation found out about a kernel: how it ended, whether it is correct, which rule it broke, the replay."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+
+class Status(StrEnum):
+    """How an evaluation ended."""
+
+    OK = "ok"
+    REJECTED = "rejected"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_DTYPE = "wrong_dtype"
+    WRONG_VALUE = "wrong_value"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+
+
+class Origin(StrEnum):
+    """Where an evaluation comes from."""
+
+    MEASURED = "measured"
+    """The kernel ran."""
+    RECORDED = "recorded"
+    """Measured earlier, here or by another tool."""
+    SIMULATED = "simulated"
+    """Computed from a model: no kernel ran."""
+
+
+class Correctness(BaseModel):
+    """The results of the comparisons with the reference."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seeds: tuple[int, ...] = Field(min_length=1)
+    """One per comparison, drawn for this run and recorded after it."""
+    max_abs_error: float = Field(ge=0)
+    max_rel_error: float = Field(ge=0)
+    """Largest absolute error over the largest magnitude of the reference."""
+    own_errors: tuple[float, float] | None = None
+    """Both errors on the problem's own inputs alone; those of other distributions may be of another magnitude. None in
+    older records."""
+    tolerance: float = Field(ge=0)
+    """Relative tolerance of the comparison, and the absolute one where `absolute_tolerance` is None."""
+    absolute_tolerance: float | None = Field(default=None, ge=0)
+    passed: bool
+    distributions: tuple[str, ...] = ()
+    """Further comparisons: input distributions besides the problem's own ('signs', 'small', 'large', 'heavy tails',
+    'structure', 'times 1e+12'), and 'other weights'."""
+    error_fp64: float | None = Field(default=None, ge=0)
+    """Root mean square error against the reference in fp64, relative to that result's root mean square."""
+    torch_error_fp64: float | None = Field(default=None, ge=0)
+    """The same for the reference in its own precision."""
+    trivial_outputs: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("trivial_outputs", "nulls"))
+    """Trivial outputs that would have passed every comparison: 'zeros', 'mean', 'input 0'. Then passing proves
+    little."""
+    deterministic: bool | None = None
+    """Whether two calls on the same inputs returned the same bits; None where not tested."""
+    special_values: str | None = None
+    """How the result differs from the reference's where NaN and infinity are among the inputs; empty where it does not,
+    None where not tested. No failure: many correct kernels take a maximum that drops NaN."""
+    other_strides: str | None = None
+    """The same where inputs are not contiguous. No failure: many correct kernels are written for contiguous inputs."""
+
+    @property
+    def checks(self) -> int:
+        """The number of comparisons with the reference."""
+        return len(self.seeds)
+
+
+class Rejection(BaseModel):
+    """Why a kernel's results do not count: it does something that no correct kernel needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rule: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    """The rule's name, such as 'torch-operator' or 'patched-function'; docs/guards.md lists them."""
+    where: str
+    """'line 12: torch.mm(x, w)' in the source, or the time of the violation: 'while it was timed'."""
+    why: str
+    """One sentence: what the rule protects, and the alternative."""
+
+    def __str__(self) -> str:
+        return f"{self.rule} ({self.where}): {self.why}"
+
+
+class SecondWorkload(BaseModel):
+    """The same kernel at other sizes than those it was timed at."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sizes: dict[str, Any]
+    status: Status
+    message: str = ""
+
+
+class Replay(BaseModel):
+    """Whether a kernel was timed by replaying its launches in a process that never loaded its Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    replayed: bool
+    reason: str = ""
+    """Why not."""
+    steps: tuple[str, ...] = ()
+    """The launch plan as text, a line per step."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {name: value for name, value in found.items() if value not in ("", (), [])}

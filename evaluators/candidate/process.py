@@ -1,0 +1,116 @@
+"""A candidate's process: requests with time limits, failures as verdicts, and a new process after each failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ...core import Rejection, ResultsError, Status
+from ..workers.client import Worker, WorkerDied, WorkerTimeout
+from ..workers.problem_file import ROOM
+from .responses import Response
+from .verified import Failure, rejected
+
+Form = TypeVar("Form", bound=Response)
+
+_STAGES = {
+    "load": "loading",
+    "weights": "loading weights",
+    "run": "compiling or running",
+    "again": "running",
+    "time": "being timed",
+    "timed_outputs": "timing",
+    "operators": "running",
+    "profile": "profiling",
+    "record": "recording its launches",
+    "resize": "loading other sizes",
+    "release": "freeing memory",
+}
+
+
+class CandidateProcess:
+    """A worker that is started at the first request, and again where it has ended."""
+
+    def __init__(self, new_worker: Callable[[], Worker]) -> None:
+        self._new_worker = new_worker
+        self._worker: Worker | None = None
+
+    @property
+    def worker(self) -> Worker:
+        """The worker, started if there is none."""
+        if self._worker is None or not self._worker.alive:
+            self.close()
+            self._worker = self._new_worker()
+        return self._worker
+
+    def start(self) -> None:
+        """Start a worker before there is a request for it."""
+        _ = self.worker
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a worker that can continue."""
+        return self._worker is not None and self._worker.alive
+
+    @property
+    def log(self) -> str:
+        """The last output of the kernel and its compiler."""
+        return self._worker.log if self._worker else ""
+
+    @property
+    def outputs(self) -> Path:
+        """The file that the worker writes its outputs to."""
+        return self.worker.folder / "outputs.bin"
+
+    def close(self) -> None:
+        """End the worker and everything that it started, and remove its files."""
+        if self._worker is not None:
+            self._worker.discard()
+
+    def write(self, name: str, text: str, keep: bool) -> Path:
+        """Write a file for the worker; with a new worker where an earlier kernel left no space on the disk."""
+        path = self.worker.inbox / name
+        try:
+            path.write_text(text)
+        except OSError as error:
+            if keep:
+                why = f"{error.strerror}: the kernels that it is compared with leave no space on the disk"
+                raise Failure(Status.RUNTIME_ERROR, why) from None
+            self.close()
+            path = self.worker.inbox / name
+            try:
+                path.write_text(text)
+            except OSError:
+                raise ResultsError(f"cannot write {path}: {error.strerror}; {ROOM}") from None
+        return path
+
+    def rejected(self, rule: str, where: str, why: str) -> Failure:
+        """End the worker, whose kernel broke a rule; return that as the failure."""
+        self.worker.end()
+        return rejected(Rejection(rule=rule, where=where, why=why))
+
+    def ask(self, form: type[Form], seconds: float, op: str, **arguments: Any) -> Form:
+        """Return the worker's answer. Raises `Failure`, which ends it, for an error, a bad answer or a broken rule."""
+        worker = self.worker
+        try:
+            answer = worker.call(seconds, op=op, **arguments)
+        except WorkerTimeout:
+            raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
+        except WorkerDied as died:
+            raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
+        if answer.get("ok") is True:
+            try:
+                found = form.model_validate(answer)
+            except ValidationError:
+                worker.end()
+                raise Failure(Status.CRASHED, f"the process sent no proper answer ({_STAGES[op]})") from None
+            if found.violations:
+                worker.end()
+                raise rejected(found.violations[0])
+            return found
+        worker.end()
+        status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
+        raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
