@@ -54,6 +54,7 @@ def main() -> None:
         os.chdir(folder)
         options = OptimizeOptions(kernel=given.kernel, target_speedup=given.target_speedup, model="rules")
         result = run_optimize(options, display)
+    screen.line()  # the picture cuts its last line
     print(screen.export_text(clear=False))
     if not result.reached:
         raise SystemExit("the target was not reached, so the picture stays as it is")

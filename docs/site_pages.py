@@ -25,6 +25,8 @@ PAGES = {
 COPIED = "files"
 """The site's folder of files that pages link to."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
+FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+"""The beginning of a block that is a whole file, which the tests write under this name."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -39,7 +41,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Write the links of a page as the site has them."""
+    """Write the links and the names of files in a page as the site has them."""
     folder = posixpath.dirname(_source(page.file.src_uri))
 
     def moved(found: re.Match[str]) -> str:
@@ -48,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
             return found[1]
         return posixpath.relpath(_place(path), posixpath.dirname(page.file.src_uri) or ".")
 
-    return LINK.sub(moved, markdown)
+    return FILE.sub(r'```\1 title="\2"', LINK.sub(moved, markdown))
 
 
 def _linked(file: File) -> set[str]:
