@@ -8,33 +8,33 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from ..core import Budget, Config, OptionError, TorchProblem, Value
+from ..core import Config, Evaluation, KernelwrightError, OptionError
 from ..core.files import write_whole
-from ..core.problem import Tolerance
-from ..corpus import find_kernel, find_problem
 from ..evaluators.settings import Sampling, SearchSettings
 from ..tuners import catalogue
 from ..tuners.gemm.cover import cover
 from ..tuners.gemm.device import H200_LIMITS, Device
-from ..tuners.gemm.lookup import WIDTHS, configs_folder, installed
+from ..tuners.gemm.fields import suited
+from ..tuners.gemm.lookup import configs_folder, installed
+from ..tuners.gemm.outcome import first_message, largest_error
 from ..tuners.gemm.result import ShapeResult
 from ..tuners.gemm.rule import fit_rule
-from ..tuners.gemm.shapes import Shape, Sizes, parse_shape, read_sizes
+from ..tuners.gemm.shapes import Shape
+from ..tuners.gemm.sizes import Sizes
 from ..tuners.gemm.stores import store_of
-from ..tuners.gemm.stores.store import BLOCKSCALE, Entry, Subject
+from ..tuners.gemm.stores.store import TRITON, Subject
 from ..tuners.gemm.stores.triton_cache import FUNCTION, MODULE, TIMES, TritonCache, workloads
 from ..tuners.gemm.sweep import Sweep
 from ..tuners.gemm.task import Task
 from .devices import CPU, choose_devices, device_label, device_limits
 from .evaluators import Searcher, search_evaluator
 from .gemm_result import GemmResult, geomean
+from .gemm_task import sizes_of, task_of
 from .observers import GemmObserver
 from .options.gemm import GemmOptions
 from .triton_cache import enter_products
 
-FP8 = "float8_e4m3fn"
 WINNERS = 12
 """Configs, best at the most shapes, that are measured at all shapes, for a set that serves them all."""
 
@@ -46,9 +46,13 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
         observer.warn(f"left out: {line}")
     devices = choose_devices(options)
     device = device_of(devices[0])
+    if other := next((one for one in devices if device_of(one) != device), None):
+        raise OptionError(f"{other} is another kind of GPU than {devices[0]}", "tune on each by itself")
     task = task_of(options, device, devices != [CPU])
     device.require(task.dtype)
-    subject = Subject(options.product, task.dtype, device, options.layout)
+    if not task.timed and options.backend != TRITON:
+        raise OptionError("TileLang's matrix products run on a GPU only", "check files with `backend` triton")
+    subject = Subject(options.product, task.dtype, device, options.layout, options.backend, installed(TRITON))
     store, target = store_of(options.format), _target(options)
     store.check(subject)
     folder = options.results / "gemm" / _slug(options, device)
@@ -62,10 +66,7 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
         if options.compare_wo_tuning:
             checked = _checked(options, task, evaluators[0], sizes, observer)
             return GemmResult(options, device.name, folder, tuple(checked), sizes.refused)
-        # A file that cannot be merged is an error now, not after hours.
-        for path in store.grouped(target, subject, [Entry(one, Config()) for one in sizes.shapes]):
-            if path.exists():
-                store.parse(path)
+        store.prepare(target, subject, sizes.shapes)
         catalogue.preload(options.tuner)
         sweep = Sweep(task, evaluators, folder, observer, options.resume)
         result = GemmResult(options, device.name, folder, (), sizes.refused)
@@ -85,77 +86,11 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
     return result
 
 
-def sizes_of(options: GemmOptions) -> Sizes:
-    """Return the shapes that the options name."""
-    if options.sizes is None:
-        return Sizes(tuple(parse_shape(m, options.n, options.k, options.layout) for m in options.m), {})
-    sizes = read_sizes(options.sizes, options.layout)
-    if options.format == "tune-gemm":
-        return sizes  # its file names the layout of each
-    other = [shape for shape in sizes.shapes if shape.layout != options.layout]
-    if len(other) == len(sizes.shapes):
-        raise OptionError(
-            f"{options.sizes} has sizes of layout {other[0].layout} only", f"use `layout` {other[0].layout}"
-        )
-    kept = tuple(shape for shape in sizes.shapes if shape.layout == options.layout)
-    refused = [f"{shape} has layout {shape.layout}; tune it with `layout` {shape.layout}" for shape in other]
-    return Sizes(kept, sizes.configs, (*sizes.refused, *refused))
-
-
 def device_of(name: str) -> Device:
     """Return what files and estimates know of a device; a CPU has an H200's limits, to check files with."""
     if name == CPU:
         return Device("cpu", H200_LIMITS)
     return Device(device_label(name), device_limits(name))
-
-
-def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
-    """Return what is tuned; problems take their sizes from the shape."""
-    kernel = find_kernel(f"gemm/{options.product}", "triton").read()
-    problem = _tolerant(find_problem(f"gemm/{options.product}").read(), options)
-    blockscale, dtype = options.product == BLOCKSCALE, options.chosen_dtype
-    if blockscale:
-        kernel = kernel.bind({"OUT": dtype})
-    fixed: dict[str, Value] = {"OUT": dtype} if blockscale else {"DTYPE": dtype}
-
-    def at(shape: Shape) -> TorchProblem:
-        sizes = {"M": shape.m, "N": shape.n, "K": shape.k, **fixed}
-        return problem.resized(str(shape), sizes if blockscale else {**sizes, "LAYOUT": shape.layout})
-
-    plain, product = find_problem("gemm/gemm").read(), find_kernel("gemm/gemm", "triton").read()
-    operands = FP8 if blockscale else dtype
-    wide = "bfloat16" if operands == FP8 else operands
-
-    def cublas(shape: Shape) -> tuple[TorchProblem, Any]:
-        sizes = {"M": shape.m, "N": shape.n, "K": shape.k, "DTYPE": wide, "LAYOUT": shape.layout}
-        return plain.resized(str(shape), sizes), product
-
-    return Task(
-        kernel,
-        at,
-        device.limits,
-        operands,
-        WIDTHS[operands],
-        tuner=options.tuner,
-        seed=options.seed,
-        budget=Budget(trials=options.trials, seconds=options.seconds),
-        patience=options.patience,
-        timed=timed,
-        baseline=cublas if options.benchmark and operands == FP8 else None,
-        # Where nothing has to be widened first, the reference is one call of cuBLAS.
-        reference_is_baseline=operands != FP8,
-    )
-
-
-def _tolerant(problem: TorchProblem, options: GemmOptions) -> TorchProblem:
-    """The problem with the tolerances that were asked for."""
-    if options.atol is None and options.rtol is None:
-        return problem
-    tolerances = {
-        dtype: Tolerance(options.atol or given.absolute, options.rtol or given.relative)
-        for dtype, given in problem.tolerances.items()
-    }
-    return replace(problem, tolerances=tolerances)
 
 
 def evaluator_of(options: GemmOptions, device: str) -> Searcher:
@@ -176,19 +111,26 @@ def _checked(
     found = []
     shapes = [shape for shape in sizes.shapes if shape in sizes.configs]
     for number, shape in enumerate(shapes, start=1):
-        config = sizes.configs[shape]
-        (one,) = evaluator.evaluate(task.problem(shape), task.kernel, [config])
-        error = "" if one.ok else f"{one.status}: {one.message}"
-        largest = one.correctness.max_rel_error if one.correctness else None
-        result = ShapeResult(
-            shape, config if one.ok else None, "given", one.latency_ms, max_error=largest, trials=1, error=error
-        )
+        config = suited(sizes.configs[shape], task.kernel)
+        try:
+            (one,) = evaluator.evaluate(task.problem(shape), task.kernel, [config])
+        except KernelwrightError as error:
+            result = ShapeResult(shape, error=" ".join(str(error).split()))
+        else:
+            result = _verdict(shape, config, one)
         observer.shape_ended(result, number, len(shapes), 0.0)
         found.append(result)
     for shape in sizes.shapes:
         if shape not in sizes.configs:
             observer.warn(f"{shape} has no config to check")
     return found
+
+
+def _verdict(shape: Shape, config: Config, one: Evaluation) -> ShapeResult:
+    """Return what a check of a given config came to."""
+    if not one.ok:
+        return ShapeResult(shape, trials=1, error=f"{one.status}: {first_message(one)}")
+    return ShapeResult(shape, config, "given", one.latency_ms, max_error=largest_error(one), trials=1)
 
 
 def _few(most: int, sweep: Sweep, result: GemmResult, observer: GemmObserver) -> GemmResult:
@@ -232,11 +174,12 @@ def _target(options: GemmOptions) -> Path:
 
 def _slug(options: GemmOptions, device: Device) -> str:
     name = device.file_name.lower()
-    return f"{options.product}_{options.chosen_dtype}_{options.layout.lower()}_{options.format}_{name}"
+    language = "" if options.backend == TRITON else f"_{options.backend}"
+    return f"{options.product}_{options.chosen_dtype}_{options.layout.lower()}_{options.format}{language}_{name}"
 
 
 def versions(shapes: Sequence[ShapeResult]) -> Mapping[str, str]:
     """Return what the times depend on: those of the process that measured, else those of this one."""
     measured = next((one.environment for one in shapes if one.environment), {})
-    names = ("triton", "torch", "cuda", "driver", "device")
+    names = ("triton", "tilelang", "torch", "cuda", "driver", "device")
     return {"triton": installed("triton"), **{name: measured[name] for name in names if name in measured}}

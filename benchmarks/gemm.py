@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from environment import tuners_environment
-from kernelwright.api.gemm import device_of, evaluator_of, run_gemm, task_of
+from kernelwright.api.gemm import device_of, evaluator_of, run_gemm
 from kernelwright.api.gemm_result import GemmResult, geomean
+from kernelwright.api.gemm_task import task_of
 from kernelwright.api.observers import GemmObserver
 from kernelwright.api.options.gemm import GemmOptions
 from kernelwright.cli.tune_gemm import describe, duration

@@ -55,8 +55,11 @@ def kernel(
 def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Tune a matrix product over a table of shapes, and write an engine's config files.
 
-    Examples: tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml; tune gemm a8w8_blockscale -m 16 -m 64
-    -n 7168 -k 2048 --format vllm --output configs
+    As tune_gemm: kernelwright tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare
+
+    For vLLM: kernelwright tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs
+
+    Experts: kernelwright tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs
 
     Exit codes: 0 finished, 1 a shape has no choice, 2 wrong usage.
     """

@@ -60,6 +60,8 @@ def describe(result: ShapeResult, with_error: bool = False) -> str:
     if result.over_baseline is not None:
         beside = result.teraflops(result.baseline_ms)
         parts.append(f"{result.over_baseline:.2f}x cuBLAS ({beside:.1f} TFLOP/s)")
+    if result.shape.experts and result.reference_ms and result.time_ms:
+        parts.append(f"{result.reference_ms / result.time_ms:.2f}x PyTorch, expert by expert")
     if with_error and result.max_error is not None:
         parts.append(f"largest error {result.max_error:.1e}")
     return f"{', '.join(parts)} ({Config(result.config)})"

@@ -82,6 +82,8 @@ class Language:
     """A text that marks output without an explanation."""
     log_line: str = r"(?!)"
     """A regular expression for a remark about a line of the kernel in the output; its group is the line's number."""
+    keeps_stages: bool = False
+    """Whether a pipelined loop keeps as many tiles in shared memory as it has stages, on every GPU."""
     keeps_asynchronous_stages: bool = False
     """Whether an asynchronous matrix product keeps as many tiles in shared memory as it has stages, not one fewer."""
     guides: Path | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""Matrix products by the shipped Triton kernels, with the configs that `kernelwright tune gemm` found.
+"""Matrix products by the shipped kernels, with the configs that `kernelwright tune gemm` found.
 
 A process reads a shape's config once: files that are written later count from the next process on.
 """
@@ -14,7 +14,8 @@ from ..corpus.kernels import SHIPPED
 from ..tuners.gemm.device import H200_LIMITS, Device
 from ..tuners.gemm.fields import VARIANT
 from ..tuners.gemm.lookup import load_config
-from ..tuners.gemm.shapes import COLUMNS, ROWS
+from ..tuners.gemm.shapes import COLUMNS, ROWS, Shape
+from ..tuners.gemm.stores.store import TRITON
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,9 +24,9 @@ ALIGNED = 16
 """Descriptors need rows of a multiple of so many bytes."""
 
 
-def gemm(A: Tensor, B: Tensor) -> Tensor:
+def gemm(A: Tensor, B: Tensor, *, backend: str = TRITON) -> Tensor:
     """Return A (M, K) times B (K, N), each row- or column-major: fp16 or bf16 with a result of the same dtype, fp8 with
-    one of bf16; added in fp32. Raises `ValueError` for other shapes or dtypes.
+    one of bf16; added in fp32. `backend` is the language of the kernel. Raises `ValueError` for other shapes or dtypes.
     """
     dtype = str(A.dtype).removeprefix("torch.")
     if A.dim() != 2 or B.dim() != 2 or A.shape[1] != B.shape[0]:
@@ -33,11 +34,13 @@ def gemm(A: Tensor, B: Tensor) -> Tensor:
     if A.dtype != B.dtype or dtype not in ("float16", "bfloat16", "float8_e4m3fn"):
         raise ValueError(f"no product of {A.dtype} and {B.dtype}: both must be float16, bfloat16 or float8_e4m3fn")
     layout = "".join(COLUMNS if one.stride(0) == 1 and one.stride(1) != 1 else ROWS for one in (A, B))
-    config = _config("gemm", A.shape[0], B.shape[1], A.shape[1], dtype, layout, _index(A))
-    return _module("gemm", config, "").ModelNew()(A, B)
+    shape = Shape(m=A.shape[0], n=B.shape[1], k=A.shape[1], layout=layout)
+    return _module("gemm", backend, _config("gemm", backend, shape, dtype, _index(A)), "").ModelNew()(A, B)
 
 
-def a8w8_blockscale(A: Tensor, B: Tensor, As: Tensor, Bs: Tensor, dtype: str = "bfloat16") -> Tensor:
+def a8w8_blockscale(
+    A: Tensor, B: Tensor, As: Tensor, Bs: Tensor, dtype: str = "bfloat16", *, backend: str = TRITON
+) -> Tensor:
     """Return A (M, K) times the transpose of B (N, K), both fp8: As (M, K / 128) scales blocks of 1x128 of A, Bs
     (N / 128, K / 128) blocks of 128x128 of B. `dtype` is the result's, bfloat16 or float16. Raises `ValueError` for
     shapes that do not fit.
@@ -46,8 +49,31 @@ def a8w8_blockscale(A: Tensor, B: Tensor, As: Tensor, Bs: Tensor, dtype: str = "
     if A.shape[1] != B.shape[1] or As.shape != (A.shape[0], blocks) or Bs.shape != (-(-B.shape[0] // 128), blocks):
         shapes = ", ".join(str(tuple(one.shape)) for one in (A, B, As, Bs))
         raise ValueError(f"no product of shapes {shapes}: see a8w8_blockscale's documentation")
-    config = _config("a8w8_blockscale", A.shape[0], B.shape[0], A.shape[1], "float8_e4m3fn", "TN", _index(A))
-    return _module("a8w8_blockscale", config, dtype).ModelNew()(A, B, As, Bs)
+    shape = Shape(m=A.shape[0], n=B.shape[0], k=A.shape[1])
+    config = _config("a8w8_blockscale", backend, shape, "float8_e4m3fn", _index(A))
+    return _module("a8w8_blockscale", backend, config, dtype).ModelNew()(A, B, As, Bs)
+
+
+def moe(x: Tensor, w1: Tensor, w2: Tensor, weights: Tensor, ids: Tensor) -> Tensor:
+    """Return, for tokens x (M, K), the sum over their experts of w2 (silu(gate) * factor).
+
+    Gate and factor are the halves of w1 x; w1 is (E, 2 N, K), w2 (E, K, N), all fp16 or bf16. `ids` (M, top k; int32,
+    each below E) names the experts, `weights` (M, top k; fp32) their shares. Raises `ValueError` for shapes or dtypes
+    that do not fit.
+    """
+    experts, hidden, width = w2.shape
+    dtype = str(x.dtype).removeprefix("torch.")
+    if x.shape[1] != hidden or w1.shape != (experts, 2 * width, hidden) or not ids.shape == weights.shape == (
+        x.shape[0], ids.shape[-1]
+    ):  # fmt: skip
+        shapes = ", ".join(str(tuple(one.shape)) for one in (x, w1, w2, weights, ids))
+        raise ValueError(f"no experts of shapes {shapes}: see moe's documentation")
+    if not x.dtype == w1.dtype == w2.dtype or dtype not in ("float16", "bfloat16"):
+        raise ValueError(f"no experts of {x.dtype}, {w1.dtype} and {w2.dtype}: all must be float16 or bfloat16")
+    shape = Shape(m=x.shape[0], n=width, k=hidden, experts=experts, top_k=ids.shape[1])
+    config = _config("moe", TRITON, shape, dtype, _index(x))
+    result: Tensor = _module("moe", TRITON, config, "").fused_moe(x, w1, w2, weights, ids)
+    return result
 
 
 def _index(tensor: Tensor) -> int | None:
@@ -56,22 +82,27 @@ def _index(tensor: Tensor) -> int | None:
 
 
 @functools.lru_cache(maxsize=65536)
-def _config(kernel: str, m: int, n: int, k: int, dtype: str, layout: str, index: int | None) -> Config:
+def _config(kernel: str, backend: str, shape: Shape, dtype: str, index: int | None) -> Config:
     device = Device("cpu", H200_LIMITS) if index is None else Device.of_torch(index)
-    config = load_config(kernel, m, n, k, device, dtype, layout)
+    config = load_config(
+        kernel, shape.m, shape.n, shape.k, device, dtype, shape.layout,
+        experts=shape.experts, top_k=shape.top_k, backend=backend,
+    )  # fmt: skip
     width = 1 if dtype.startswith("float8") else 2
-    rows = [(k if layout[0] == ROWS else m) * width, (n if layout[1] == ROWS else k) * width, n * 2]
+    contiguous = shape.k if shape.layout[0] == ROWS else shape.m, shape.n if shape.layout[1] == ROWS else shape.k
+    rows = [*(extent * width for extent in contiguous), shape.n * 2]
     # An entry serves a range of M, and a default file any N and K: what was possible at its own size need not be here.
-    if config[VARIANT] == "tma" and any(row % ALIGNED for row in rows):
+    if config.get(VARIANT) == "tma" and any(row % ALIGNED for row in rows):
         config = Config({**config, VARIANT: "persistent"})
     return config
 
 
 @functools.cache
-def _module(kernel: str, config: Config, out: str) -> Any:
+def _module(kernel: str, backend: str, config: Config, out: str) -> Any:
     """Return the kernel's file as a module with these constants."""
-    path = SHIPPED / "triton" / "gemm" / f"{kernel}.py"
-    spec = importlib.util.spec_from_file_location(f"kernelwright_{kernel}_{abs(hash((config, out)))}", path)
+    path = SHIPPED / backend / "gemm" / f"{kernel}.py"
+    name = f"kernelwright_{backend}_{kernel}_{abs(hash((config, out)))}"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

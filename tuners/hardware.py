@@ -63,6 +63,8 @@ def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: Matrix
     """
     if roles.stages is None:
         return ""
+    if kernel.language.keeps_stages:
+        return f"max({roles.stages}, 1)"
     fewer = f"max({roles.stages} - 1, 1)"
     may_be_asynchronous = limits.capability in ASYNCHRONOUS and product.element_bytes <= 2
     if kernel.language.keeps_asynchronous_stages and roles.warps and may_be_asynchronous:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..observers import GemmObserver
-from .groups import OUTPUT, TRUST, WHERE, DeviceOptions, ResultOptions, TimingOptions
+from .groups import OUTPUT, TRUST, WHERE, Backend, DeviceOptions, ResultOptions, TimingOptions
 from .option import described, option
 
 SHAPES = "Shapes"
 SEARCH = "Search"
-PRODUCTS = ("gemm", "a8w8_blockscale")
-DTYPES = {"gemm": ("float16", "bfloat16", "float8_e4m3fn"), "a8w8_blockscale": ("bfloat16", "float16")}
-"""Of the operands; of the result where the operands are fp8 with scales. The first is the default."""
+MOE = "moe"
+DTYPES = {
+    "gemm": ("float16", "bfloat16", "float8_e4m3fn"),
+    "a8w8_blockscale": ("bfloat16", "float16"),
+    MOE: ("bfloat16", "float16"),
+}
+"""The products. Of the operands; of the result where the operands are fp8 with scales. The first is the default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +29,8 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         default="gemm",
         kw_only=False,
         metadata=described(
-            "gemm, or a8w8_blockscale (fp8 with scales per 1x128 and 128x128 block).", metavar="PRODUCT"
+            "gemm, a8w8_blockscale (fp8 with scales per 1x128 and 128x128 block), or moe (a mixture of experts).",
+            metavar="PRODUCT",
         ),
     )
     sizes: Path | None = option(
@@ -34,9 +40,15 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         metavar="FILE",
         also=("--gemm_size_file",),
     )
-    m: tuple[int, ...] = option((), "Rows of A; may be repeated.", SHAPES, also=("-m",))
-    n: int | None = option(None, "Columns of B.", SHAPES, also=("-n",))
-    k: int | None = option(None, "Columns of A.", SHAPES, also=("-k",))
+    m: tuple[int, ...] = option((), "Rows of A, or tokens; may be repeated.", SHAPES, also=("-m",))
+    n: int | None = option(
+        None, "Columns of B; of moe what lies between an expert's two products.", SHAPES, also=("-n",)
+    )
+    k: int | None = option(None, "Columns of A; of moe the numbers of a token.", SHAPES, also=("-k",))
+    experts: int | None = option(None, "Of moe, where the file of sizes names no E.", SHAPES, at_least=1)
+    top_k: int | None = option(
+        None, "Of moe: experts of each token, where the file of sizes names no TOP_K.", SHAPES, at_least=1
+    )
     layout: str = option(
         "TN",
         "Of A and B: T is row-major, N column-major. Linear layers have TN.",
@@ -44,7 +56,7 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         metavar="TT|TN|NT|NN",
     )
     dtype: str | None = option(
-        None, "float16, bfloat16 or float8_e4m3fn; of a8w8_blockscale's result bfloat16 or float16.", SHAPES
+        None, "float16, bfloat16 or float8_e4m3fn; of a8w8_blockscale's result and of moe bfloat16 or float16.", SHAPES
     )
     trials: int = option(50, "At most this many configs per shape.", SEARCH, at_least=1)
     seconds: float | None = option(None, "Start no trial of a shape after this time.", SEARCH, above=0)
@@ -59,6 +71,12 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         SEARCH,
         at_least=1,
         at_most=5,
+    )
+    backend: Backend = option(
+        Backend.TRITON,
+        "The language of the kernel: triton, or tilelang, whose configs only `format` kernelwright holds.",
+        SEARCH,
+        metavar="triton|tilelang",
     )
     device: str = option("auto", "cpu (a check of the files), cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
     compilers: int | None = option(None, "Processes that compile, per device.", WHERE, at_least=1)
@@ -82,7 +100,9 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     compare_wo_tuning: bool = option(
         False, "Only check the configs that the file of sizes has.", OUTPUT, also=("--compare_wo_tuning",)
     )
-    benchmark: bool = option(False, "For fp8 operands, show cuBLAS's bf16 product, too.", OUTPUT)
+    benchmark: bool = option(
+        False, "For fp8 operands, show cuBLAS's bf16 product, too; wider ones always stand beside cuBLAS.", OUTPUT
+    )
     observer: GemmObserver | None = option(None, "Watches the sweep.", python_only=True)
 
     @property
@@ -94,27 +114,52 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         """Raise `OptionError` for what does not go together."""
         from ...core.errors import OptionError
         from ...tuners import catalogue
-        from ...tuners.gemm.shapes import LAYOUTS
-        from ...tuners.gemm.stores import store_of
 
         super().check()
-        if self.product not in PRODUCTS:
-            raise OptionError(f"there is no product {self.product!r}", f"use {' or '.join(PRODUCTS)}")
-        extents = bool(self.m) and self.n is not None and self.k is not None
-        if self.sizes is not None and (self.m or self.n is not None or self.k is not None):
-            raise OptionError("`sizes` and `m`, `n`, `k` exclude each other")
-        if self.sizes is None and not extents:
-            raise OptionError("there are no sizes", "give `sizes` FILE, or all of `m`, `n` and `k`")
-        if self.layout not in LAYOUTS:
-            raise OptionError(f"`layout` {self.layout!r} is not known", f"use one of {', '.join(LAYOUTS)}")
-        if self.product == "a8w8_blockscale" and self.layout != "TN":
-            raise OptionError(f"`layout` {self.layout}: a8w8_blockscale takes weights as (N, K) only", "use TN")
+        if self.product not in DTYPES:
+            raise OptionError(f"there is no product {self.product!r}", _use(DTYPES))
+        self._check_sizes()
         if self.chosen_dtype not in DTYPES[self.product]:
-            allowed = ", ".join(DTYPES[self.product])
-            raise OptionError(f"`dtype` {self.chosen_dtype!r} is none of {self.product}'s", f"use {allowed}")
+            allowed = DTYPES[self.product]
+            raise OptionError(f"`dtype` {self.dtype!r} is none of {self.product}'s", _use(allowed))
         catalogue.check(self.tuner)
-        store = store_of(self.format)
-        if self.product not in store.kernels:
-            raise OptionError(f"`format` {self.format} has no files of {self.product}", "use another `format`")
+        self._check_format()
         if self.compare_wo_tuning and self.sizes is None:
             raise OptionError("`compare_wo_tuning` checks the configs of a file", "give it as `sizes`")
+
+    def _check_sizes(self) -> None:
+        from ...core.errors import OptionError
+        from ...tuners.gemm.shapes import LAYOUTS
+
+        if self.sizes is not None and (self.m or self.n is not None or self.k is not None):
+            raise OptionError("`sizes` and `m`, `n`, `k` exclude each other")
+        if self.sizes is None and not (self.m and self.n is not None and self.k is not None):
+            raise OptionError("there are no sizes", "give `sizes` FILE, or all of `m`, `n` and `k`")
+        routed = self.experts is not None, self.top_k is not None
+        if any(routed) and self.product != MOE:
+            raise OptionError("`experts` and `top_k` belong to moe")
+        if self.product == MOE and self.sizes is None and not all(routed):
+            raise OptionError("moe needs `experts` and `top_k`, too", "for Mixtral 8x7B 8 and 2")
+        if self.layout not in LAYOUTS:
+            raise OptionError(f"`layout` {self.layout!r} is not known", _use(LAYOUTS))
+        if self.product != "gemm" and self.layout != "TN":
+            raise OptionError(f"`layout` {self.layout}: {self.product} takes weights as (N, K) only", "use TN")
+
+    def _check_format(self) -> None:
+        from ...core.errors import OptionError
+        from ...tuners.gemm.stores import names, store_of
+
+        store = store_of(self.format)
+        if self.product not in store.kernels:
+            fitting = [name for name in names() if self.product in store_of(name).kernels]
+            raise OptionError(f"`format` {self.format} has no files of {self.product}", _use(fitting))
+        if self.backend is Backend.TILELANG_CPU or (self.backend is Backend.TILELANG and self.product == MOE):
+            raise OptionError(f"there is no {self.product} in `backend` {self.backend}", "use triton")
+        if self.backend is not Backend.TRITON and not store.variants:
+            raise OptionError(f"`format` {self.format} is for Triton's kernels", "use kernelwright")
+
+
+def _use(choices: Iterable[str]) -> str:
+    """'use a, b or c'."""
+    *others, last = choices
+    return f"use {', '.join(others)} or {last}" if others else f"use {last}"

@@ -30,4 +30,5 @@ TILELANG = Language(
     definition=r"\bT\.Kernel\(",
     # It prints its own rewriting of the kernel before it raises the exception that says what was wrong.
     noise="__tb.",
+    keeps_stages=True,
 )

@@ -90,7 +90,9 @@ class Language:
         self.Kernel = Frame()
         self.GemmWarpPolicy = {name: name for name in ("Square", "FullRow", "FullCol")}
         self.unroll = self.serial = self.Pipelined = lambda count, **_: range(count)
-        self.annotate_layout = self.annotate_min_blocks_per_sm = self.Fragment = lambda *_, **__: None
+        self.annotate_layout = self.use_swizzle = self.annotate_min_blocks_per_sm = self.Fragment = lambda *_, **__: (
+            None
+        )
         self.erf = lambda value: np.float32(math.erf(value))
         self.rsqrt = lambda value: np.float32(1) / np.sqrt(value)
         self.alloc_shared = self.alloc_fragment = self._alloc

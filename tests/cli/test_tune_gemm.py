@@ -53,6 +53,15 @@ def test_the_whole_flow_at_small_sizes(tmp_path: Path) -> None:
         (("-m", "16"), "there are no sizes; give --sizes FILE, or all of --m, --n and --k"),
         (("-m", "0", "-n", "16", "-k", "16"), "M=0 is no size"),
         (("conv", "-m", "16", "-n", "16", "-k", "16"), "there is no product 'conv'"),
+        (("moe", "-m", "16", "-n", "16", "-k", "16"), "moe needs --experts and --top-k"),
+        (("moe", "-m", "16", "-n", "16", "-k", "16", "--experts", "2", "--top-k", "3"), "TOP_K=3 experts of E=2"),
+        (("-m", "16", "-n", "16", "-k", "16", "--top-k", "2"), "--experts and --top-k belong to moe"),
+        (
+            ("moe", "-m", "8", "-n", "8", "-k", "8", "--experts", "2", "--top-k", "1", "--format", "aiter"),
+            "use kernelw",
+        ),
+        (("-m", "16", "-n", "16", "-k", "16", "--backend", "tilelang", "--device", "cpu"), "run on a GPU only"),
+        (("-m", "16", "-n", "16", "-k", "16", "--backend", "tilelang", "--format", "aiter"), "for Triton's kernels"),
         (("-m", "16", "-n", "16", "-k", "16", "--layout", "XX"), "--layout 'XX' is not known"),
         (("-m", "16", "-n", "16", "-k", "16", "--dtype", "int8"), "--dtype 'int8' is none of gemm's"),
         (("-m", "16", "-n", "16", "-k", "16", "--format", "vllm"), "--format vllm has no files of gemm"),
@@ -73,6 +82,20 @@ def test_a_file_of_another_schema_is_refused_before_the_first_search(tmp_path: P
     code, _, warned = run("-m", 16, "-n", 64, "-k", 64, "--device", "cpu", "--output", tmp_path, "--results", tmp_path)
     assert code == 2
     assert "the key '16' is none of kernelwright's" in warned
+
+
+def test_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path) -> None:
+    code, shown, warned = run(
+        *("moe", "-m", 6, "-n", 32, "-k", 32, "--experts", 3, "--top-k", 2, "--device", "cpu", "--format", "sglang"),
+        *("--results", tmp_path / "results", "--output", tmp_path),
+    )
+    assert code == 0, warned
+    assert "[1/1] M=6 N=32 K=32 E=3 TOP_K=2: analytic choice, checked, not timed" in shown
+    (folder,) = (tmp_path / "configs").iterdir()
+    one, down = (json.loads((folder / f"E=3,N=32,device_name=cpu{end}.json").read_text()) for end in ("", "_down"))
+    assert one == down and list(one) == ["6"]
+    (found,) = json.loads(next(tmp_path.rglob("sweep.json")).read_text())["shapes"]
+    assert (found["E"], found["TOP_K"]) == (3, 2)
 
 
 def test_options_know_the_products_dtypes() -> None:

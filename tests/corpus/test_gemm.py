@@ -15,6 +15,9 @@ from kernelwright.core import Config, Status
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import find_kernel, find_problem, list_gemms
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.workers.modules import ProblemModule
+
+from ..agent.tilelang_interpreter import load
 
 PROGRAM = Path(__file__).with_name("gemm_forms.py")
 
@@ -29,7 +32,7 @@ def forms(how: str) -> dict[str, Any]:
 
 
 def test_products_are_found_by_their_names() -> None:
-    assert list_gemms() == ["gemm/a8w8_blockscale", "gemm/gemm"]
+    assert list_gemms() == ["gemm/a8w8_blockscale", "gemm/gemm", "gemm/moe"]
     for name in list_gemms():
         file = find_kernel(name, "triton")
         assert file.problem == name
@@ -37,36 +40,115 @@ def test_products_are_found_by_their_names() -> None:
         assert find_problem(name).read().workloads["tiny"]
 
 
-@pytest.mark.parametrize("name", list_gemms())
-def test_spaces_hold_the_constants_and_the_forms(name: str) -> None:
-    kernel = find_kernel(name, "triton").read()
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, "triton") for name in list_gemms()), ("gemm/gemm", "tilelang"), ("gemm/a8w8_blockscale", "tilelang")],
+)
+def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> None:
+    kernel = find_kernel(name, backend).read()
     space = declared_space(kernel, find_problem(name).read())
     assert space is not None
     assert space.default == Config({name: kernel.config[name] for name in space.names})
-    assert Config({**space.default, "VARIANT": "tma"}) in space
-    assert Config({**space.default, "VARIANT": "tma", "SPLIT_K": 2}) not in space
+    if "VARIANT" in space.names:
+        assert Config({**space.default, "VARIANT": "tma"}) in space
+        assert Config({**space.default, "VARIANT": "tma", "SPLIT_K": 2}) not in space
 
 
 def test_every_form_is_right_in_the_interpreter() -> None:
     errors = forms("interpreted")
-    assert len(errors) == 4 * 4 + 4 * 2
+    assert len(errors) == 4 + 3 * 2 + 4 * 2 + 2
     # At most the next number in bf16.
     assert {form: error for form, error in errors.items() if error > 2**-7} == {}
 
 
 def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
     found = forms("compiled")
-    assert len(found) == 3 * 3
+    assert len(found) == 3 * 3 + 1
     for form, (shared, matrix, bulk) in found.items():
         assert 0 < shared <= 227 * 1024
         assert matrix, form
         assert bulk == ("'tma'" in form), form
 
 
+TILELANG = [
+    ("gemm", {"LAYOUT": "NT", "DTYPE": "bfloat16"}, {"SPLIT_K": 2, "GROUP_SIZE_M": 1, "POLICY": "FullRow"}),
+    ("gemm", {"LAYOUT": "TN", "DTYPE": "float8_e4m3fn", "M": 48}, {"NUM_WARPS": 8, "BLOCK_SIZE_K": 128}),
+    ("a8w8_blockscale", {}, {}),
+    ("a8w8_blockscale", {"N": 640}, {"BLOCK_SIZE_N": 256, "NUM_WARPS": 8, "SPLIT_K": 2, "BLOCK_SIZE_K": 64}),
+]
+
+
+def test_tilelangs_products_compile_to_matrix_instructions_of_sm_90(tmp_path: Path) -> None:
+    cases = [(name, {"M": 256, "N": 512, "K": 1024, **sizes}, config) for name, sizes, config in TILELANG]
+    command = [sys.executable, str(PROGRAM.with_name("cross_compile_gemm_tilelang.py")), str(tmp_path)]
+    run = subprocess.run([*command, json.dumps(cases)], capture_output=True, text=True, timeout=240, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    for (name, _, given), line in zip(cases, run.stdout.splitlines(), strict=True):
+        compiled = json.loads(line)
+        assert isinstance(compiled, list), compiled
+        assert [one["name"] for one in compiled[1:]] == ["sum_parts_kernel"] * (given.get("SPLIT_K", 1) > 1)
+        product = compiled[0]
+        config = {**find_kernel(f"gemm/{name}", "tilelang").read().config, **given}
+        width = 1 if product["fp8"] else 2
+        tile = (config["BLOCK_SIZE_M"] + config["BLOCK_SIZE_N"]) * config["BLOCK_SIZE_K"] * width
+        # What the search takes for the least: as many buffers as there are stages.
+        assert tile * config["NUM_STAGES"] <= product["shared"] <= 227 * 1024
+        assert product["wgmma"] and product["tma"]
+        # A tile of fp8 is added in fp32 registers; its scales are read before its buffers are given back.
+        assert product["promoted"] == product["fp8"]
+        if name == "a8w8_blockscale":
+            assert product["scales_read_first"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "config"),
+    [
+        ("gemm", {"LAYOUT": "TT"}, {}),
+        ("gemm", {"LAYOUT": "NN"}, {"SPLIT_K": 2, "GROUP_SIZE_M": 1}),
+        ("gemm", {"LAYOUT": "NT", "M": 16}, {}),
+        ("gemm", {"LAYOUT": "TN", "DTYPE": "float8_e4m3fn"}, {"SPLIT_K": 3}),
+        ("a8w8_blockscale", {"M": 16, "N": 150, "K": 300}, {"BLOCK_SIZE_K": 64}),
+        ("a8w8_blockscale", {"M": 16, "N": 150, "K": 300}, {"BLOCK_SIZE_K": 128, "BLOCK_SIZE_N": 256, "SPLIT_K": 2}),
+    ],
+)
+def test_tilelangs_products_are_right(name: str, sizes: dict[str, Any], config: dict[str, Any]) -> None:
+    """Statement by statement, at extents that no tile divides."""
+    problem = find_problem(f"gemm/{name}").read()
+    sized = ProblemModule(Path(problem.path), {"M": 80, "N": 40, "K": 70, **sizes}, "cpu")
+    inputs = sized.inputs(0)
+    kernel = find_kernel(f"gemm/{name}", "tilelang").read()
+    bound = kernel.bind({"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, **config})
+    result, expected = load(bound.source)["ModelNew"]()(*inputs), sized.model(0)(*inputs).float()
+    # The interpreter keeps fp32 where the reference rounds to bf16.
+    assert float((result - expected).abs().max() / expected.abs().max()) < 2**-8
+
+
 @pytest.fixture(scope="module")
 def gpu() -> Iterator[LocalEvaluator]:
     with LocalEvaluator("cuda") as evaluator:
         yield evaluator
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "sizes", "config"), TILELANG)
+def test_tilelangs_products_are_right_on_a_gpu(
+    gpu: LocalEvaluator, name: str, sizes: dict[str, Any], config: dict[str, Any]
+) -> None:
+    kernel = find_kernel(f"gemm/{name}", "tilelang").read()
+    for extents in ({"M": 272, "N": 528, "K": 1040}, {"M": 1024, "N": 2048, "K": 4096}):
+        problem = find_problem(f"gemm/{name}").read().resized("test", {**sizes, **extents})
+        (found,) = gpu.evaluate(problem, kernel, [Config(config)])
+        assert found.status is Status.OK, found.message + found.log
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block_m", [16, 64, 128])
+@pytest.mark.parametrize(("m", "dtype"), [(3, "float16"), (500, "bfloat16")])
+def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str, block_m: int) -> None:
+    sizes = {"M": m, "N": 320, "K": 520, "E": 16, "TOP_K": 4, "DTYPE": dtype}
+    problem = find_problem("gemm/moe").read().resized("test", sizes)
+    (found,) = gpu.evaluate(problem, find_kernel("gemm/moe", "triton").read(), [Config({"BLOCK_SIZE_M": block_m})])
+    assert found.status is Status.OK, found.message + found.log
 
 
 @pytest.mark.gpu

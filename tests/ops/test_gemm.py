@@ -18,13 +18,14 @@ PROGRAM = """
 import json, sys, warnings
 import torch
 from kernelwright.ops import gemm as ops
-from kernelwright.ops.gemm import a8w8_blockscale, gemm
+from kernelwright.ops.gemm import a8w8_blockscale, gemm, moe
+from kernelwright.tuners.gemm.shapes import Shape
 
 found, said = {}, []
 warnings.showwarning = lambda message, *_: said.append(str(message))
 a, b = torch.randn(33, 64).half(), torch.randn(48, 64).half().t()
 found["tuned"] = float((gemm(a, b) - a @ b).abs().max())
-found["config"] = dict(ops._config("gemm", 33, 48, 64, "float16", "TN", None))
+found["config"] = dict(ops._config("gemm", "triton", Shape(m=33, n=48, k=64), "float16", None))
 said.clear()
 a, b = torch.randn(16, 24).half(), torch.randn(24, 40).half()
 found["analytic"] = float((gemm(a, b) - a @ b).abs().max())
@@ -37,6 +38,16 @@ expected = (a8.float() * scaled.repeat_interleave(128, 1)) @ (b8.float() * wide)
 result = a8w8_blockscale(a8, b8, scaled, scales, "float16")
 found["scaled"] = float(((result - expected).abs() / expected.abs().max()).max())
 found["dtype"] = str(result.dtype)
+x, w1, w2 = torch.randn(6, 48).half(), torch.randn(4, 64, 48).half() / 7, torch.randn(4, 48, 32).half() / 6
+weights, ids = torch.randn(6, 4).softmax(-1).topk(2)
+up = torch.einsum("ehk,mk->meh", w1.float(), x.float()).half().float()
+each = torch.einsum("ekh,meh->mek", w2.float(), torch.nn.functional.silu(up[..., :32]) * up[..., 32:])
+expected = (each[torch.arange(6)[:, None], ids] * weights[..., None]).sum(1)
+found["experts"] = float((moe(x, w1, w2, weights, ids.int()) - expected).abs().max())
+try:
+    moe(x, w1, w1, weights, ids.int())
+except ValueError as error:
+    found["refused"] = str(error)
 try:
     gemm(a, a)
 except ValueError as error:
@@ -60,6 +71,8 @@ def test_operators_take_tuned_configs_and_are_right(tmp_path: Path) -> None:
     found = json.loads(run.stdout)
     assert found["config"] == dict(config)
     assert found["tuned"] < 0.04 and found["analytic"] < 0.04 and found["scaled"] < 1e-3
+    assert found["experts"] < 0.01
+    assert "no experts of shapes (6, 48), (4, 64, 48), (4, 64, 48)" in found["refused"]
     assert found["dtype"] == "torch.float16"
     assert found["said"] == 1
     assert "no product of shapes (16, 24) and (16, 24)" in found["error"]

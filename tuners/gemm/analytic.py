@@ -23,8 +23,14 @@ GROUPS = (8, 4, 1)
 
 
 def product_of(shape: Shape, element_bytes: int, dtype: str) -> MatrixProduct:
-    """Return a shape as the model of tiles takes it."""
-    return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, element_bytes=element_bytes, dtype=dtype)
+    """Return a shape as the model of tiles takes it: with experts, the first product of each that has tokens."""
+    if not shape.experts:
+        return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, element_bytes=element_bytes, dtype=dtype)
+    pairs = shape.m * shape.top_k
+    busy = min(shape.experts, pairs)
+    return MatrixProduct(
+        m=-(-pairs // busy), n=2 * shape.n, k=shape.k, batch=busy, element_bytes=element_bytes, dtype=dtype
+    )
 
 
 def space_for(
@@ -39,8 +45,7 @@ def space_for(
     Raises `SpaceError` where there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
-    sizes = {"M": shape.m, "N": shape.n, "K": shape.k}
-    space = kernel.space(values, kernel.declared_constraints, sizes)
+    space = kernel.space(values, kernel.declared_constraints, shape.sizes)
     # Only limits and product count for what fits.
     return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
 

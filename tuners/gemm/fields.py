@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...core import Config, OptionError, Value
+from ...core import Config, Kernel, OptionError, Value
 
 TILES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
 LAUNCH = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
@@ -14,7 +14,11 @@ SPLITS = ("SPLIT_K", "NUM_KSPLIT")
 AMD: Mapping[str, Value] = {"waves_per_eu": 0, "kpack": 1, "matrix_instr_nonkdim": 16, "cache_modifier": ""}
 """What AMD's compiler takes besides; these values leave the choice to it. They mean nothing on other GPUs."""
 VARIANT = "VARIANT"
-VARIANTS = ("plain", "persistent", "tma")
+OWN: Mapping[str, tuple[str, ...]] = {
+    VARIANT: ("plain", "persistent", "tma"),
+    "POLICY": ("Square", "FullRow", "FullCol"),
+}
+"""What only this project's files name: the form of Triton's kernels, and how TileLang's share a tile among warps."""
 
 
 def is_whole(value: Any) -> bool:
@@ -24,7 +28,7 @@ def is_whole(value: Any) -> bool:
 
 def unknown_fields(fields: Collection[Any]) -> list[Any]:
     """Return the names that no engine uses."""
-    return [name for name in fields if name not in (*TILES, *LAUNCH, *SPLITS, *AMD, "matrix_instr_k", VARIANT)]
+    return [name for name in fields if name not in (*TILES, *LAUNCH, *SPLITS, *AMD, "matrix_instr_k", *OWN)]
 
 
 def missing_fields(fields: Collection[Any]) -> list[str]:
@@ -41,22 +45,28 @@ def from_fields(fields: Mapping[str, Any]) -> Config:
             if not is_whole(value) or value < 1:
                 raise OptionError(f"{name}={value!r} is no whole number from 1")
             found[whole[name]] = value
-    if fields.get(VARIANT, "plain") not in VARIANTS:
-        raise OptionError(f"{VARIANT}={fields[VARIANT]!r} is not known", f"use {', '.join(VARIANTS)}")
-    found[VARIANT] = fields.get(VARIANT, "plain")
+        elif name in OWN:
+            if value not in OWN[name]:
+                raise OptionError(f"{name}={value!r} is not known", f"use {', '.join(OWN[name])}")
+            found[name] = value
     return Config(found)
 
 
+def suited(config: Config, kernel: Kernel) -> Config:
+    """Return a config without the parameters that a kernel lacks."""
+    return Config({name: value for name, value in config.items() if name in kernel.declared_values})
+
+
 def to_fields(
-    config: Mapping[str, Value], split: str | None = None, amd: bool = False, variant: bool = False
+    config: Mapping[str, Value], split: str | None = None, amd: bool = False, own: bool = False
 ) -> dict[str, Value]:
     """Return an engine's entry for a config; `split` is its name for the parts of K, if its kernel has them."""
     found: dict[str, Value] = {name: config[name] for name in TILES}
-    if split:
-        found[split] = config.get("SPLIT_K", 1)
-    found |= {name: config[own] for name, own in LAUNCH.items()}
+    if split and "SPLIT_K" in config:
+        found[split] = config["SPLIT_K"]
+    found |= {name: config[constant] for name, constant in LAUNCH.items()}
     if amd:
         found |= AMD
-    if variant:
-        found[VARIANT] = config.get(VARIANT, "plain")
+    if own:
+        found |= {name: config[name] for name in OWN if name in config}
     return found

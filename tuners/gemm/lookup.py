@@ -8,15 +8,15 @@ import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ...core import Config
+from ...core import Config, PythonKernel
 from ...core.files import memory_folder
 from ...corpus import find_kernel
 from .analytic import choose_for
 from .device import Device
-from .fields import from_fields
+from .fields import from_fields, suited
 from .shapes import Shape
 from .stores import store_of
-from .stores.store import BLOCKSCALE, Subject, read_stamp
+from .stores.store import BLOCKSCALE, TRITON, Subject, read_stamp
 
 FOLDER = "KERNELWRIGHT_GEMM_CONFIGS"
 """The environment's variable that names the folder of tuned files."""
@@ -37,28 +37,39 @@ def load_config(
     dtype: str = "float16",
     layout: str = "TN",
     folder: Path | None = None,
+    *,
+    experts: int = 0,
+    top_k: int = 0,
+    backend: str = TRITON,
 ) -> Config:
-    """Return the config of `gemm` or `a8w8_blockscale` for a shape.
+    """Return the config of `gemm`, `a8w8_blockscale` or `moe` (with its experts) for a shape.
 
     aiter's rule chooses among tuned configs: the file for N and K, else the default one; the smallest bound of M that
     holds, then the largest from which on one holds, then `any`. Without a file the analytic choice is taken, and a
-    warning says so once per N and K; another warning says that a file was measured with another version of Triton.
-    `device` is by default the current GPU. Raises `OptionError` for a damaged file.
+    warning says so once per N and K; another warning says that a file was measured with another version of the
+    compiler. `device` is by default the current GPU. Raises `OptionError` for a damaged file.
     """
     device = device or Device.of_torch()
     dtype = "float8_e4m3fn" if kernel == BLOCKSCALE else dtype
-    shape = Shape(n=N, k=K, m=M, layout=layout)
+    shape = Shape(n=N, k=K, m=M, layout=layout, experts=experts, top_k=top_k)
     where = folder or configs_folder()
-    found = store_of("kernelwright").find(where, Subject(kernel, dtype, device, layout), shape)
+    source = _kernel(kernel, backend)
+    found = store_of("kernelwright").find(where, Subject(kernel, dtype, device, layout, backend), shape)
     if found is None:
         _say(f"no tuned config of {kernel} for N={N} K={K} on {device.name} in {where}: taking the analytic choice")
-        limits = device.limits.model_dump_json()
-        return choose_for(find_kernel(f"gemm/{kernel}", "triton").read(), shape, WIDTHS[dtype], dtype, limits)
+        return choose_for(source, shape, WIDTHS[dtype], dtype, device.limits.model_dump_json())
     fields, path = found
-    measured = read_stamp(path.parent).get(path.name, {}).get("triton")
-    if measured and measured != (here := installed("triton")):
-        _say(f"{path} was measured with Triton {measured}, and this is {here}: its configs may have lost their worth")
-    return from_fields(fields)
+    measured = read_stamp(path.parent).get(path.name, {}).get(backend)
+    if measured and measured != (here := installed(backend)):
+        name = source.language.name
+        _say(f"{path} was measured with {name} {measured}, and this is {here}: its configs may have lost their worth")
+    return suited(from_fields(fields), source)
+
+
+@functools.cache
+def _kernel(product: str, backend: str) -> PythonKernel:
+    """Return a shipped kernel."""
+    return find_kernel(f"gemm/{product}", backend).read()
 
 
 def installed(package: str) -> str:

@@ -64,7 +64,8 @@ class ShapeResult:
         """Return plain data, without the single times, which the journal has."""
         shape = self.shape
         return {
-            **{"M": shape.m, "N": shape.n, "K": shape.k, "layout": shape.layout},
+            **shape.sizes,
+            "layout": shape.layout,
             "config": dict(self.config) if self.config else None,
             "chosen": self.chosen if self.config else None,
             **{name: getattr(self, name) for name in _PLAIN},
@@ -78,7 +79,8 @@ class ShapeResult:
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> ShapeResult:
         """Return what `to_json` wrote."""
-        shape = Shape(m=found["M"], n=found["N"], k=found["K"], layout=found["layout"])
+        routing = {"experts": found.get("E", 0), "top_k": found.get("TOP_K", 0)}
+        shape = Shape(m=found["M"], n=found["N"], k=found["K"], layout=found["layout"], **routing)
         config = Config(found["config"]) if found["config"] else None
         plain = {name: found[name] for name in _PLAIN}
         return cls(shape, config, found["chosen"] or MEASURED, environment=found["environment"], **plain)

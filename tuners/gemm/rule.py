@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,8 +105,3 @@ def _split(table: Table, extent: str, bound: int) -> tuple[Table, Table]:
 
 def _extent(shape: Shape, name: str) -> int:
     return {"M": shape.m, "N": shape.n, "K": shape.k}[name]
-
-
-def export(rule: Rule) -> str:
-    """Return the rule as JSON."""
-    return json.dumps(rule.to_json(), indent=1) + "\n"

@@ -33,6 +33,8 @@ class Task:
     """Whether the device can time the kernel; else the analytic choice is checked only."""
     baseline: Callable[[Shape], tuple[TorchProblem, Kernel]] | None = None
     """A problem whose reference is cuBLAS, where it is to be measured, and a kernel for it."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """What replaces the problem's own, by name."""
     reference_is_baseline: bool = False
     """Whether the problem's own reference is cuBLAS."""
 
@@ -40,7 +42,8 @@ class Task:
     def key(self) -> dict[str, Any]:
         """What results must have in common to belong to one sweep."""
         fixed = {name: list(values) for name, values in self.fixed.items()}
-        return {"kernel": self.kernel.digest, "dtype": self.dtype, "tuner": self.tuner, "fixed": fixed}
+        found = {"kernel": self.kernel.digest, "dtype": self.dtype, "tuner": self.tuner, "fixed": fixed}
+        return {**found, **self.tolerances}
 
     def product(self, shape: Shape) -> MatrixProduct:
         """Return a shape as the model of tiles takes it."""

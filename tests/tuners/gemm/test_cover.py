@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kernelwright.core import Config
 from kernelwright.tuners.gemm.cover import best_for_all, cover
-from kernelwright.tuners.gemm.rule import Leaf, Question, export, fit_rule
+from kernelwright.tuners.gemm.rule import Leaf, Question, fit_rule
 from kernelwright.tuners.gemm.shapes import Shape
 
 SMALL, LARGE, MIDDLE = (Config({"BLOCK_SIZE_M": size}) for size in (16, 128, 64))
@@ -38,7 +38,7 @@ def test_the_rule_chooses_as_the_set_does() -> None:
     assert isinstance(rule, Question) and (rule.extent, rule.bound) == ("M", 32)
     assert [rule.choose(m, 64, 64) for m in (1, 32, 33, 5000)] == [SMALL, SMALL, LARGE, LARGE]
     assert rule.lines({SMALL: "a", LARGE: "b"}) == ["if M <= 32:", "  a", "else:", "  b"]
-    assert '"if": "M <= 32"' in export(rule)
+    assert rule.to_json()["if"] == "M <= 32"
 
 
 def test_one_config_needs_no_question() -> None:

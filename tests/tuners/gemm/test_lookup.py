@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.corpus import find_kernel
 from kernelwright.tuners.gemm import lookup
 from kernelwright.tuners.gemm.analytic import analytic_choice, product_of, space_for
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
-from kernelwright.tuners.gemm.fields import from_fields
+from kernelwright.tuners.gemm.fields import from_fields, suited
 from kernelwright.tuners.gemm.lookup import load_config
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.stores import store_of
@@ -63,6 +64,24 @@ def test_the_analytic_choice_is_a_member_and_fills_the_gpu(m: int, n: int, k: in
     assert tiles >= 16
     fixed = space_for(kernel, shape, product, H200_LIMITS, {"SPLIT_K": [1], "VARIANT": ["plain"]})
     assert {config["SPLIT_K"] for config in list(fixed)[:50]} == {1}
+
+
+def test_experts_and_tilelang_have_choices_of_their_own(tmp_path: Path) -> None:
+    about: dict[str, Any] = {"folder": tmp_path, "device": H200}
+    with pytest.warns(UserWarning, match="no tuned config of moe for N=14336"):
+        few = load_config("moe", 8, 14336, 4096, dtype="bfloat16", experts=8, top_k=2, **about)
+    many = load_config("moe", 8192, 14336, 4096, dtype="bfloat16", experts=8, top_k=2, **about)
+    assert set(few) == {*FIELDS.keys() - {"num_warps", "num_stages", "SPLIT_K", "VARIANT"}, "NUM_WARPS", "NUM_STAGES"}
+    # Each of eight experts has two rows, or 2048.
+    assert few["BLOCK_SIZE_M"] == 16 and many["BLOCK_SIZE_M"] == 128
+    with pytest.warns(UserWarning, match="no tuned config of gemm"):
+        chosen = load_config("gemm", 4096, 7168, 2048, backend="tilelang", **about)
+    tiles = (int(chosen["BLOCK_SIZE_M"]) + int(chosen["BLOCK_SIZE_N"])) * int(chosen["BLOCK_SIZE_K"]) * 2
+    assert tiles * int(chosen["NUM_STAGES"]) <= H200_LIMITS.shared_bytes and "POLICY" in chosen
+    entry = Entry(Shape(14336, 4096, 64, experts=8, top_k=2), from_fields({**FIELDS, "VARIANT": "plain"}))
+    store_of("kernelwright").save(tmp_path, Subject("moe", "bfloat16", H200), [entry], {})
+    tuned = load_config("moe", 64, 14336, 4096, dtype="bfloat16", experts=8, top_k=2, **about)
+    assert tuned == suited(entry.config, find_kernel("gemm/moe", "triton").read())
 
 
 def test_fp8_needs_a_gpu_with_it() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import OptionError
-from kernelwright.tuners.gemm.shapes import Shape, parse_shape, read_sizes, tables
+from kernelwright.tuners.gemm.shapes import Shape, parse_shape
+from kernelwright.tuners.gemm.sizes import Routing, read_sizes, tables
 
 TUNED = (
     "- {'M': 16, 'N': 64, 'K': 128, 'rowMajorA': 'T', 'rowMajorB': 'T', 'BLOCK_SIZE_M': 16, 'BLOCK_SIZE_N': 32, "
@@ -45,6 +46,8 @@ def test_tuples_of_batch_sizes_are_read(tmp_path: Path) -> None:
         ("{'M': 16, 'N': 1, 'K': 1, 'BLOCK_SIZE_M': 16}", "half a config, without BLOCK_SIZE_N"),
         ("{'M': 16, 'N': 1, 'K': 1, 'rowMajorA': 'X', 'rowMajorB': 'N'}", "layout 'XN' is not known"),
         ("[16, 1]", "is no size"),
+        ("{'M': [], 'N': 1, 'K': 1}", "M=[] is no size"),
+        ("{'M': 16, 'N': 1, 'K': 1, 'E': 8}", "unknown E"),
     ],
 )
 def test_a_bad_entry_is_named_and_the_others_go_on(tmp_path: Path, entry: str, why: str) -> None:
@@ -67,3 +70,23 @@ def test_a_useless_file_is_an_error(tmp_path: Path, text: str, why: str) -> None
 def test_a_truth_value_is_no_size() -> None:
     with pytest.raises(OptionError, match="M=True"):
         parse_shape(True, 1, 1, "TN")
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("{M: 16, N: 64, K: 64}", "E is missing; give them in the file, or as `experts` and `top_k`"),
+        ("{M: 16, N: 64, K: 64, E: 4, TOP_K: 5}", "TOP_K=5 experts of E=4"),
+        ("{M: 16, N: 64, K: 64, E: 0}", "E=0 is no size"),
+    ],
+)
+def test_sizes_of_experts_name_them_or_take_the_given_ones(tmp_path: Path, entry: str, why: str) -> None:
+    path = written(
+        tmp_path, f"- {entry}\n- {{M: [8, 16], N: 64, K: 32, E: 4}}\n- {{M: 1, N: 64, K: 32, E: 9, TOP_K: 1}}"
+    )
+    sizes = read_sizes(path, routing=Routing(top_k=2))
+    assert [(one.m, one.experts, one.top_k) for one in sizes.shapes] == [(8, 4, 2), (16, 4, 2), (1, 9, 1)]
+    assert sizes.shapes[0].flops == 8 * 2 * 3 * 2 * 64 * 32
+    assert str(sizes.shapes[0]) == "M=8 N=64 K=32 E=4 TOP_K=2"
+    assert why in sizes.refused[0]
+    assert tables([(16, 64, 64)], routing=Routing(4, 2)) == [Shape(64, 64, 16, experts=4, top_k=2)]

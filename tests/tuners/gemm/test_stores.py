@@ -12,7 +12,8 @@ import yaml
 from kernelwright.core import Config, OptionError
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import from_fields, to_fields
-from kernelwright.tuners.gemm.shapes import Shape, read_sizes
+from kernelwright.tuners.gemm.shapes import Shape
+from kernelwright.tuners.gemm.sizes import read_sizes
 from kernelwright.tuners.gemm.stores import names, store_of
 from kernelwright.tuners.gemm.stores.store import Entry, Subject, read_stamp
 
@@ -164,6 +165,7 @@ def test_no_other_shapes_entry_is_lost(tmp_path: Path, format: str) -> None:
     ("format", "content"),
     [
         ("vllm", '{"any": {"BLOCK_SIZE_M": 16}}'),
+        ("vllm", '{"16": {"BLOCK_SIZE_M": 16}}'),
         ("vllm", "[1]"),
         ("aiter", '{"16": {}}'),
         ("aiter", '{"any": {"BLOCK_SIZE_M": 16}}'),
@@ -192,6 +194,17 @@ def test_what_an_engine_does_not_have_is_said() -> None:
         store_of("aiter").check(Subject("gemm", "float16", H200, "TT"))
     with pytest.raises(OptionError, match="not known"):
         store_of("yaml")
+    with pytest.raises(OptionError, match="for Triton's kernels"):
+        store_of("aiter").check(Subject("gemm", "float16", H200, backend="tilelang"))
+
+
+def test_a_target_that_cannot_be_written_is_named_before_the_search(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shapes = [Shape(64, 64, 16)]
+    with pytest.raises(OptionError, match="cannot write to"):
+        store_of("kernelwright").prepare(tmp_path / "file", subject(), shapes)
+    with pytest.raises(OptionError, match=r"no YAML file; name one, such as out\.yaml"):
+        store_of("tune-gemm").prepare(tmp_path / "out.txt", subject("gemm", "float16"), shapes)
 
 
 def test_fields_there_and_back() -> None:

@@ -155,6 +155,10 @@ def test_resuming_measures_nothing_twice(tmp_path: Path) -> None:
     more = MadeUp()
     Sweep(task(budget=Budget(trials=20)), [more], tmp_path, Log(), resume=True).run(SHAPES)
     assert len(more.asked) == 3 * 5
+    Sweep(task(), [more], tmp_path, Log(), resume=True).run(SHAPES[:1])
+    assert len(json.loads((tmp_path / "sweep.json").read_text())["shapes"]) == 3
+    with pytest.raises(OptionError, match="atol differ"):
+        Sweep(task(tolerances={"atol": 0.1}), [more], tmp_path, Log(), resume=True).run(SHAPES)
     with pytest.raises(OptionError, match="tuner differ"):
         Sweep(task(tuner="random"), [more], tmp_path, Log(), resume=True).run(SHAPES)
 

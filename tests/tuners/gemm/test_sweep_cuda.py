@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright import tune_gemm
 from kernelwright.core import Config
+from kernelwright.tuners.gemm.shapes import Shape
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize(("product", "format"), [("gemm", "kernelwright"), ("a8w8_blockscale", "vllm")])
-def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str) -> None:
+@pytest.mark.parametrize(
+    ("product", "format", "more"),
+    [
+        ("gemm", "kernelwright", {}),
+        ("gemm", "kernelwright", {"backend": "tilelang"}),
+        ("a8w8_blockscale", "vllm", {}),
+        ("a8w8_blockscale", "kernelwright", {"backend": "tilelang"}),
+        ("moe", "vllm", {"experts": 8, "top_k": 2}),
+        ("moe", "sglang", {"experts": 8, "top_k": 2}),
+    ],
+)
+def test_a_table_is_tuned_and_resumed(tmp_path: Path, product: str, format: str, more: dict[str, Any]) -> None:
     (tmp_path / "sizes.json").write_text("[[[16, 512], 1024, 1024]]")
     common = {"sizes": tmp_path / "sizes.json", "device": "cuda", "format": format, "results": tmp_path / "results"}
+    common |= more
     result = tune_gemm(product, trials=6, output=tmp_path / "configs", **common)  # type: ignore[arg-type]
     assert not result.failed, [one.error for one in result.shapes]
     for one in result.shapes:
@@ -36,4 +49,6 @@ def test_the_operator_takes_the_tuned_config(tmp_path: Path, monkeypatch: pytest
     a = torch.randn(64, 512, device="cuda", dtype=torch.float16)
     b = torch.randn(512, 512, device="cuda", dtype=torch.float16).t()
     torch.testing.assert_close(ops.gemm(a, b), a @ b, atol=0.1, rtol=0.01)
-    assert ops._config("gemm", 64, 512, 512, "float16", "TN", 0) == Config(result.shapes[0].config or {})
+    assert ops._config("gemm", "triton", Shape(m=64, n=512, k=512), "float16", 0) == Config(
+        result.shapes[0].config or {}
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ....core import OptionError
 from .aiter import Aiter, AiterLegacy, Own
+from .sglang import Sglang
 from .store import Store
 from .triton_cache import TritonCache
 from .tune_gemm import TuneGemm
-from .vllm import Sglang, Vllm
+from .vllm import Vllm
 
 _STORES: dict[str, type[Store]] = {
     one.id: one for one in (Own, Aiter, AiterLegacy, Vllm, Sglang, TuneGemm, TritonCache)

@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ....core import OptionError
 from ..cover import best_for_all
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, BLOCKSCALE, GEMM, Document, Entry, Store, Subject, read_json
+from .store import ANOTHER, BLOCKSCALE, GEMM, MOE, TRITON, Document, Entry, Store, Subject, by_file, read_json
 
 BOUNDS = tuple(2**power for power in range(2, 14))
 """The bounds of M that aiter looks for."""
@@ -24,13 +24,13 @@ class Aiter(Store):
     """`{arch}-GEMM-{TAG}-N=..-K=...json`, keys M_LEQ_x, M_GEQ_x and any."""
 
     id = "aiter"
-    kernels = (GEMM, BLOCKSCALE)
+    kernels: ClassVar[tuple[str, ...]] = (GEMM, BLOCKSCALE)
     split = "NUM_KSPLIT"
     amd = True
 
-    def check(self, subject: Subject, target: Path | None = None) -> None:
+    def check(self, subject: Subject) -> None:
         """Its kernels take weights as (N, K)."""
-        super().check(subject, target)
+        super().check(subject)
         if subject.layout != "TN":
             raise OptionError(f"`layout` {subject.layout}: aiter's kernels take weights as (N, K)", "use `layout` TN")
 
@@ -40,16 +40,14 @@ class Aiter(Store):
         tag = tag or ("A8W8" if subject.dtype.startswith("float8") else "A16W16")
         return f"sm_{subject.device.limits.capability}-GEMM-{tag}"
 
-    def path(self, target: Path, subject: Subject, n: int, k: int) -> Path:
-        """Return the file of a weight's extents."""
-        return target / f"{self.stem(subject)}-N={n}-K={k}.json"
+    def path(self, target: Path, subject: Subject, shape: Shape) -> Path:
+        """Return the file of a weight."""
+        experts = f"-E={shape.experts}-TOP_K={shape.top_k}" if shape.experts else ""
+        return target / f"{self.stem(subject)}-N={shape.n}-K={shape.k}{experts}.json"
 
     def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
-        """One file per N and K."""
-        found: dict[Path, list[Entry]] = {}
-        for entry in entries:
-            found.setdefault(self.path(target, subject, entry.shape.n, entry.shape.k), []).append(entry)
-        return found
+        """One file per weight."""
+        return by_file(entries, lambda shape: self.path(target, subject, shape))
 
     def key(self, m: int) -> str:
         """Return the category of M."""
@@ -89,7 +87,7 @@ class Aiter(Store):
             categories.setdefault(self.key(entry.shape.m), []).append(entry)
         merged = dict(document)
         for key, group in categories.items():
-            merged[key] = to_fields(_best(group), split=self.split, amd=self.amd, variant=self.variants)
+            merged[key] = to_fields(_best(group), split=self.split, amd=self.amd, own=self.variants)
         largest = max((key for key in merged if key != ANY), key=self.rank)
         if ANY not in merged or largest in categories:
             merged[ANY] = merged[largest]
@@ -113,7 +111,7 @@ class Aiter(Store):
 
     def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """In the file of N and K, else in the default one: the smallest bound that holds M, then `any`."""
-        for path in (self.path(target, subject, shape.n, shape.k), target / f"{self.stem(subject)}.json"):
+        for path in (self.path(target, subject, shape), target / f"{self.stem(subject)}.json"):
             if path.exists():
                 document = self.parse(path)
                 return next(((document[key], path) for key in self.keys(shape.m) if key in document), None)
@@ -150,19 +148,24 @@ class Own(Aiter):
     """aiter's keys, with this project's forms of the kernels; read by `load_config`."""
 
     id = "kernelwright"
+    kernels = (GEMM, BLOCKSCALE, MOE)
     amd = False
     split = "SPLIT_K"
     variants = True
 
-    def check(self, subject: Subject, target: Path | None = None) -> None:
+    def check(self, subject: Subject) -> None:
         """All layouts have files of their own."""
-        Store.check(self, subject, target)
+        Store.check(self, subject)
 
     def stem(self, subject: Subject) -> str:
         """Return the beginning of its files' names."""
         tag = subject.kernel.upper()
+        if subject.kernel != BLOCKSCALE:
+            tag = f"{tag}_{subject.dtype.upper()}"
         if subject.kernel == GEMM:
-            tag = f"{tag}_{subject.dtype.upper()}_{subject.layout}"
+            tag = f"{tag}_{subject.layout}"
+        if subject.backend != TRITON:
+            tag = f"{tag}_{subject.backend.upper()}"
         return f"{subject.device.file_name}-GEMM-{tag}"
 
 

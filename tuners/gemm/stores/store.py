@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +17,11 @@ from ..shapes import Shape
 
 BLOCKSCALE = "a8w8_blockscale"
 GEMM = "gemm"
+MOE = "moe"
+TRITON = "triton"
 STAMP = "kernelwright_versions.json"
 """Beside the files: engines refuse keys that they do not know, so versions cannot stand in them."""
+ELSEWHERE = "choose another `output`"
 ANOTHER = "choose another `output`, or move it away"
 
 
@@ -26,11 +30,15 @@ class Subject:
     """What the entries of a file are about."""
 
     kernel: str
-    """'gemm' or 'a8w8_blockscale'."""
+    """'gemm', 'a8w8_blockscale' or 'moe'."""
     dtype: str
     """Of the operands."""
     device: Device
     layout: str = "TN"
+    backend: str = TRITON
+    """The language of the kernel."""
+    triton: str = ""
+    """The version of Triton, where files or folders are named after it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Store(ABC):
     """The field for the parts of K; None where the engine's kernel has none."""
     amd: ClassVar[bool] = False
     variants: ClassVar[bool] = False
-    """Whether the persistent form and descriptors can be named."""
+    """Whether the form of the kernel, and TileLang's kernels, can be named."""
 
     @abstractmethod
     def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
@@ -93,12 +101,30 @@ class Store(ABC):
             found["VARIANT"] = ["plain"]
         return found
 
-    def check(self, subject: Subject, target: Path | None = None) -> None:
-        """Raise `OptionError` for what the engine has no files for, and for a file of another schema at the target."""
+    def check(self, subject: Subject) -> None:
+        """Raise `OptionError` for what the engine has no files for."""
         if subject.kernel not in self.kernels:
             raise OptionError(
                 f"`format` {self.id} holds no configs of {subject.kernel}", f"it is for {' and '.join(self.kernels)}"
             )
+        if subject.backend != TRITON and not self.variants:
+            raise OptionError(
+                f"`format` {self.id} is for Triton's kernels", "use `format` kernelwright, or no `backend`"
+            )
+
+    def prepare(self, target: Path, subject: Subject, shapes: Sequence[Shape]) -> None:
+        """Raise `OptionError` where these shapes' files could not be written: an error now, not after hours."""
+        for path in self.grouped(target, subject, [Entry(one, Config()) for one in shapes]):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise OptionError(
+                    f"cannot write to {path.parent}: {error.strerror}", "choose another `output`"
+                ) from None
+            if not os.access(path.parent, os.W_OK):
+                raise OptionError(f"cannot write to {path.parent}: no permission", "choose another `output`")
+            if path.exists():
+                self.parse(path)
 
     def save(self, target: Path, subject: Subject, entries: Sequence[Entry], versions: Mapping[str, str]) -> list[Path]:
         """Merge entries into the files, under a lock that all runs share; return the files.
@@ -134,12 +160,20 @@ def read_stamp(folder: Path) -> dict[str, dict[str, str]]:
     return found if isinstance(found, dict) else {}
 
 
-def read_json(path: Path) -> Document:
-    """Return a JSON object of objects; raises `OptionError` for anything else."""
+def by_file(entries: Sequence[Entry], path_of: Callable[[Shape], Path]) -> dict[Path, list[Entry]]:
+    """Return the entries of each file."""
+    found: dict[Path, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(path_of(entry.shape), []).append(entry)
+    return found
+
+
+def read_json(path: Path, plain: Collection[str] = ()) -> Document:
+    """Return a JSON object of objects, `plain` keys excepted; raises `OptionError` for anything else."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise OptionError(f"cannot read {path}: {error}", ANOTHER) from None
-    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) or key in plain for key, entry in found.items()):
         raise OptionError(f"{path} is no object of configs by size", ANOTHER)
     return found

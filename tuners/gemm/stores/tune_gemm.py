@@ -8,7 +8,8 @@ from typing import Any
 
 from ....core import OptionError
 from ..fields import from_fields, to_fields
-from ..shapes import Shape, read_sizes
+from ..shapes import Shape
+from ..sizes import read_sizes
 from .store import ANOTHER, GEMM, Document, Entry, Store, Subject
 
 FILE = "tuning_results.yaml"
@@ -22,8 +23,14 @@ class TuneGemm(Store):
     split = "SPLIT_K"
 
     def path(self, target: Path) -> Path:
-        """Return the file: the target, or one in it where it is a folder."""
-        return target if target.suffix in (".yaml", ".yml") else target / FILE
+        """Return the file: the target, or one in it where it is a folder. Raises `OptionError` for no YAML."""
+        if target.suffix in (".yaml", ".yml") and not target.is_dir():
+            return target
+        if target.suffix and not target.is_dir():
+            raise OptionError(
+                f"`output` {target} is no YAML file", f"name one, such as {target.stem}.yaml, or a folder"
+            )
+        return target / FILE
 
     def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
         """One file for all."""

@@ -1,4 +1,4 @@
-"""vLLM's and SGLang's files for products with block scales: a config per M; the nearest M's is taken."""
+"""vLLM's files, for products with block scales and for experts: a config per M; the nearest M's is taken."""
 
 from __future__ import annotations
 
@@ -8,57 +8,67 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ....core import OptionError
-from ..fields import to_fields
+from ..fields import missing_fields, to_fields
 from ..shapes import Shape
-from .store import ANOTHER, BLOCKSCALE, Document, Entry, Store, Subject, read_json
+from .store import ANOTHER, BLOCKSCALE, MOE, Document, Entry, Store, Subject, by_file, read_json
+
+VERSION = "triton_version"
+"""A key of vLLM's files for experts, which it drops when it reads one."""
 
 
 class Vllm(Store):
-    """`N=..,K=..,device_name=..,dtype=fp8_w8a8,block_shape=[128,128].json`: {"16": {...}, ...}."""
+    """`{"16": {...}, ...}` in `N=..,K=..,device_name=..,dtype=fp8_w8a8,block_shape=[128,128].json`, or for experts in
+    `E=..,N=..,device_name=...json`."""
 
     id = "vllm"
-    kernels = (BLOCKSCALE,)
+    kernels = (BLOCKSCALE, MOE)
     block_shape: ClassVar[str] = "[128,128]"
 
-    def path(self, target: Path, subject: Subject, n: int, k: int) -> Path:
-        """Return the file of a weight's extents."""
-        device = subject.device.file_name
-        name = f"N={n},K={k},device_name={device},dtype=fp8_w8a8,block_shape={self.block_shape}.json"
-        return target / name
+    def folder(self, target: Path, subject: Subject) -> Path:
+        """Return the folder of the files."""
+        return target
+
+    def name(self, subject: Subject, shape: Shape) -> str:
+        """Return the file of a weight."""
+        device = f"device_name={subject.device.file_name}"
+        if subject.kernel == MOE:
+            # Files for fp16 and bf16 name no dtype.
+            return f"E={shape.experts},N={shape.n},{device}.json"
+        return f"N={shape.n},K={shape.k},{device},dtype=fp8_w8a8,block_shape={self.block_shape}.json"
 
     def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
-        """One file per N and K."""
-        found: dict[Path, list[Entry]] = {}
-        for entry in entries:
-            found.setdefault(self.path(target, subject, entry.shape.n, entry.shape.k), []).append(entry)
-        return found
+        """One file per weight."""
+        return by_file(entries, lambda shape: self.folder(target, subject) / self.name(subject, shape))
 
     def parse(self, path: Path) -> Document:
-        """All keys must be numbers of rows: the engine converts each."""
-        found = read_json(path)
-        if wrong := [key for key in found if not key.isdecimal()]:
-            raise OptionError(f"{path} has the key {wrong[0]!r}, where {self.id} has numbers of rows", ANOTHER)
+        """All keys but the version must be numbers of rows: the engine converts each."""
+        found = read_json(path, plain=(VERSION,))
+        for key, value in found.items():
+            if key == VERSION:
+                continue
+            if not key.isdecimal():
+                raise OptionError(f"{path} has the key {key!r}, where {self.id} has numbers of rows", ANOTHER)
+            if lacking := missing_fields(value):
+                raise OptionError(f"{path}: {key} is half a config, without {', '.join(lacking)}", ANOTHER)
         return found
 
     def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
         """Each M has its own key."""
-        return {**document, **{str(entry.shape.m): to_fields(entry.config) for entry in entries}}
+        version = {VERSION: subject.triton} if subject.kernel == MOE and subject.triton else {}
+        return {**document, **version, **{str(entry.shape.m): to_fields(entry.config) for entry in entries}}
 
     def text(self, document: Document) -> str:
-        """In the order of M."""
-        return json.dumps({key: document[key] for key in sorted(document, key=int)}, indent=4) + "\n"
+        """The version first, then in the order of M."""
+        ordered = [*(key for key in document if key == VERSION), *sorted(_rows(document), key=int)]
+        return json.dumps({key: document[key] for key in ordered}, indent=4) + "\n"
 
     def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
         """The nearest M's."""
-        path = self.path(target, subject, shape.n, shape.k)
+        path = self.folder(target, subject) / self.name(subject, shape)
         document = self.parse(path) if path.exists() else {}
-        if not document:
-            return None
-        return document[min(document, key=lambda key: abs(int(key) - shape.m))], path
+        rows = _rows(document)
+        return (document[min(rows, key=lambda key: abs(int(key) - shape.m))], path) if rows else None
 
 
-class Sglang(Vllm):
-    """The same, with a space in the file's name."""
-
-    id = "sglang"
-    block_shape = "[128, 128]"
+def _rows(document: Document) -> list[str]:
+    return [key for key in document if key != VERSION]

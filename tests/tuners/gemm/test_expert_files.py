@@ -1,0 +1,95 @@
+"""vLLM's and SGLang's look-up of experts, written anew from their documents, finds the same entries in our files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernelwright.core import Config
+from kernelwright.tuners.gemm.device import H200_LIMITS, Device
+from kernelwright.tuners.gemm.fields import from_fields
+from kernelwright.tuners.gemm.shapes import Shape
+from kernelwright.tuners.gemm.stores import store_of
+from kernelwright.tuners.gemm.stores.store import Entry, Subject
+
+H200 = Device("NVIDIA H200", H200_LIMITS)
+VERSIONS = {"triton": "3.6.0"}
+
+
+def config(number: int) -> Config:
+    sizes = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": number}
+    return Config({**sizes, "NUM_WARPS": 4, "NUM_STAGES": 3})
+
+
+EXPERTS = Subject("moe", "bfloat16", H200, triton="3.6.0")
+
+
+def moe_entries(*ms: int) -> list[Entry]:
+    return [Entry(Shape(14336, 4096, m, experts=8, top_k=2), config(m)) for m in ms]
+
+
+def nearest_rows(found: dict[str, Any], m: int) -> Any:
+    """Both engines: every key that is left is a number, the nearest one serves."""
+    configs = {int(key): value for key, value in found.items()}
+    return configs[min(configs, key=lambda x: abs(x - m))]
+
+
+def vllm_experts(folder: Path, m: int) -> Any:
+    found = json.loads((folder / "E=8,N=14336,device_name=NVIDIA_H200.json").read_text())
+    found.pop("triton_version", None)
+    return nearest_rows(found, m)
+
+
+def sglang_experts(folder: Path, m: int, triton: str, down: str = "") -> Any:
+    versions = [triton, *(one for one in ("3.6.0", "3.5.1", "3.4.0") if one != triton)]
+    for version in versions:
+        where = folder / "configs" / f"triton_{version.replace('.', '_')}"
+        path = where / f"E=8,N=14336,device_name=NVIDIA_H200{down}.json"
+        if path.exists():
+            return nearest_rows(json.loads(path.read_text()), m)
+    return None
+
+
+def test_vllm_reads_our_files_for_experts(tmp_path: Path) -> None:
+    store = store_of("vllm")
+    (path,) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
+    store.save(tmp_path, EXPERTS, moe_entries(1, 512), VERSIONS)
+    assert list(json.loads(path.read_text())) == ["triton_version", "1", "16", "512"]
+    for m in (1, 8, 9, 264, 265, 9000):
+        found = store.find(tmp_path, EXPERTS, Shape(14336, 4096, m, experts=8, top_k=2))
+        assert found is not None and found[0] == vllm_experts(tmp_path, m)
+    assert store.find(tmp_path, EXPERTS, Shape(14336, 4096, 1, experts=16, top_k=2)) is None
+
+
+def test_sglang_reads_our_files_for_experts_of_another_version_too(tmp_path: Path) -> None:
+    store = store_of("sglang")
+    older = replace(EXPERTS, triton="3.4.0")
+    files = store.save(tmp_path, EXPERTS, moe_entries(16, 512), VERSIONS)
+    assert [path.name.removeprefix("E=8,N=14336,device_name=NVIDIA_H200") for path in files] == [".json", "_down.json"]
+    store.save(tmp_path, older, moe_entries(64), VERSIONS)
+    for triton in ("3.6.0", "3.4.0", "3.9.0"):
+        for m in (1, 100, 600):
+            asked = Shape(14336, 4096, m, experts=8, top_k=2)
+            found = store.find(tmp_path, replace(EXPERTS, triton=triton), asked)
+            assert found is not None and found[0] == sglang_experts(tmp_path, m, triton)
+            assert found[0] == sglang_experts(tmp_path, m, triton, "_down")
+    # The second product's own entries of other M stay.
+    tuned = {**json.loads(files[1].read_text()), "7": {**found[0], "num_stages": 5}}
+    files[1].write_text(json.dumps(tuned))
+    store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
+    assert json.loads(files[1].read_text())["7"] == tuned["7"]
+
+
+def test_own_files_know_experts_and_languages(tmp_path: Path) -> None:
+    store, asked = store_of("kernelwright"), Shape(14336, 4096, 16, experts=8, top_k=2)
+    (path, _) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
+    assert path.name == "NVIDIA_H200-GEMM-MOE_BFLOAT16-N=14336-K=4096-E=8-TOP_K=2.json"
+    assert store.find(tmp_path, EXPERTS, asked) is not None
+    tilelang = Subject("gemm", "float16", H200, backend="tilelang")
+    chosen = Config({**config(8), "SPLIT_K": 2, "POLICY": "FullRow"})
+    store.save(tmp_path, tilelang, [Entry(Shape(64, 64, 16), chosen)], VERSIONS)
+    found = store.find(tmp_path, tilelang, Shape(64, 64, 16))
+    assert found is not None and from_fields(found[0]) == Config({**chosen, "VARIANT": "plain"})
+    assert store.find(tmp_path, Subject("gemm", "float16", H200), Shape(64, 64, 16)) is None

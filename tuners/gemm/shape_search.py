@@ -1,0 +1,102 @@
+"""One shape of a sweep: a search for its best config, or a check of the analytic choice."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...core import Config, Evaluator, KernelwrightError, SearchSpace, Trial
+from .. import catalogue
+from ..search import SEARCHED, Search
+from .analytic import analytic_choice, space_for
+from .ledger import Ledger
+from .outcome import first_message, largest_error, result_of, times_of
+from .result import CHECKED, ShapeResult
+from .shapes import Shape
+from .task import Task
+from .watching import Observer, Trials
+
+
+class ShapeSearch:
+    """Tunes single shapes; what it measures goes into the ledger's journals.
+
+    `resume` goes on from these. Setting `stop` ends searches in other threads, which then raise `Stopped`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        ledger: Ledger,
+        observer: Observer,
+        stop: threading.Event,
+        resume: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.task, self.observer = task, observer
+        self._ledger, self._stop, self._resume, self._clock = ledger, stop, resume, clock
+
+    def tune(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
+        """Return the result of a shape; one that cannot be tuned has an error."""
+        began = self._clock()
+        self.observer.shape_started(shape)
+        try:
+            found = self._searched(evaluator, shape) if self.task.timed else self._checked(evaluator, shape)
+        except KernelwrightError as error:
+            found = ShapeResult(shape, error=" ".join(str(error).split()))
+        return replace(found, seconds=round(self._clock() - began, 3))
+
+    def measure(self, evaluator: Evaluator, result: ShapeResult, configs: Sequence[Config]) -> ShapeResult:
+        """Return a result with the times of these configs, too; those that the shape cannot have stay out."""
+        space, analytic = self._space(result.shape)
+        missing = [config for config in configs if config in space and config not in result.times]
+        if not missing:
+            return result
+        problem, kernel = self.task.problem(result.shape), self.task.kernel.bind(analytic)
+        with self._ledger.journal(result.shape) as journal, contextlib.suppress(KernelwrightError):
+            for evaluation in evaluator.evaluate(problem, kernel, missing):
+                journal.append(Trial(origin=SEARCHED, evaluation=evaluation, seconds=0.0))
+                result = result.with_times(times_of([evaluation]))
+        return result
+
+    def _space(self, shape: Shape) -> tuple[SearchSpace, Config]:
+        task, product = self.task, self.task.product(shape)
+        space = space_for(task.kernel, shape, product, task.limits, task.fixed)
+        return space, analytic_choice(space, task.limits, product)
+
+    def _searched(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
+        task, problem = self.task, self.task.problem(shape)
+        space, analytic = self._space(shape)
+        # Its own constants are the analytic choice, so that the finalists are timed beside it.
+        kernel = task.kernel.bind(analytic)
+        profile = evaluator.profile(problem).model_copy(update={"product": task.product(shape)})
+        tuner = catalogue.create(task.tuner, space, task.seed, self._ledger.warm(shape), [analytic], profile)
+        with self._ledger.journal(shape, self._resume) as journal:
+            observer = Trials(self.observer, shape, self._stop)
+            budget, patience = task.budget, task.patience
+            search = Search(problem, kernel, space, tuner, evaluator, journal, budget, observer, patience, self._clock)
+            found = search.run()
+        return self._beside_the_library(evaluator, result_of(shape, found, analytic))
+
+    def _beside_the_library(self, evaluator: Evaluator, result: ShapeResult) -> ShapeResult:
+        """Return a result with cuBLAS's time, where there is one."""
+        task = self.task
+        if task.reference_is_baseline:
+            return replace(result, baseline_ms=result.reference_ms)
+        if task.baseline is None or result.config is None:
+            return result
+        problem, kernel = task.baseline(result.shape)
+        (beside,) = evaluator.compare(problem, kernel, [Config()])
+        return replace(result, baseline_ms=beside.reference.median_ms if beside.reference else None)
+
+    def _checked(self, evaluator: Evaluator, shape: Shape) -> ShapeResult:
+        _, analytic = self._space(shape)
+        with self._ledger.journal(shape, self._resume) as journal:
+            (found,) = evaluator.evaluate(self.task.problem(shape), self.task.kernel, [analytic])
+            journal.append(Trial(origin=SEARCHED, evaluation=found, seconds=0.0))
+        result = ShapeResult(shape, trials=1, environment=found.environment)
+        if not found.ok:
+            return replace(result, error=f"{found.status}: {first_message(found)}")
+        return replace(result, config=analytic, chosen=CHECKED, max_error=largest_error(found))

@@ -1,0 +1,51 @@
+"""Work shared among evaluators: each takes the next item when it is free, and one's failure ends them all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ...core import Evaluator
+from .watching import Stopped
+
+T = TypeVar("T")
+
+
+def share(
+    items: Sequence[T], evaluators: Sequence[Evaluator], work: Callable[[Evaluator, T], None], stop: threading.Event
+) -> None:
+    """Call `work` for every item, in the caller's thread where there is one evaluator, else in a thread for each.
+
+    An exception, also an interruption of the caller, sets `stop`, and is raised when the others have ended or noticed.
+    """
+    left, lock, failures = iter(items), threading.Lock(), list[BaseException]()
+
+    def run(evaluator: Evaluator) -> None:
+        try:
+            while not stop.is_set():
+                with lock:
+                    item = next(left, None)
+                if item is None:
+                    return
+                work(evaluator, item)
+        except Stopped:
+            return
+        except BaseException as error:
+            failures.append(error)
+            stop.set()
+
+    if len(evaluators) == 1:
+        run(evaluators[0])
+    else:
+        threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in evaluators]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            stop.set()
+            raise
+    if failures:
+        raise failures[0]

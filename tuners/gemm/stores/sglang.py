@@ -1,0 +1,55 @@
+"""SGLang's files: vLLM's with other names; those for experts in a folder per version of Triton, two per weight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..shapes import Shape
+from .store import MOE, Document, Entry, Subject
+from .vllm import Vllm
+
+_FOLDER = re.compile(r"triton_(\d+)_(\d+)_(\d+)")
+
+
+class Sglang(Vllm):
+    """For experts `configs/triton_3_6_0/E=..,N=..,device_name=...json` and the same with `_down`, for the second
+    product, below the folder that SGLANG_MOE_CONFIG_DIR names."""
+
+    id = "sglang"
+    block_shape = "[128, 128]"
+
+    def folder(self, target: Path, subject: Subject) -> Path:
+        """Return the folder of a version of Triton, for experts."""
+        if subject.kernel != MOE:
+            return target
+        return target / "configs" / f"triton_{subject.triton.replace('.', '_')}"
+
+    def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
+        """Without the version, which its folder names: every key must be a number."""
+        return super().merge(document, replace(subject, triton=""), entries)
+
+    def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
+        """For experts also the second product's file: it takes the first's height of a tile, and was measured so."""
+        found = super().grouped(target, subject, entries)
+        if subject.kernel != MOE:
+            return found
+        return {**found, **{path.with_name(f"{path.stem}_down.json"): group for path, group in found.items()}}
+
+    def find(self, target: Path, subject: Subject, shape: Shape) -> tuple[Mapping[str, Any], Path] | None:
+        """In the folder of this version of Triton, else of the newest other one that has the file."""
+        found = super().find(target, subject, shape)
+        if found is not None or subject.kernel != MOE:
+            return found
+        others = [
+            (tuple(map(int, match.groups())), ".".join(match.groups()))
+            for path in (target / "configs").glob("triton_*")
+            if (match := _FOLDER.fullmatch(path.name))
+        ]
+        for _, version in sorted(others, reverse=True):
+            if found := super().find(target, replace(subject, triton=version), shape):
+                return found
+        return None
