@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 optimize: $(READY)
-	$(BIN)/optimize --kernel level1/1_36.py --target-speedup 1.5
+	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.3
 
 test: $(READY)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder

@@ -1,6 +1,6 @@
 """What `optimize` gains on a CPU: idle, and with one core kept busy by another process.
 
-    python benchmarks/busy.py [--kernel level1/1_36.py] [--target-speedup 1.5] [--runs 3] [--output FILE.json]
+    python benchmarks/busy.py [--kernel level1/1_94.py] [--target-speedup 1.3] [--runs 3] [--output FILE.json]
 
 Each run starts in an empty folder with an empty cache. Printed are the gain over the start, the speedup over the
 reference and whether it reached the target; a busy machine should gain what an idle one does. By default it is the run
@@ -62,8 +62,8 @@ def optimize(kernel: str, target: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", default="level1/1_36.py")
-    parser.add_argument("--target-speedup", type=float, default=1.5)
+    parser.add_argument("--kernel", default="level1/1_94.py")
+    parser.add_argument("--target-speedup", type=float, default=1.3)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()

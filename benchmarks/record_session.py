@@ -1,6 +1,6 @@
 """Records a run of `optimize` as a terminal shows it: the picture in README.
 
-    python benchmarks/record_session.py --kernel level1/1_36.py --target-speedup 1.5 --svg docs/images/optimize.svg
+    python benchmarks/record_session.py --kernel level1/1_94.py --target-speedup 1.3 --svg docs/images/optimize.svg
 
 The run is a real one, by the built-in rules, in an empty folder and with an empty archive.
 """

@@ -82,7 +82,7 @@ class LineDisplay(RunDisplay):
         latency, speedup = trial_metrics(evaluation)
         remark = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
-            remark = f" (others used {evaluation.contention:.1f} cores)"
+            remark = f" ({disturbance(evaluation.contention)})"
         if not evaluation.proven:
             remark += f" (not replayed: {first_line(evaluation.replay.reason, 100) if evaluation.replay else ''})"
         config = describe_config(evaluation.config)
@@ -156,7 +156,7 @@ class LiveDisplay(LineDisplay):
         if self._lines:
             super().screening(lane, proposals)
             return
-        self._begin_table(lane, f"{len(proposals)} changes", "tried side by side", "change", len(proposals) + 1)
+        self._begin_table(lane, f"{len(proposals)} change{'s' * (len(proposals) > 1)}", "tried side by side", "change", len(proposals) + 1)
 
     def _begin_table(self, lane: str, what: str, why: str, first: str, trials: int) -> None:
         self.close()  # a turn may have several
@@ -189,7 +189,7 @@ class LiveDisplay(LineDisplay):
             change = self._best_ms / evaluation.latency_ms
             better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
         if evaluation.contention is not None:
-            better = f"[yellow]others used {evaluation.contention:.1f} cores[/]"
+            better = f"[yellow]{disturbance(evaluation.contention)}[/]"
         if not evaluation.proven:
             better += " [yellow]not replayed[/]"
         remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
@@ -214,6 +214,11 @@ class LiveDisplay(LineDisplay):
             self._live.update(self._table)
             self._live.stop()
             self._live = None
+
+
+def disturbance(cores: float) -> str:
+    """'others used 0.8 cores'; where nobody did, the times vary by themselves."""
+    return f"others used {cores:.1f} cores" if cores >= 0.05 else "times vary"
 
 
 def gain_text(gain: float | None) -> str:
