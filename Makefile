@@ -1,12 +1,17 @@
-# optimize: set up, then make the demo kernel faster.   test: set up, then run the tests.
+# optimize: set up what that needs, then make the demo kernel faster.   test: set up the rest, then run the tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPLETE := $(VENV)/.complete
+# Of pyproject.toml: what the tests need beside what `optimize` does.
+EXTRAS := dev,llm,notebooks,plots,rag,ray,remote,triton
 
-.PHONY: setup optimize test check format docs clean
+.PHONY: setup setup-all optimize test check format docs clean
 
 setup: $(READY)
+
+setup-all: $(COMPLETE)
 
 # The CPU build of torch comes first: asked for by another package it would bring gigabytes of CUDA.
 # A machine with a CUDA build of torch in its Python keeps it: make setup TORCH= VENV_OPTIONS=--system-site-packages
@@ -15,7 +20,11 @@ VENV_OPTIONS ?=
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV_OPTIONS) $(VENV)
 	$(if $(TORCH),$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt $(TORCH))
-	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,llm,rag,notebooks,ray,remote]'
+	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(COMPLETE): $(READY)
+	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
 	@touch $@
@@ -23,10 +32,10 @@ $(READY): pyproject.toml constraints.txt
 optimize: $(READY)
 	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.3
 
-test: $(READY)
+test: $(COMPLETE)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-check: $(READY)
+check: $(COMPLETE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/vulture
@@ -34,7 +43,7 @@ check: $(READY)
 	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-format: $(READY)
+format: $(COMPLETE)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

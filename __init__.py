@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .api.functions import (
         add_example,
         batch,
+        check,
         compile_program,
         evaluate,
         evaluate_folder,
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
         tune_gemm,
         verify_corpus,
     )
-    from .api.observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+    from .api.observers import (
+        CheckObserver,
+        GemmObserver,
+        Observer,
+        ReplayObserver,
+        RunObserver,
+        SearchObserver,
+        VerifyObserver,
+    )
     from .api.options.attention import AttentionConfig
     from .core.errors import KernelwrightError
 
@@ -39,6 +48,7 @@ _HOMES = {
         (
             "add_example",
             "batch",
+            "check",
             "compile_program",
             "evaluate",
             "evaluate_folder",
@@ -61,7 +71,15 @@ _HOMES = {
         "api.functions",
     ),
     **dict.fromkeys(
-        ("GemmObserver", "Observer", "ReplayObserver", "RunObserver", "SearchObserver", "VerifyObserver"),
+        (
+            "CheckObserver",
+            "GemmObserver",
+            "Observer",
+            "ReplayObserver",
+            "RunObserver",
+            "SearchObserver",
+            "VerifyObserver",
+        ),
         "api.observers",
     ),
     **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "api.attention"),
@@ -70,6 +88,7 @@ _HOMES = {
 }
 __all__ = [
     "AttentionConfig",
+    "CheckObserver",
     "GemmObserver",
     "KernelwrightError",
     "Observer",
@@ -80,6 +99,7 @@ __all__ = [
     "VerifyObserver",
     "add_example",
     "batch",
+    "check",
     "compile_program",
     "evaluate",
     "evaluate_folder",

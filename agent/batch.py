@@ -11,6 +11,7 @@ from .effort import MOST, effort
 from .lane import Lane
 from .observer import Observer
 from .proposer import Rewrites
+from .searches import WantedSearch
 from .turn import Attempt, Candidate
 
 TUNER = "portfolio"
@@ -157,7 +158,8 @@ def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer,
         budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, MOST if most is None else most)
         observer.proposed(lane.name, proposal, trials)
-        found = lane.tune(kernel, space, TUNER, trials, budget.seconds, proposal.strategy, PATIENCE)
+        wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE)
+        found = lane.tune(wanted, proposal.strategy)
         evaluations = (*found.evaluations, *found.finals)
     correct = any(one.ok for one in evaluations)
     failure = "" if correct else next(f"{one.status}: {one.message}" for one in evaluations)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core import Config, Evaluation, Kernel, SearchSpace, ToolCall
+from ..core import Config, Evaluation, Kernel, ToolCall
 from ..core.workload_rows import loses
 from ..tuners.search import Found
-from .searches import Variant, search_name
+from .searches import Variant, WantedSearch
 from .turn import Candidate, fastest
 
 if TYPE_CHECKING:
@@ -65,25 +66,14 @@ class Lane:
         self.trials += len(found)
         return found
 
-    def tune(
-        self,
-        kernel: Kernel,
-        space: SearchSpace,
-        tuner: str,
-        trials: int,
-        seconds: float | None = None,
-        strategy: str | None = None,
-        patience: int | None = None,
-    ) -> Found:
+    def tune(self, wanted: WantedSearch, strategy: str | None = None) -> Found:
         """See `Searches.tune`; it gets at most the run's time that is left."""
-        origin = self._origin(strategy or f"tune with {tuner}")
-        limits = [limit for limit in (seconds, self._left()) if limit is not None]
-        left = min(limits, default=None)
-        found = self.workbench.searches.tune(kernel, space, tuner, trials, origin, left, patience)
-        name = search_name(kernel, space, tuner, trials)
-        self.trials += 0 if name in self._known else found.progress.trials
-        self._known.add(name)
-        self._note(kernel, found.finals)
+        limits = [limit for limit in (wanted.seconds, self._left()) if limit is not None]
+        limited = replace(wanted, seconds=min(limits, default=None))
+        found = self.workbench.searches.tune(limited, self._origin(strategy or f"tune with {wanted.tuner}"))
+        self.trials += 0 if wanted.name in self._known else found.progress.trials
+        self._known.add(wanted.name)
+        self._note(wanted.kernel, found.finals)
         return found
 
     def _evaluate(self, kernel: Kernel, config: Config, strategy: str) -> Evaluation:

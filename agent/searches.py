@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +36,26 @@ Variant = tuple[Kernel, Config]
 """A kernel, and the values of its parameters."""
 Borrow = Callable[[], contextlib.AbstractContextManager[Screener]]
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class WantedSearch:
+    """A search of a kernel's parameters."""
+
+    kernel: Kernel
+    space: SearchSpace
+    tuner: str
+    trials: int
+    seconds: float | None = None
+    patience: int | None = None
+    """If given it is a short search: it ends after so many trials in a row without a better one, and compares few
+    finalists."""
+
+    @property
+    def name(self) -> str:
+        """16 hexadecimal digits. The number of trials is included: a resumed run must repeat each search."""
+        text = f"{self.kernel.digest}{self.space!r}{self.tuner}{self.trials}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Searches:
@@ -66,23 +87,12 @@ class Searches:
         with self._lock:
             return {*self._tuned}
 
-    def tune(
-        self,
-        kernel: Kernel,
-        space: SearchSpace,
-        tuner: str,
-        trials: int,
-        origin: str,
-        seconds: float | None,
-        patience: int | None = None,
-    ) -> Found:
+    def tune(self, wanted: WantedSearch, origin: str) -> Found:
         """Search with one of the tuners, with compilation ahead and a final comparison.
 
-        With `patience` it is a short search, which ends after so many trials in a row without a better one, and
-        compares few finalists.
         A search that came to its comparison has ended, whatever ended it: a resumed run takes it as it was.
         """
-        name = search_name(kernel, space, tuner, trials)
+        kernel, space, name = wanted.kernel, wanted.space, wanted.name
 
         def search() -> Found:
             profile = self._profile()
@@ -93,13 +103,13 @@ class Searches:
                     self._problem,
                     kernel,
                     space,
-                    catalogue.create(tuner, space, start=start, profile=profile),
+                    catalogue.create(wanted.tuner, space, start=start, profile=profile),
                     evaluator,
                     journal,
-                    Budget(trials=0) if ended else Budget(trials=trials, seconds=seconds),
+                    Budget(trials=0 if ended else wanted.trials, seconds=None if ended else wanted.seconds),
                     _Watched(self._count, origin),
-                    patience,
-                    finalists=FINALISTS if patience is None else FEW_FINALISTS,
+                    wanted.patience,
+                    finalists=FINALISTS if wanted.patience is None else FEW_FINALISTS,
                 ).run()
 
         return self._once(self._tuned, name, search)
@@ -167,11 +177,6 @@ class Searches:
                     del made[name]
                 pending.set_exception(error)
         return pending.result()
-
-
-def search_name(kernel: Kernel, space: SearchSpace, tuner: str, trials: int) -> str:
-    """Return 16 hexadecimal digits. The number of trials is included: a resumed run must repeat each search."""
-    return hashlib.sha256(f"{kernel.digest}{space!r}{tuner}{trials}".encode()).hexdigest()[:16]
 
 
 def _key(evaluation: Evaluation) -> tuple[str, Config]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.models.choice import DEFAULT, DEFAULT_KEY, ModelChoice, choose, parse
 from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
+from ..core.extras import require_extra
 from ..core.files import own_examples
 from ..corpus import find_problem
 from .archive import Memory
@@ -67,6 +68,7 @@ class CompileResult:
 
 def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
     """Try the program on recorded problems, improve its instructions, and save them if they measure better."""
+    require_extra("improving instructions", "dspy", "llm")
     choice = choose(options.model, os.environ)
     reflecting = parse(options.reflection_model) if options.reflection_model else choice
     if not (choice.is_model and reflecting.is_model):

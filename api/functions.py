@@ -10,7 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .observers import GemmObserver, Observer, ReplayObserver, RunObserver, SearchObserver, VerifyObserver
+from .observers import (
+    CheckObserver,
+    GemmObserver,
+    Observer,
+    ReplayObserver,
+    RunObserver,
+    SearchObserver,
+    VerifyObserver,
+)
+from .options.check import CheckOptions
 from .options.corpus import AddOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.gemm import GemmOptions
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from ..core import Hit, WorkedExample
     from ..evaluators.replay.executor import PlanExecutor
     from .batch import BatchResult
+    from .check_result import CheckResult
     from .compile_program import CompileResult
     from .corpus import AddResult
     from .evaluate import FolderResult
@@ -109,6 +119,14 @@ def evaluate_solution(options: EvaluateOptions) -> SolutionResult:
     from .evaluate_solution import run_evaluate_solution
 
     return run_evaluate_solution(options, options.observer or Observer())
+
+
+@takes(CheckOptions)
+def check(options: CheckOptions) -> CheckResult:
+    """Check kernels, and compare their speed with what was stored of the same device."""
+    from .check import run_check
+
+    return run_check(options, options.observer or CheckObserver())
 
 
 @takes(PlanOptions)

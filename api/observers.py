@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..tuners.gemm.result import ShapeResult
     from ..tuners.gemm.shapes import Shape
     from ..tuners.search import Progress
+    from .check_result import KernelCheck
     from .jobs import Job
     from .optimize_result import OptimizeResult
     from .verify_corpus import ExampleResult, KernelResult
@@ -138,3 +139,10 @@ class VerifyObserver(Observer):
 
     def kernel_verified(self, number: int, total: int, result: KernelResult) -> None:
         """A shipped kernel was checked, counted from 1."""
+
+
+class CheckObserver(Observer):
+    """Watches `check`."""
+
+    def kernel_checked(self, number: int, total: int, result: KernelCheck) -> None:
+        """A kernel was checked, counted from 1."""

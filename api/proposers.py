@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ..agent.models.choice import DEFAULT_KEY, choose, parse
 from ..agent.priors import Gains, prior_of
 from ..agent.proposer import Proposer
 from ..core import Budget, OptionError
+from ..core.extras import require_extra
 from ..core.language import of_backend
 from .archive import Memory
 from .deadline import Deadline
@@ -51,7 +52,9 @@ class Proposers:
         self._observer = observer
         self._memory = memory
         self._noted = options.model is not None
-        if not self.choice.is_model:
+        if self.choice.is_model:
+            require_extra("a language model", "dspy", "llm")
+        else:
             _require_no_model_options(options)
 
     @property
@@ -74,7 +77,7 @@ class Proposers:
         """The proposer of one kernel; `gains` are what rules are expected to gain."""
         if not self.choice.is_model:
             if not self._noted:
-                self._observer.note(f"no key for a language model ({DEFAULT_KEY}): the built-in rules propose")
+                self._observer.note(f"{_no_model(os.environ)}: the built-in rules propose")
                 self._noted = True
             from ..agent.rule_proposer import RuleProposer
 
@@ -136,6 +139,13 @@ class Proposers:
 
         path = self._options.program
         return read_program(path, *of_backend(backend)) if path else None
+
+
+def _no_model(environment: Mapping[str, str]) -> str:
+    """Why no language model was chosen where none was asked for."""
+    if environment.get(DEFAULT_KEY):
+        return "there is no DSPy to talk to a language model (pip install 'kernelwright[llm]')"
+    return f"no key for a language model ({DEFAULT_KEY})"
 
 
 def model_of(options: RunOptions) -> bool:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from ..agent.history.files import runs_in
 from ..agent.program.answers import fields
 from ..core import KernelwrightError, OptionError
+from ..core.extras import require_extra
 from ..core.files import write_whole
 from ..core.text import gigabytes
 from .observers import Observer
@@ -53,6 +54,7 @@ class BatchRun:
 
 def run_report(options: ReportOptions, observer: Observer) -> ReportResult:
     """One page about a run; about several runs of a folder a page for each, and one that lists them."""
+    require_extra("a report", "matplotlib", "plots")
     journals = runs_in(options.run)
     if len(journals) == 1:
         return _report_run(journals[0], options.output)

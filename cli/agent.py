@@ -10,17 +10,25 @@ import typer
 from ..api.options.program import CompileOptions
 from .common import RESUMABLE, JsonOption, QuietOption
 from .guard import guarded
+from .help_examples import examples_block, with_examples
 from .parameters import with_options
 
-agent_app = typer.Typer(name="agent", help="The instructions that language models follow.", no_args_is_help=True)
+agent_app = typer.Typer(
+    name="agent",
+    help=f"The instructions that language models follow.\n\n{examples_block(('agent compile results',))}",
+    no_args_is_help=True,
+)
 
 
 @agent_app.callback()
 def agent() -> None:
-    """The instructions that language models follow."""
+    """See the help of `agent_app`."""
 
 
 @agent_app.command("compile")
+@with_examples(
+    "agent compile results --budget medium --output program.json", "optimize --kernel 2_10 --program program.json"
+)
 @with_options(CompileOptions, positional=("recorded",))
 def compile_(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Improve the instructions with dspy.GEPA: try them on recorded problems, rewrite them, keep what measures better.

@@ -10,17 +10,24 @@ import typer
 from ..api.options.corpus import AddOptions, ListOptions, VerifyOptions
 from .common import JsonOption, QuietOption
 from .guard import guarded
+from .help_examples import examples_block, with_examples
 from .parameters import with_options
 
-corpus_app = typer.Typer(name="corpus", help="The worked examples that models are shown.", no_args_is_help=True)
+corpus_app = typer.Typer(
+    name="corpus",
+    help="The worked examples that models are shown.\n\n"
+    + examples_block(("corpus list --backend triton", "corpus add results")),
+    no_args_is_help=True,
+)
 
 
 @corpus_app.callback()
 def corpus() -> None:
-    """The worked examples that models are shown."""
+    """See the help of `corpus_app`."""
 
 
 @corpus_app.command()
+@with_examples("corpus verify triton/softmax-online --device cuda", "corpus verify --kernels --record measured.json")
 @with_options(VerifyOptions, positional=("examples",))
 def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Check that both kernels of each example are correct, and measure how much faster the second one is.
@@ -40,11 +47,13 @@ def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOptio
 
 
 @corpus_app.command()
+@with_examples(
+    "corpus add results",
+    "corpus add results/multiturn_logs/journal_36_RMSNorm.jsonl --folder ~/team",
+)
 @with_options(AddOptions, positional=("run",))
 def add(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Make a worked example of a run's verified improvement: in one's own folder, or in one that is shared.
-
-    Examples: corpus add results; corpus add results/multiturn_logs/journal_36_RMSNorm__triton.jsonl --folder ~/team
 
     Models see those of 'optimize --examples ~/team' beside the shipped ones.
 
@@ -61,11 +70,10 @@ def add(given: Mapping[str, Any], json: JsonOption = False) -> None:
 
 
 @corpus_app.command(name="list")
+@with_examples("corpus list --backend triton", "corpus list --folder ~/team --json")
 @with_options(ListOptions)
 def list_all(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """List the worked examples with what was measured of them.
-
-    Example: corpus list --backend triton
 
     Exit codes: 0 listed, 1 there are none, 2 wrong usage.
     """

@@ -6,8 +6,12 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from ..core.errors import KernelwrightError
 
 
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
@@ -18,16 +22,21 @@ def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
         with _terminated_as_interrupted():
             return work()
     except KernelwrightError as error:
-        from .parameters import as_flags, option_names
-
-        shown = as_flags(str(error), option_names())
-        typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {shown}", err=True)
-        return error.exit_code
+        return tell(error)
     except KeyboardInterrupt:
         typer.echo(f"\n{interrupted}", err=True)
         return 130
     except BrokenPipeError:
         return 1
+
+
+def tell(error: KernelwrightError) -> int:
+    """Print a mistake as one line, with flags for the options that it names, and return its exit code."""
+    from .parameters import as_flags, option_names
+
+    shown = as_flags(str(error), option_names())
+    typer.echo(f"{'waiting' if error.exit_code == 75 else 'error'}: {shown}", err=True)
+    return error.exit_code
 
 
 @contextlib.contextmanager

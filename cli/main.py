@@ -15,24 +15,50 @@ from ..api.options.plan import PlanOptions
 from ..api.options.retrieve import RetrieveOptions
 from ..evaluators.remote.options import Where
 from .agent import agent_app
+from .check import check
 from .common import RESUMABLE, JsonOption, QuietOption
+from .config import config
 from .corpus import corpus_app
 from .guard import guarded
+from .help_examples import examples_block, with_examples
 from .parameters import with_options
 from .report import report
 from .tune import tune_app
 
+FIRST_STEPS = (
+    "optimize --kernel level2/2_10.py --target-speedup 1.8",
+    "evaluate --kernel 1_19",
+    "tune kernel 1_1 --trials 100",
+)
 app = typer.Typer(
     name="kernelwright",
-    help="Make GPU and CPU kernels faster, and prove it.",
+    help=f"Make GPU and CPU kernels faster, and prove it.\n\n{examples_block(FIRST_STEPS)}",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(tune_app, name="tune")
 app.add_typer(agent_app, name="agent")
 app.add_typer(corpus_app, name="corpus")
 app.command()(report)
+app.command()(check)
+app.command()(config)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"kernelwright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """See the help of `app`."""
 
 
 class Format(StrEnum):
@@ -44,6 +70,13 @@ class Format(StrEnum):
 
 
 @app.command()
+@with_examples(
+    "optimize --kernel level2/2_10.py --target-speedup 1.8",
+    "optimize --list-slow --dataset ~/KernelBench",
+    "optimize --problem model.py --device cuda",
+    "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",
+    "optimize --kernel 2_10 --model openai/o3 --beam 2 --max-cost 3",
+)
 @with_options(OptimizeOptions)
 @with_options(ListSlowOptions, only=("threshold", "folder", "again"))
 def optimize(
@@ -68,13 +101,6 @@ def optimize(
     ] = False,
 ) -> None:
     """Make a kernel faster over several turns, and write the fastest one that is verified.
-
-    Examples: optimize --kernel level2/2_10.py --target-speedup 1.8; optimize --list-slow --dataset ~/KernelBench
-
-    A PyTorch module without a kernel, on a GPU: optimize --problem model.py
-
-    A function of your own: optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs
-    --patch out.diff
 
     Exit codes: 0 finished with a verified kernel, 1 failed, 2 wrong usage, 75 waiting for a reply (--no-wait).
     """
@@ -108,11 +134,14 @@ def optimize(
 
 
 @app.command()
+@with_examples(
+    "evaluate --kernel 1_19",
+    "evaluate --kernel my_kernel.py --problem 2_12 --baseline compile",
+    "evaluate --kernel 1_19 --protocol both --json",
+)
 @with_options(EvaluateOptions)
 def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Check a kernel against its reference and time it, once.
-
-    Example: kernelwright evaluate --kernel 1_19 --baseline compile
 
     Exit codes: 0 it is correct, 1 it is not, 2 wrong usage.
     """
@@ -127,11 +156,13 @@ def evaluate(given: Mapping[str, Any], json: JsonOption = False) -> None:
 
 
 @app.command()
+@with_examples(
+    "profile --kernel 1_19",
+    "profile --kernel 2_10 --device cuda --ncu",
+)
 @with_options(ProfileOptions)
 def profile(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Find a kernel's bottleneck, with the evidence.
-
-    Example: kernelwright profile --kernel 1_19
 
     Exit codes: 0 it was profiled, 1 it is not correct, 2 wrong usage.
     """
@@ -146,11 +177,12 @@ def profile(given: Mapping[str, Any], json: JsonOption = False) -> None:
 
 
 @app.command()
+@with_examples(
+    "plan --kernel 2_10 --workload tiny --save-plan plan",
+)
 @with_options(PlanOptions)
 def plan(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Show what one call of a kernel launches, and replay it without the kernel's Python.
-
-    Example: kernelwright plan --kernel 2_10 --workload tiny --save-plan plan
 
     Exit codes: 0 the replay computes what the reference does, 1 it does not or there is no plan, 2 wrong usage.
     """
@@ -165,6 +197,10 @@ def plan(given: Mapping[str, Any], json: JsonOption = False) -> None:
 
 
 @app.command()
+@with_examples(
+    'retrieve "row softmax reads its input three times" --backend triton',
+    "retrieve --kernel 1_36 --k 5 --source",
+)
 @with_options(RetrieveOptions, positional=("text",))
 def retrieve(
     given: Mapping[str, Any],
@@ -172,8 +208,6 @@ def retrieve(
     json: JsonOption = False,
 ) -> None:
     """Find worked optimizations, by meaning and by words.
-
-    Example: kernelwright retrieve "row softmax reads its input three times" --backend triton
 
     Exit codes: 0 something was found, 1 nothing was, 2 wrong usage.
     """
@@ -188,12 +222,12 @@ def retrieve(
 
 
 def main() -> None:
-    """`kernelwright COMMAND`."""
-    app()
+    """`kernelwright COMMAND`, also as `python -m kernelwright`: completion belongs to the name."""
+    app(prog_name="kernelwright")
 
 
 def optimize_main() -> None:
     """`optimize`, short for `kernelwright optimize`."""
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single = typer.Typer(pretty_exceptions_enable=False)
     single.command()(optimize)
-    single()
+    single(prog_name="optimize")

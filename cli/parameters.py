@@ -49,19 +49,29 @@ def with_options(
             for field in dataclasses.fields(options)  # type: ignore[arg-type]
             if (only is None or field.name in only) and not details_of(field).python_only
         ]
-        own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "given"]
+        shown = inspect.signature(command, eval_str=True).parameters.values()
+        own = [one for one in shown if one.name not in ("given", "context")]
         types = types_of(options)
+        settable = {
+            field.name: (field, types[field.name])
+            for field in fields
+            if field.name not in positional and field.default is not dataclasses.MISSING
+        }
         derived = [
             _parameter(field, types[field.name], field.name in positional, field.name in optional) for field in fields
         ]
 
         @functools.wraps(command)
-        def run(given: Mapping[str, Any] | None = None, **values: Any) -> None:
+        def run(context: typer.Context, given: Mapping[str, Any] | None = None, **values: Any) -> None:
             own_values = {field.name: _value(field, values.pop(field.name)) for field in fields}
-            command(given={**(given or {}), **own_values}, **values)
+            own_values |= _configured(context, settable)
+            more = {"context": context} if any(one.name == "context" for one in shown) else {}
+            command(given={**(given or {}), **own_values}, **more, **values)
 
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*derived, *own)]
+        called = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters = [called, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*derived, *own))]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.option_fields = {**getattr(command, "option_fields", {}), **settable}  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
 
@@ -91,12 +101,12 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import attention, corpus, evaluate, gemm, optimize, plan, program, report, tune
+    from ..api.options import attention, check, corpus, evaluate, gemm, optimize, plan, program, report, tune
 
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
         *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
-        *(corpus.AddOptions, corpus.ListOptions),
+        *(corpus.AddOptions, corpus.ListOptions, check.CheckOptions),
         *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, gemm.GemmOptions, attention.AttentionConfig),
     ]
     return [field for one in classes for field in dataclasses.fields(one)]
@@ -127,6 +137,33 @@ def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool, optio
         default=inspect.Parameter.empty if needed else default,
         annotation=Annotated[kind, info],
     )
+
+
+def command_of(context: typer.Context) -> tuple[str, ...]:
+    """('tune', 'kernel'): the command's name without the program's, also where the program is one command alone."""
+    names = []
+    step: Any = context
+    while step.parent is not None:
+        names.append(step.info_name)
+        step = step.parent
+    return tuple(reversed(names)) or (str(context.command.name),)
+
+
+def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.Field[Any], Any]]) -> dict[str, Any]:
+    """What the environment and files set of the options that the command line does not give."""
+    from ..core.errors import KernelwrightError
+    from .configuration import configured, sources
+    from .guard import tell
+
+    try:
+        found = configured(command_of(context), fields, sources())
+        return {
+            name: setting.value_for(*fields[name])
+            for name, setting in found.items()
+            if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE"
+        }
+    except KernelwrightError as error:
+        raise typer.Exit(tell(error)) from None
 
 
 def _value(field: dataclasses.Field[Any], given: Any) -> Any:

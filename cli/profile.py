@@ -36,7 +36,7 @@ def _show(screen: Screen, result: ProfileResult) -> None:
         screen.print(escape(device_text(result.profile)))
     screen.print(escape(measured_text(evaluation)))
     if evaluation.kernel_profile is not None and evaluation.kernel_profile.kernels:
-        screen.print(_table(evaluation.kernel_profile))
+        screen.print(kernel_table(evaluation.kernel_profile, result.profile.ceilings.cores if result.profile else None))
     if evaluation.kernel_profile is not None:
         for name, value in evaluation.kernel_profile.counters.items():
             screen.print(escape(f"{name:>24} {value:8.1f}"))
@@ -48,8 +48,12 @@ def _show(screen: Screen, result: ProfileResult) -> None:
             screen.print(escape(f"- {line}"))
 
 
-def _table(ran: KernelProfile) -> Table:
-    """A row per kernel; columns of which nothing is known, as on a CPU, are left out."""
+def kernel_table(ran: KernelProfile, multiprocessors: int | None) -> Table:
+    """Return a row per kernel; columns of which nothing is known, as on a CPU, are left out.
+
+    The occupancy is the most that fits; the estimate is the mean over the waves, if all blocks take the same time.
+    """
+    estimated = [one.filled(multiprocessors) if multiprocessors else None for one in ran.kernels]
     columns: dict[str, list[Any]] = {
         "ms": [f"{one.time_ms:.4f}" for one in ran.kernels],
         "launches": [one.launches for one in ran.kernels],
@@ -59,6 +63,7 @@ def _table(ran: KernelProfile) -> Table:
         "spills": [one.spills for one in ran.kernels],
         "shared": [one.shared_bytes for one in ran.kernels],
         "occupancy": [None if one.occupancy is None else f"{one.occupancy:.0%}" for one in ran.kernels],
+        "estimated": [None if one is None else f"{one:.0%}" for one in estimated],
         "limited by": [one.limited_by for one in ran.kernels],
     }
     known = {name: values for name, values in columns.items() if any(value is not None for value in values)}

@@ -11,9 +11,11 @@ import typer
 from ..api.options.report import ReportOptions
 from .common import JsonOption
 from .guard import guarded
+from .help_examples import with_examples
 from .parameters import with_options
 
 
+@with_examples("report results", "report results/multiturn_logs --output runs.html")
 @with_options(ReportOptions, positional=("run",))
 def report(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Write one HTML page about a run of 'optimize': metrics, plots, and each turn with its prompts, tools and changes.

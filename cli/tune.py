@@ -14,12 +14,13 @@ from ..api.options.option import details_of
 from ..api.options.tune import ExportOptions, ReplayOptions, TuneOptions
 from .common import RESUMABLE, JsonOption, QuietOption
 from .guard import guarded
+from .help_examples import examples_block, with_examples
 from .parameters import with_options
 
 tune_app = typer.Typer(
-    help="Search the parameters of a kernel.",
+    help="Search the parameters of a kernel.\n\n"
+    + examples_block(("tune kernel 1_1 --trials 100", "tune gemm --sizes sizes.yaml --format vllm --output configs")),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -32,6 +33,10 @@ ParamOption = Annotated[
 
 
 @tune_app.command()
+@with_examples(
+    "tune kernel 1_1 --trials 100",
+    "tune kernel my_kernel.py --problem 1_1 --param BLOCK_M=32,64,128 --seconds 60 --plot",
+)
 @with_options(TuneOptions, positional=("kernel",))
 def kernel(
     given: Mapping[str, Any], param: ParamOption = None, json: JsonOption = False, quiet: QuietOption = False
@@ -51,15 +56,14 @@ def kernel(
 
 
 @tune_app.command()
+@with_examples(
+    "tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare",
+    "tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs",
+    "tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs",
+)
 @with_options(GemmOptions, positional=("product",))
 def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Tune a matrix product over a table of shapes, and write an engine's config files.
-
-    As tune_gemm: kernelwright tune gemm --sizes sizes.yaml --format tune-gemm --output tuned.yaml --compare
-
-    For vLLM: kernelwright tune gemm a8w8_blockscale -m 16 -m 64 -n 7168 -k 2048 --format vllm --output configs
-
-    Experts: kernelwright tune gemm moe -m 16 -m 64 -n 14336 -k 4096 --experts 8 --top-k 2 --format sglang -o configs
 
     Exit codes: 0 finished, 1 a shape has no choice, 2 wrong usage.
     """
@@ -74,11 +78,13 @@ def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption 
 
 
 @tune_app.command()
+@with_examples(
+    "tune attention --seq-len-q 4096 --head-dim 128 --trials 200 --plot",
+    "tune attention --seq-len-q 4096 --head-dim 128 --simulate",
+)
 @with_options(AttentionConfig)
 def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Search modulo schedules of an attention kernel: cycles of its operations, their interval, and tiles.
-
-    Without a GPU: kernelwright tune attention --seq-len-q 4096 --head-dim 128 --simulate --plot
 
     Exit codes: 0 finished, 1 no schedule was correct, 2 wrong usage.
     """
@@ -93,6 +99,7 @@ def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOp
 
 
 @tune_app.command()
+@with_examples("tune replay recorded.csv.gz --tuner portfolio --tuner random --seeds 10")
 @with_options(ReplayOptions, positional=("file",))
 def replay(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """Let tuners search a recorded space, without a device, and show how many evaluations they need.
@@ -109,6 +116,7 @@ def replay(given: Mapping[str, Any], json: JsonOption = False) -> None:
 
 
 @tune_app.command()
+@with_examples("tune export journal.jsonl --csv search.csv", "tune export journal.jsonl --t4 results.json")
 @with_options(ExportOptions, positional=("journal",))
 def export(given: Mapping[str, Any]) -> None:
     """Write a recorded search in another form.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,18 @@ import kernelwright
 import pytest
 
 ROOT = Path(__file__).parents[1]
+BUILT = """
+import json
+import sys
+from setuptools.dist import Distribution
+made = Distribution({"script_name": "setup.py"})
+made.parse_config_files()
+made.get_command_obj("egg_info").egg_base = sys.argv[1]
+build = made.get_command_obj("build_py")
+build.ensure_finalized()
+print(json.dumps(build.get_outputs(include_bytecode=False)))
+"""
+"""Asks the build backend which files a wheel gets, without making one."""
 NO_PACKAGES = {"tests", "benchmarks", "docs", "results", "build"}
 
 
@@ -71,3 +84,17 @@ def test_prompts_and_templates_are_packaged() -> None:
         root = ROOT / package.partition("/")[0]
         packaged = {path for pattern in patterns for path in root.glob(pattern)}
         assert packaged >= {path for path in (ROOT / package).rglob(kind) if path.is_file()}
+
+
+def test_a_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
+    """Templates, prompts, guides, problems, kernels and examples too: outside the checkout there is nothing else."""
+    command = [sys.executable, "-c", BUILT, str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    packed = {path.partition("build/lib/kernelwright/")[2] for path in json.loads(run.stdout.splitlines()[-1])}
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {name.split(".")[1] for name in listed if "." in name}
+    files = {path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()}
+    ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    assert ours | {"__init__.py", "__main__.py"} == packed
+    for one in ("api/templates", "prompts/guides", "corpus/examples/measured.json", "corpus/kernels/triton/level1"):
+        assert any(path.startswith(one) for path in packed), one

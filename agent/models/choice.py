@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ...core import ModelError
+from ...core.extras import is_installed
 
 DEFAULT = "openai/o3"
 DEFAULT_KEY = "OPENAI_API_KEY"
@@ -73,7 +74,10 @@ def parse(text: str) -> ModelChoice:
 
 
 def choose(text: str | None, environment: Mapping[str, str]) -> ModelChoice:
-    """Return the requested choice; by default the strongest model with a key in the environment, else the rules."""
+    """Return the requested choice; by default the strongest model with a key in the environment, else the rules.
+
+    Rules too where DSPy, which talks to models, is not installed.
+    """
     if text is not None:
         return parse(text)
-    return parse(DEFAULT) if environment.get(DEFAULT_KEY) else RULES
+    return parse(DEFAULT) if environment.get(DEFAULT_KEY) and is_installed("dspy") else RULES

@@ -142,13 +142,15 @@ def _kernel(one: DeviceKernel, profile: Profile) -> str:
 
 
 def _occupancy(one: DeviceKernel, profile: Profile) -> str:
-    """Describe how many warps fit, and how many there are on average over the launch's waves."""
+    """Describe how many warps fit, and an estimate of how many there were: nothing counted them."""
     text = f"occupancy at most {one.occupancy:.0%}"
     if one.occupancy is not None and one.occupancy < 1:
         text += f" (limited by {one.limited_by})"
     cores = profile.ceilings.cores
     waves, filled = one.waves(cores), one.filled(cores)
-    return text if waves is None or filled is None else f"{text}, {waves:.3g} waves, so {filled:.0%} on average"
+    if waves is None or filled is None:
+        return text
+    return f"{text}, {waves:.3g} waves, so about {filled:.0%} on average (estimated: all blocks take the same time)"
 
 
 def _named(one: DeviceKernel) -> str:

@@ -16,6 +16,7 @@ from ...core.space_inference import named_sizes
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
 from ..proposer import NoKernel, TurnContext
+from ..searches import WantedSearch
 from ..workbench import Lane
 from . import briefing
 from .answers import response_text
@@ -117,7 +118,8 @@ class Toolbox:
         if not space:
             raise SpaceError(f"the space is empty; name constants and values: it has {_named(candidate.config)}")
         sizes = named_sizes(self._context.problem, self._context.profile)
-        found = self._lane.tune(candidate, candidate.space(space, constraints or [], sizes), tuner, trials)
+        searched = candidate.space(space, constraints or [], sizes)
+        found = self._lane.tune(WantedSearch(candidate, searched, tuner, trials))
         if found.best is None or found.best.latency_ms is None:
             statuses = ", ".join(f"{count} {status.value}" for status, count in found.progress.statuses.items())
             return {"error": f"no config was correct: {statuses}", "next": "evaluate the kernel as it stands first"}

@@ -13,10 +13,13 @@ from .swizzle import Swizzle
 from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
+from .triton.channels_last import ChannelsLast
+from .triton.epilogue_statistics import EpilogueStatistics
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
+from .triton.joined_products import JoinedProducts
 from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
@@ -44,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     LaunchParameters(),
     Swizzle(),
     FuseNeighbour(),
+    EpilogueStatistics(),
     RowInRegisters(),
     SplitRows(),
     RowsPerProgram(),
@@ -52,8 +56,10 @@ RULES: tuple[Rule, ...] = (
     EvictionHints(),
     WideStreams(),
     PackWeights(),
+    ChannelsLast(),
     SplitPrecision(),
     SplitOperands(),
+    JoinedProducts(),
     WideTiles(),
     GroupedOrder(),
     EvenSizes(),

@@ -94,6 +94,11 @@ def replace_expression(node: cst.CSTNode, old: str, new: str) -> cst.CSTNode:
     return result
 
 
+def operand(text: str) -> str:
+    """Return the text of an expression as it can stand in a product: in brackets where it is not plain."""
+    return code(_bracketed(expression(text)))
+
+
 def _bracketed(node: Expression) -> Expression:
     plain = isinstance(node, cst.Name | cst.Integer | cst.Float | cst.Subscript | cst.Call | cst.Attribute)
     return node if plain else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

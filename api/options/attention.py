@@ -62,6 +62,7 @@ class AttentionConfig(ResultOptions, DeviceOptions):
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""
         from ...core.errors import OptionError
+        from ...core.extras import require_extra
         from ...tuners import catalogue
 
         super().check()
@@ -69,3 +70,5 @@ class AttentionConfig(ResultOptions, DeviceOptions):
             catalogue.check(self.tuner)
         if self.schedule is not None and self.interval is not None:
             raise OptionError("`schedule` has an interval of its own", "leave `interval` out")
+        if self.plot:
+            require_extra("`plot`", "matplotlib", "plots")

@@ -67,12 +67,15 @@ class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Re
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""
         from ...core.errors import OptionError
+        from ...core.extras import require_extra
         from ...tuners import catalogue
 
         super().check()
         catalogue.check(self.tuner)
         if self.stride is not None and not catalogue.exhaustive(self.tuner):
             raise OptionError(f"`stride` is for the grid, and the tuner is {self.tuner}", "use `tuner` grid")
+        if self.plot:
+            require_extra("`plot`", "matplotlib", "plots")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...core import DeviceError
+from ...core.extras import how_to_install
 from ...core.secrets import without_secrets
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .fork_server import REQUEST_BYTES
@@ -171,7 +172,7 @@ class ForkServer:
         self.wait_ready()
         missing = (self._ready or {})["missing"]
         if module in missing:
-            raise DeviceError(f"cannot import {module}: {missing[module]}; install it with 'make setup'")
+            raise DeviceError(f"cannot import {module}: {missing[module]}", how_to_install(module))
 
     def load(self, module: str) -> None:
         """Import one more module in the server, for workers forked from now on; no effect if it is there."""

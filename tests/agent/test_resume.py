@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.loop import Outcome
 from kernelwright.agent.proposer import RunEnded, TurnContext
+from kernelwright.agent.searches import WantedSearch
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.core import Config, Journal, Kernel, Proposal, SearchSpace, TurnRecord, Waiting
 
@@ -46,7 +47,7 @@ def test_resume_goes_on_without_measuring_anything_twice(tmp_path: Path, after: 
 
 def tuning(context: TurnContext) -> Kernel:
     """A model that has a space searched, and submits what was found."""
-    found = context.lane.tune(TUNED, SPACE, "grid", 4)
+    found = context.lane.tune(WantedSearch(TUNED, SPACE, "grid", 4))
     assert found.best is not None
     return TUNED.bind(found.best.config)
 

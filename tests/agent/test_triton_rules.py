@@ -10,16 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.rule_proposer import formatted
-from kernelwright.agent.rules import RULES, Machine, Rewritten
+from kernelwright.agent.rules import RULES, Machine
 from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import Case, from_inductor, linear_from_inductor, shipped
+from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, linear_from_inductor, shipped
 
-MACHINE = Machine(cores=1, multiprocessors=2)
-BY_NAME = {rule.name: rule for rule in RULES}
 PRODUCTS = ("1_1", "2_10")
 DRAWS = 3
 """Three bf16 products miss the tolerance in an element of some draws of the inputs."""
@@ -56,15 +53,6 @@ FIRES = [
 
 def case_of(name: str) -> Case:
     return linear_from_inductor() if name == "first kernel" else shipped(name)
-
-
-def applied(names: str, kernel: PythonKernel) -> Rewritten:
-    """Apply rules one after the other; the last one's result, formatted."""
-    for name in names.split("+"):
-        rewritten = BY_NAME[name].apply(kernel, MACHINE)
-        assert rewritten is not None, name
-        kernel = formatted(rewritten.kernel)
-    return Rewritten(kernel, rewritten.did, rewritten.parameters, rewritten.constraints)
 
 
 @pytest.mark.parametrize(("rules", "name", "expected", "config"), FIRES)
@@ -201,12 +189,15 @@ def test_what_a_file_declares_stays_in_a_wider_space() -> None:
     assert before.cardinality < wider.kernel.space(wider.kernel.declared_values, []).cardinality
 
 
-WGMMA, BULK = "wgmma.mma_async", "cp.async.bulk.tensor"
+WGMMA, BULK, WIDE_COPIES = "wgmma.mma_async", "cp.async.bulk.tensor", "cp.async.cg.shared.global"
 COMPILED = {
     "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}, WGMMA),
     "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}, WGMMA),
     "without masks": ("grouped-order+even-sizes", "2_12", {}, "fma.rn.f32"),
     "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),
+    "one after the other": ("joined-products+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
+    "channels side by side": ("channels-last+split-operands", "2_10", {}, WIDE_COPIES),
+    "with statistics": ("epilogue-statistics", "2_61", {}, "fma.rn.f32"),
     "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }
 LAUNCHED = """

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kernelwright.agent.searches import WantedSearch
 from kernelwright.agent.workbench import TUNING, Lane
 from kernelwright.core import Config, Kernel, SearchSpace, Trial, read_journal
 from kernelwright.core.journal import of
@@ -28,7 +29,7 @@ def made(tmp_path: Path) -> Iterator[Bench]:
 
 def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
     lane = made.lane()
-    found = lane.tune(TUNED, SPACE, "grid", 3)
+    found = lane.tune(WantedSearch(TUNED, SPACE, "grid", 3))
     assert [dict(one.config) for one in found.evaluations] == [{"SPEED": 20}, {"SPEED": 16}, {"SPEED": 12}]
     assert found.best is not None
     assert found.best.latency_ms == 12.0
@@ -46,24 +47,26 @@ def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:
 def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:
     lane = made.lane()
     fast = kernel(4.0, SPEED=4)
-    lane.tune(fast, SearchSpace.of({"SPEED": [8, 16]}), "grid", 9)
+    lane.tune(WantedSearch(fast, SearchSpace.of({"SPEED": [8, 16]}), "grid", 9))
     assert [(one.kernel, one.latency_ms) for one in lane.tried] == [(fast, 4.0)]
 
 
 def test_a_search_without_a_correct_config_finds_nothing(made: Bench) -> None:
     lane = made.lane()
     wrong = kernel("wrong_value", SPEED=4)
-    found = lane.tune(wrong, SearchSpace.of({"SPEED": [4, 8]}, SPEED=4), "grid", 9)
+    found = lane.tune(WantedSearch(wrong, SearchSpace.of({"SPEED": [4, 8]}, SPEED=4), "grid", 9))
     assert found.best is None
     assert lane.tried == []
     assert lane.trials == 2
 
 
 def test_the_same_search_is_made_once(made: Bench) -> None:
-    first = made.lane(1, 0).tune(TUNED, SPACE, "grid", 2)
+    first = made.lane(1, 0).tune(WantedSearch(TUNED, SPACE, "grid", 2))
     beside, later = made.lane(1, 1), made.lane(2, 0)
     calls = list(made.searcher.calls)
-    assert later.tune(TUNED, SPACE, "grid", 2) == beside.tune(TUNED, SPACE, "grid", 2) == first
+    assert (
+        later.tune(WantedSearch(TUNED, SPACE, "grid", 2)) == beside.tune(WantedSearch(TUNED, SPACE, "grid", 2)) == first
+    )
     assert made.searcher.calls == calls
     assert (made.bench.trials, made.searchers) == (2, 1)
     assert later.trials == 0
@@ -76,8 +79,8 @@ def test_the_same_search_is_made_once(made: Bench) -> None:
 )
 def test_another_search_finds_for_itself(made: Bench, space: SearchSpace, tuner: str, trials: int) -> None:
     """So a resumed run, whose searches find all of their trials at once, finds in each what it found."""
-    made.lane(1).tune(TUNED, SPACE, "grid", 2)
-    made.lane(2).tune(TUNED, space, tuner, trials)
+    made.lane(1).tune(WantedSearch(TUNED, SPACE, "grid", 2))
+    made.lane(2).tune(WantedSearch(TUNED, space, tuner, trials))
     assert len(list(made.journal.path.parent.glob(f"journal{TUNING}*.jsonl"))) == 2
 
 
@@ -86,7 +89,7 @@ def test_searches_are_recalled(tmp_path: Path) -> None:
     for _ in range(2):
         made = Bench(tmp_path)
         lane = made.lane()
-        results.append([lane.tune(TUNED, SPACE, "grid", trials).finals for trials in (2, 4)])
+        results.append([lane.tune(WantedSearch(TUNED, SPACE, "grid", trials)).finals for trials in (2, 4)])
         assert made.bench.trials == 6
         made.journal.close()
     assert results[0] == results[1]
@@ -107,7 +110,7 @@ def test_a_search_takes_the_place_of_an_evaluator(tmp_path: Path) -> None:
     made.searcher = Scripted(change=busy)
     lanes = [made.lane(1, index) for index in range(2)]
     threads = [
-        threading.Thread(target=lanes[0].tune, args=(TUNED, SPACE, "grid", 4), daemon=True),
+        threading.Thread(target=lanes[0].tune, args=(WantedSearch(TUNED, SPACE, "grid", 4),), daemon=True),
         threading.Thread(target=lambda: [lanes[1].evaluate(TUNED, config, "step") for config in SPACE], daemon=True),
     ]
     for thread in threads:
@@ -158,7 +161,7 @@ def test_a_search_that_its_seconds_ended_is_recalled_as_it_was(tmp_path: Path) -
     found = []
     for _ in range(2):
         made = Bench(tmp_path)
-        found.append(made.lane().tune(TUNED, SPACE, "grid", 4, seconds=0.0))
+        found.append(made.lane().tune(WantedSearch(TUNED, SPACE, "grid", 4, seconds=0.0)))
         made.journal.close()
         # The seconds of the first run are over, and the second would have its own.
         assert len(found[-1].evaluations) <= 1

@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.agent.rule_proposer import formatted
+from kernelwright.agent.rules import RULES, Machine, Rewritten
 from kernelwright.core import PythonKernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.corpus import find_kernel, find_problem
 
+MACHINE = Machine(cores=1, multiprocessors=2)
+BY_NAME = {rule.name: rule for rule in RULES}
 RECORDED = Path(__file__).parent / "first_kernels" / "inductor_h200.jsonl.xz"
 SMALL = {
     "2_10": {"batch_size": 1, "in_channels": 16, "out_channels": 16, "height": 6, "width": 6},
@@ -80,6 +84,15 @@ def resized(name: str, sizes: Mapping[str, str]) -> Case:
 
     problem = TorchProblem(id=str(recorded["id"]), name=str(recorded["name"]), source=other(str(recorded["reference"])))
     return Case(PythonKernel.parse(other(from_inductor(name).source)), problem)
+
+
+def applied(names: str, kernel: PythonKernel) -> Rewritten:
+    """Apply rules one after the other; the last one's result, formatted."""
+    for name in names.split("+"):
+        rewritten = BY_NAME[name].apply(kernel, MACHINE)
+        assert rewritten is not None, name
+        kernel = formatted(rewritten.kernel)
+    return Rewritten(kernel, rewritten.did, rewritten.parameters, rewritten.constraints)
 
 
 @functools.cache

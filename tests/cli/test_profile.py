@@ -12,7 +12,7 @@ import pytest
 from kernelwright.api import profile as profiling
 from kernelwright.api.jobs import find_job
 from kernelwright.api.options.evaluate import ProfileOptions
-from kernelwright.cli.profile import show_profile
+from kernelwright.cli.profile import kernel_table, show_profile
 from kernelwright.cli.render import Display
 from kernelwright.core import Config, DeviceKernel, Evaluation, KernelProfile
 from kernelwright.evaluators.profiling.ncu import Counted
@@ -102,3 +102,11 @@ def test_a_kernel_that_is_wrong_has_no_bottleneck(
     assert profiled(json=True, ncu=True) == 1
     record = json.loads(capsys.readouterr().out)
     assert (record["status"], record["bottleneck"], record["remark"]) == ("wrong_value", None, "")
+
+
+def test_the_estimated_occupancy_is_that_of_the_waves() -> None:
+    known = {"blocks": 330, "threads": 128, "occupancy": 0.5, "resident_blocks": 2}
+    ran = KernelProfile(kernels=(RAN.kernels[0].model_copy(update=known),))
+    cells = {column.header: next(column.cells) for column in kernel_table(ran, 132).columns}
+    assert (cells["occupancy"], cells["estimated"]) == ("50%", "31%")
+    assert "estimated" not in {column.header for column in kernel_table(ran, None).columns}

@@ -42,6 +42,13 @@ def dots_of(function: Function) -> list[Dot]:
     return [one for one in found if one is not None]
 
 
+def operand_load(function: Function, value: cst.BaseExpression) -> cst.Call | None:
+    """Return the load that an operand of a product is, directly or by a name that is assigned once."""
+    if isinstance(value, cst.Name):
+        value = function.value_of(value.value) or value
+    return value if isinstance(value, cst.Call) and value in function.loads else None
+
+
 def _dot(function: Function, call: cst.Call) -> Dot | None:
     statement = function.statement_of(call)
     left, right = argument(call, "input", 0), argument(call, "other", 1)

@@ -8,7 +8,7 @@ import libcst as cst
 
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, fresh
+from ..source import code, fresh, operand
 from .bounds import Bound, bounds_of
 from .edit import Edit, Edited, edited, with_arguments, with_parameters
 from .file import Launch, TritonFile
@@ -51,7 +51,7 @@ def _rewrite(file: TritonFile, launch: Launch, bounds: list[Bound], edits: dict[
             named = bound.tile.removeprefix("BLOCK_") if bound.size.isdigit() else bound.size.upper()
             names[key] = fresh(f"EVEN_{named}", file.taken)
             size = bound.size if bound.size.isdigit() else code(launch.arguments[bound.size])
-            flags[names[key]] = f"{_operand(size)} % {code(launch.arguments[bound.tile])} == 0"
+            flags[names[key]] = f"{operand(size)} % {code(launch.arguments[bound.tile])} == 0"
         edits[bound.node] = _unless(names[key])
     edits[launch.function.node] = with_parameters(list(flags))
     edits[launch.node] = with_arguments(flags)
@@ -67,7 +67,3 @@ def _unless(flag: str) -> Edit:
         return whole.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
     return make
-
-
-def _operand(text: str) -> str:
-    return text if text.replace(".", "").replace("_", "").isalnum() else f"({text})"

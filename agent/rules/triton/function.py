@@ -96,6 +96,11 @@ class Function:
             known[node.value] = found.pop() if len(found) == 1 else None
         return known[node.value]
 
+    def touches_once(self, parameter: str) -> bool:
+        """Return whether one load or store alone begins at a parameter."""
+        pointers = [argument(call, "pointer", 0) for call in (*self.loads, *self.stores)]
+        return [self.base(one) for one in pointers if one is not None].count(parameter) == 1
+
     def uses(self, name: str) -> list[cst.Name]:
         """Return where a name stands in the body, its assignments too; of `a.b` and `f(b=...)`, not b."""
         found: list[cst.Name] = []
@@ -136,8 +141,12 @@ class Function:
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
         """Return the simple statement that a node stands in."""
+        return next((one for one in self._lines if contains(one, node)), None)
+
+    @cached_property
+    def _lines(self) -> Sequence[cst.SimpleStatementLine]:
         lines = m.findall(self.node, m.SimpleStatementLine())
-        return next((cst.ensure_type(one, cst.SimpleStatementLine) for one in lines if contains(one, node)), None)
+        return [cst.ensure_type(one, cst.SimpleStatementLine) for one in lines]
 
 
 def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:

@@ -9,10 +9,10 @@ import libcst as cst
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
 from ..source import code, expression, fresh, insert_before_definitions
-from .dots import dots_of
+from .dots import dots_of, operand_load
 from .edit import Edit, before, edited, with_parameters
 from .file import Launch, TritonFile
-from .function import Function, argument
+from .function import argument
 from .launching import relaunched, stands_alone
 from .linear import Stride, strides_of
 from .tensors import is_of_module
@@ -76,7 +76,7 @@ def _operand(launch: Launch) -> _Operand | None:
     function = launch.function
     for dot in dots_of(function):
         for value, axis in ((dot.left, _COLUMNS), (dot.right, _ROWS)):
-            load = _load(function, value)
+            load = operand_load(function, value)
             pointer = argument(load, "pointer", 0) if load is not None else None
             base = function.base(pointer) if pointer is not None else None
             if load is None or pointer is None or base is None or base not in launch.arguments:
@@ -85,26 +85,13 @@ def _operand(launch: Launch) -> _Operand | None:
             if (
                 strides is None
                 or not is_of_module(launch.host, launch.arguments[base])
-                or not _is_alone(function, base)
+                or not function.touches_once(base)
             ):
                 continue
             found = _with_taps(load, base, dict(strides), axis)
             if found is not None:
                 return found
     return None
-
-
-def _load(function: Function, value: cst.BaseExpression) -> cst.Call | None:
-    """Return the load that an operand is, directly or by a name that is assigned once."""
-    if isinstance(value, cst.Name):
-        value = function.value_of(value.value) or value
-    return value if isinstance(value, cst.Call) and value in function.loads else None
-
-
-def _is_alone(function: Function, parameter: str) -> bool:
-    """Return whether one load alone begins at a parameter, and no store."""
-    pointers = [argument(call, "pointer", 0) for call in (*function.loads, *function.stores)]
-    return [function.base(one) for one in pointers if one is not None].count(parameter) == 1
 
 
 def _with_taps(load: cst.Call, weight: str, strides: dict[str, Stride], summed_axis: str) -> _Operand | None:

@@ -48,28 +48,28 @@ def sum_loop(function: Function) -> SumLoop | None:
         step = bounds[2]
         steps = f"tl.cdiv({stop}, {step})"
         part = f"range(first_step * {step}, min((first_step + steps_of_part) * {step}, {stop}), {step})"
-    inside = _assigned([loop])
+    inside = assigned_names([loop])
     updates = [cst.ensure_type(one, cst.AugAssign) for one in m.findall(loop, m.AugAssign())]
     advances = [(code(one.target), code(one.value)) for one in updates if code(one.target) != dot.accumulator]
     plain = all(isinstance(one.operator, cst.AddAssign) for one in updates)
     steady = not any(names(expression(value)) & (inside | names(loop.target)) for _, value in advances)
     body = list(function.node.body.body)
     at = next(i for i, one in enumerate(body) if one is loop)
-    carried = inside & _assigned(body[:at]) & _read_first(loop.body.body)
-    needed = inside & _read_first(body[at + 1 :])
+    carried = inside & assigned_names(body[:at]) & read_first(loop.body.body)
+    needed = inside & read_first(body[at + 1 :])
     stored = any(contains(one, store) for one in body[: at + 1] for store in function.stores)
     if not plain or not steady or (carried | needed) - {dot.accumulator} or stored:
         return None
     return SumLoop(dot, loop, part, steps, tuple(advances))
 
 
-def _assigned(body: Sequence[cst.CSTNode]) -> set[str]:
+def assigned_names(body: Sequence[cst.CSTNode]) -> set[str]:
     """Return the names that statements assign."""
     targets = [one for statement in body for one in m.findall(statement, m.AssignTarget() | m.AnnAssign())]
     return {name for one in targets for name in names(target_of(one))}
 
 
-def _read_first(body: Sequence[cst.CSTNode]) -> set[str]:
+def read_first(body: Sequence[cst.CSTNode]) -> set[str]:
     """Return the names that statements read before they assign them."""
     found: set[str] = set()
     known: set[str] = set()

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import libcst as cst
 import libcst.matchers as m
 
-from ..source import code, names
+from ..source import code, names, operand
 
 Key = tuple[object, ...]
 _LOAD = {"mask", "other", "cache_modifier", "eviction_policy"}
@@ -85,7 +85,8 @@ class Values:
         if kind == "constant":
             return repr(rest[0])
         if kind == "name":
-            return names.get(str(rest[0]))
+            given = names.get(str(rest[0]))
+            return None if given is None else operand(given)
         if kind in ("+", "*", "//", "-"):
             parts = [self.text(part, names) for part in _flat(rest) if isinstance(part, Part)]
             return None if None in parts else "(" + f" {kind} ".join(str(part) for part in parts) + ")"
@@ -93,9 +94,12 @@ class Values:
 
     def address(self, pointer: cst.BaseExpression, parameters: Collection[str]) -> tuple[str, int] | None:
         """Return the parameter that a pointer starts from and the number of what is added to it; None without one."""
-        number = self.of(pointer)
+        return self.split_address(self.of(pointer), parameters)
+
+    def split_address(self, number: int, parameters: Collection[str]) -> tuple[str, int] | None:
+        """Return the same of a pointer's number."""
         key = self._keys[number]
-        terms = [one for one in key[1:] if isinstance(one, Part)] if key[0] == "+" else [number]
+        terms = [one for one in key[1:] if isinstance(one, Part)] if key[0] == "+" else [Part(number)]
         bases = [one for one in terms if self._keys[one][0] == "name" and self._keys[one][1] in parameters]
         if len(bases) != 1:
             return None

@@ -95,7 +95,7 @@ def ran(**known: object) -> Candidate:
 
 def test_occupancy_is_told_as_what_fits_and_what_there_is() -> None:
     told = briefing.ran_text(FULL, ran(blocks=132 * 16 * 5 // 4))
-    assert "occupancy at most 25% (limited by registers), 1.25 waves, so 16% on average" in told
+    assert "occupancy at most 25% (limited by registers), 1.25 waves, so about 16% on average (estimated:" in told
     assert "on average" not in briefing.ran_text(FULL, ran(resident_blocks=None))
 
 

@@ -1,0 +1,117 @@
+"""One product over three times the length in the place of three chained ones of split operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from ....core import PythonKernel
+from ..rule import Machine, Rewritten, with_source
+from ..source import code, expression, fresh, names, operand, statements, substitute
+from .chained_products import Chain, chain_of
+from .edit import Edit, edited
+from .file import TritonFile
+from .split_operands import SplitOperands
+
+
+@dataclass(frozen=True)
+class JoinedProducts:
+    """Sum low * high, then high * low, then high * high, in one loop of three times as many steps with one product.
+
+    Needs three products in a loop over one range that sum into the same accumulator, whose operands are two loads
+    each, the same address and one at a distance; or a product that split-operands makes such a one. The loop may carry
+    the accumulator, and pointers that each step moves by the same amount. The terms are the same as before in another
+    order: all those of low parts come first, where they are still large beside the sum.
+    """
+
+    name = "joined-products"
+    category = "compute"
+    work = "products"
+    why = "chained products of one step wait for each other; one product per step keeps the tensor cores' pipe full"
+
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel with one product over both parts, or None where there are no three."""
+        joined = _joined(kernel)
+        if joined is not None:
+            return Rewritten(joined, "joined the three products of each step into one loop of three times the length")
+        split = SplitOperands().apply(kernel, machine)
+        joined = _joined(split.kernel) if split else None
+        if split is None or joined is None:
+            return None
+        did = f"{split.did}, and summed their products in one loop of three times the length"
+        return Rewritten(joined, did, split.parameters, split.constraints)
+
+
+def _joined(kernel: PythonKernel) -> PythonKernel | None:
+    file = TritonFile.read(kernel)
+    if file is None:
+        return None
+    edits: dict[cst.CSTNode, Edit] = {}
+    for function in file.functions.values():
+        chain = chain_of(function)
+        if chain is not None:
+            new = _loop(chain, {*function.parameters, *names(function.node)})
+            edits[chain.loop] = _instead(new)
+    return with_source(kernel, edited(file.module, edits)) if edits else None
+
+
+def _instead(new: list[cst.BaseStatement]) -> Edit:
+    return lambda _: cst.FlattenSentinel(new)
+
+
+def _loop(chain: Chain, taken: set[str]) -> list[cst.BaseStatement]:
+    """Write the number of steps, and the loop."""
+    steps, joined, part, step = (fresh(name, taken) for name in ("steps", "joined_step", "part", "step"))
+    call = cst.ensure_type(chain.loop.iter, cst.Call)
+    count, place = _range([code(arg.value) for arg in call.args if arg.keyword is None], step)
+    head = [
+        "# The products of low and high parts, of high and low ones, then of both high parts.\n"
+        f"{part} = {joined} // {steps}\n",
+        f"{step} = {joined} - {part} * {steps}\n",
+        f"{code(chain.loop.target)} = {place}\n",
+    ]
+    moved = {name: fresh(f"{name}_of_step", taken) for name in chain.advances}
+    gone, loads = _gone(chain), [chain.function.statement_of(one.high) for one in (chain.left, chain.right)]
+    for name, new in moved.items():
+        head.append(f"{new} = {name} + tl.cast({step}, tl.int64) * {operand(code(chain.advances[name].value))}\n")
+    lines: list[cst.BaseStatement] = []
+    for line in chain.loop.body.body:
+        if any(line is one for one in gone):
+            continue
+        kept: cst.CSTNode = line
+        for number, parts in enumerate((chain.left, chain.right)):
+            if line is loads[number]:
+                shifted = f"{code(parts.pointer)} + ({part} == {number}) * {parts.distance}"
+                changed_line = line.deep_replace(parts.pointer, expression(shifted))
+                assert isinstance(changed_line, cst.CSTNode)
+                kept = changed_line
+        changed = substitute(kept, moved)
+        assert isinstance(changed, cst.BaseStatement)
+        lines.append(changed)
+    keywords = [arg for arg in call.args if arg.keyword is not None]
+    bounds = [cst.Arg(expression("0")), cst.Arg(expression(f"3 * {steps}"))]
+    loop = cst.ensure_type(statements(f"for {joined} in range(0):\n    pass\n")[0], cst.For)
+    loop = loop.with_changes(
+        iter=call.with_changes(args=[*bounds, *keywords]),
+        body=cst.IndentedBlock([*statements("pass\n" + "".join(head))[1:], *lines]),
+    )
+    first = statements(f"{steps} = {count}\n")[0]
+    return [first.with_changes(leading_lines=chain.loop.leading_lines), loop]
+
+
+def _range(bounds: list[str], step: str) -> tuple[str, str]:
+    """Return how many steps a range has, and the variable's value in one of them."""
+    start, stop, by = {1: ("0", *bounds, "1"), 2: (*bounds, "1"), 3: tuple(bounds)}[len(bounds)]
+    length = stop if start == "0" else f"{operand(stop)} - {operand(start)}"
+    count = length if by == "1" else f"tl.cdiv({length}, {by})"
+    moved = step if by == "1" else f"{step} * {operand(by)}"
+    return count, moved if start == "0" else f"{operand(start)} + {moved}"
+
+
+def _gone(chain: Chain) -> list[cst.CSTNode | None]:
+    """Return the statements that a loop with one product does not have."""
+    low, mixed, _ = chain.dots
+    statement = chain.function.statement_of
+    gone = [low.statement, mixed.statement, statement(chain.left.low), statement(chain.right.low)]
+    return [*gone, *(statement(update) for update in chain.advances.values())]

@@ -1,0 +1,128 @@
+"""Rules that change what kernels hand to each other, or the order of a product's sum: right where they fire."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from kernelwright.core import Config, PythonKernel, Status
+from kernelwright.corpus import find_kernel
+from kernelwright.evaluators.local import LocalEvaluator
+
+from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, resized, shipped
+
+CONVOLUTION = {
+    "4194304": "256",
+    "65536": "16",
+    "256": "4",
+    "64": "16",
+    "254": "2",
+    "64516": "4",
+    "264257536": "1024",
+    "4129024": "64",
+    "4130816": "64",
+    "64544": "4",
+    "576": "144",
+}
+"""Numbers in the code of 2_54 from torch's compiler: 16 samples of 16 channels of 4 x 4 pixels."""
+NORM = {"1024": "4", "8192": "1024", "16384": "8", "8388608": "4096", "16": "2"}
+"""The same of 2_30: 4 rows of two groups of 512 features."""
+DRAWS = 3
+"""Three bf16 products miss the tolerance in an element of some draws of the inputs."""
+
+
+@functools.cache
+def case_of(name: str) -> Case:
+    first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM)}
+    return resized(*first[name]) if name in first else shipped(name)
+
+
+SHIPPED = {name: find_kernel(name, "triton").read() for name in ("1_1", "2_10", "2_12", "2_61")}
+TILE = {"BLOCK_M_0": 64}
+WIDE = {"BLOCK_M_0": 16, "BLOCK_K_0": 512, "XBLOCK_2": 4096}
+FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
+    ("channels-last", "2_10", "x_ptr + (ih * CI * IW + iw * CI)[None, :] + c[:, None]", {"PRECISION": "tf32x3"}),
+    ("joined-products", "1_1", "a_ptrs_of_step = a_ptrs + tl.cast(step, tl.int64) * (BLOCK_K * stride_ak)", {}),
+    ("channels-last+joined-products", "convolution", "* n_sum + idx_x_c[:, None] + (part == 1) * arg_W_low", TILE),
+    ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
+    (
+        "epilogue-statistics",
+        "norm",
+        "(row_sum if FROM_PARTS else tl.sum(tmp3, 1))[:, None]",
+        {**WIDE, "BLOCK_N_0": 256},
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules", "name", "expected", "config"), FIRES)
+def test_fires_and_stays_correct(
+    evaluator: LocalEvaluator, rules: str, name: str, expected: str, config: dict[str, int | str]
+) -> None:
+    case = case_of(name)
+    kernel = applied(rules, case.kernel).kernel
+    assert expected in kernel.source
+    if name in SHIPPED:
+        assert BY_NAME[rules].apply(kernel, MACHINE) is None, "it has nothing left to do"
+    for _ in range(DRAWS):
+        (found,) = evaluator.evaluate(case.problem, kernel, [Config(config)])
+        if found.ok:
+            break
+    assert found.status is Status.OK, found.message
+
+
+def test_tiles_that_are_wider_than_rows_leave_the_norm_as_it_was(evaluator: LocalEvaluator) -> None:
+    kernel = applied("epilogue-statistics", case_of("norm").kernel).kernel
+    assert "from_parts = 512 % 1024 == 0 or (1024 % BLOCK_N_0 == 0 and 512 % BLOCK_N_0 == 0)" in kernel.source
+    (found,) = evaluator.evaluate(case_of("norm").problem, kernel, [Config({**WIDE, "BLOCK_N_0": 1024})])
+    assert found.status is Status.OK, found.message
+
+
+def changed(kernel: PythonKernel, *replacements: tuple[str, str]) -> PythonKernel:
+    source = kernel.source
+    for old, new in replacements:
+        assert old in source, old
+        source = source.replace(old, new)
+    return PythonKernel.parse(source)
+
+
+PRODUCT = "acc = tl.dot(x_hi, w_hi, acc)"
+DOES_NOT_FIRE = [
+    ("channels-last", "2_10", (("x = x.contiguous()", "x = x[:, ::2]"),), "a view has holes"),
+    ("channels-last", "2_10", (("& (iw < IW)", ""),), "a pixel may be of the next line"),
+    ("channels-last", "2_10", (("(w >= 0) & ", ""),), "a pixel may be of the line before"),
+    ("channels-last", "2_10", (("hit = hit & (", "hit = w_ok | ("),), "the mask is no sum of conditions"),
+    ("channels-last", "2_10", (("x_ptr += sample * CI * IH * IW", "x_ptr += sample * IH * IW"),), "no whole sample"),
+    ("channels-last", "2_10", (("            ih = h //", "            iw = w\n            ih = h //"),), "two values"),
+    ("joined-products", "1_1", (("a_ptrs += BLOCK_K", "a_ptrs += k"),), "each step goes further"),
+    ("joined-products", "1_1", (("    c_ptrs =", "    a_ptrs += 1\n    c_ptrs ="),), "the pointers are used later"),
+    ("epilogue-statistics", "2_61", (("x - mean", "x - 0.5"),), "a deviation from something else"),
+    ("epilogue-statistics", "2_61", (("y = torch.empty_like(convolved)", "y = convolved.relu_()"),), "it is changed"),
+    ("epilogue-statistics", "2_61", (("& (voxels[None, :] < n_voxels)\n", "\n"),), "lines may run into each other"),
+    ("epilogue-statistics", "2_61", (("co[:, None] * n_voxels +", "co[:, None] * OD +"),), "lines overlap"),
+    ("epilogue-statistics", "2_61", (("x_ptr += pid.to(tl.int64) * size", "x_ptr += pid.to(tl.int64)"),), "no rows"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "replacements", "reason"), DOES_NOT_FIRE)
+def test_does_not_fire(rule: str, name: str, replacements: tuple[tuple[str, str], ...], reason: str) -> None:
+    assert BY_NAME[rule].apply(changed(SHIPPED[name], *replacements), MACHINE) is None, reason
+
+
+def test_what_first_kernels_of_torchs_compiler_do_not_allow() -> None:
+    for rule, name, reason in (
+        ("channels-last", "1_54", "three channels are too few"),
+        ("epilogue-statistics", "2_21", "a tile's pixels are of two samples"),
+    ):
+        assert BY_NAME[rule].apply(from_inductor(name), MACHINE) is None, reason
+
+
+def test_parts_that_are_chained_already_are_joined() -> None:
+    chained = applied("split-operands", SHIPPED["2_12"]).kernel
+    joined = applied("joined-products", chained)
+    assert joined.parameters == () and joined.kernel.source.count("tl.dot(") == 1
+    for old, new in (
+        ("acc = tl.dot(x_lo, w_hi, acc)", "acc = tl.dot(x_lo, w_lo, acc)"),
+        ("x_ptrs + x_ptr_low", "x_ptrs + 2 * x_ptr_low"),
+        (PRODUCT, f"{PRODUCT}\n        w_hi = x_lo"),
+    ):
+        assert BY_NAME["joined-products"].apply(changed(chained, (old, new)), MACHINE) is None, new
