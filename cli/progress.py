@@ -156,7 +156,8 @@ class LiveDisplay(LineDisplay):
         if self._lines:
             super().screening(lane, proposals)
             return
-        self._begin_table(lane, f"{len(proposals)} change{'s' * (len(proposals) > 1)}", "tried side by side", "change", len(proposals) + 1)
+        what = f"{len(proposals)} change{'s' if len(proposals) > 1 else ''}"
+        self._begin_table(lane, what, "tried side by side", "change", len(proposals) + 1)
 
     def _begin_table(self, lane: str, what: str, why: str, first: str, trials: int) -> None:
         self.close()  # a turn may have several
