@@ -7,7 +7,7 @@ COMPLETE := $(VENV)/.complete
 # Of pyproject.toml: what the tests need beside what `optimize` does.
 EXTRAS := dev,iree,llm,mcp,notebooks,plots,rag,ray,remote,triton
 
-.PHONY: setup setup-all optimize test check format clean
+.PHONY: setup setup-all optimize test check format docs clean
 
 setup: $(READY)
 
@@ -30,7 +30,7 @@ $(COMPLETE): $(READY)
 	@touch $@
 
 optimize: $(READY)
-	$(BIN)/optimize --kernel level2/2_10.py --target-speedup 1.8
+	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.3
 
 test: $(COMPLETE)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
@@ -46,6 +46,10 @@ check: $(COMPLETE)
 format: $(COMPLETE)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)
+	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV)

@@ -61,6 +61,8 @@ class StoppingCriteria:
 
 
 def at_floor(profile: Profile, evaluation: Evaluation) -> bool:
-    """Return whether a kernel runs as fast as the roofline allows."""
-    latency = evaluation.latency_ms
-    return latency is not None and ROOFLINE <= profile.floor_ms / latency <= BEATEN
+    """Return whether a kernel runs as fast as the roofline allows. A floor that the reference undercuts is wrong."""
+    latency, reference = evaluation.latency_ms, evaluation.reference
+    if latency is None or (reference is not None and reference.median_ms < profile.floor_ms):
+        return False
+    return ROOFLINE <= profile.floor_ms / latency <= BEATEN

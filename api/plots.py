@@ -140,7 +140,7 @@ def roofline(history: History) -> str | None:
         )  # fmt: skip
     axes.scatter([x], [roof], s=60, marker="_", color=PAGE.ink, zorder=4)
     axes.annotate(
-        f"floor {profile.floor_ms:.3g} ms", (x, roof), (9, -4), textcoords="offset points", color=PAGE.muted,
+        f"floor {profile.floor_ms:.3g} ms", (x, roof), (9, -7), textcoords="offset points", color=PAGE.muted,
         fontsize=10, ha="left", va="top",
     )  # fmt: skip
     return _svg(figure, "roofline")

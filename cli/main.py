@@ -27,7 +27,7 @@ from .report import report
 from .tune import tune_app
 
 FIRST_STEPS = (
-    "optimize --kernel level2/2_10.py --target-speedup 1.8",
+    "optimize --kernel level1/1_94.py --target-speedup 1.3",
     "evaluate --kernel 1_19",
     "tune kernel 1_1 --trials 100",
 )
@@ -73,7 +73,7 @@ class Format(StrEnum):
 
 @app.command()
 @with_examples(
-    "optimize --kernel level2/2_10.py --target-speedup 1.8",
+    "optimize --kernel level1/1_94.py --target-speedup 1.3",
     "optimize --list-slow --dataset ~/KernelBench",
     "optimize --problem model.py --device cuda",
     "optimize --kernel ops.py::swiglu --reference ops.py::swiglu_torch --inputs bench.py::inputs --patch out.diff",

@@ -101,8 +101,20 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import attention, check, corpus, evaluate, gemm, mlir, optimize, plan, program, report
-    from ..api.options import server, tune
+    from ..api.options import (
+        attention,
+        check,
+        corpus,
+        evaluate,
+        gemm,
+        mlir,
+        optimize,
+        plan,
+        program,
+        report,
+        server,
+        tune,
+    )
 
     classes = [
         *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),

@@ -82,7 +82,7 @@ class LineDisplay(RunDisplay):
         latency, speedup = trial_metrics(evaluation)
         remark = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
-            remark = f" (others used {evaluation.contention:.1f} cores)"
+            remark = f" ({disturbance(evaluation.contention)})"
         if not evaluation.proven:
             remark += f" (not replayed: {first_line(evaluation.replay.reason, 100) if evaluation.replay else ''})"
         config = describe_config(evaluation.config)
@@ -123,6 +123,7 @@ class LiveDisplay(LineDisplay):
 
     _live: Live | None = None
     _analysis: Analysis | None = None
+    _explained = False
     _best_ms: float | None = None
     _lines = False
     _first = "config"
@@ -139,7 +140,7 @@ class LiveDisplay(LineDisplay):
 
     def analysed(self, lane: str, analysis: Analysis) -> None:
         """The bottleneck, which the turn's heading shows."""
-        self._analysis = analysis
+        self._analysis, self._explained = analysis, False
         if self._lines:
             super().analysed(lane, analysis)
 
@@ -155,14 +156,17 @@ class LiveDisplay(LineDisplay):
         if self._lines:
             super().screening(lane, proposals)
             return
-        self._begin_table(lane, f"{len(proposals)} changes", "tried side by side", "change", len(proposals) + 1)
+        what = f"{len(proposals)} change{'s' if len(proposals) > 1 else ''}"
+        self._begin_table(lane, what, "tried side by side", "change", len(proposals) + 1)
 
     def _begin_table(self, lane: str, what: str, why: str, first: str, trials: int) -> None:
         self.close()  # a turn may have several
         assert self._analysis is not None
         title = f"turn {self._turn(lane.partition('.')[0])} · {self._analysis.category} · {what}"
         self.console.rule(escape(title), align="left")
-        self.console.print(f"[dim]{escape('; '.join(self._analysis.evidence))}[/]")
+        if not self._explained:
+            self.console.print(f"[dim]{escape('; '.join(self._analysis.evidence))}[/]")
+            self._explained = True
         self.console.print(escape(why))
         self._first = first
         self._table = Table(box=None, pad_edge=False)
@@ -186,7 +190,7 @@ class LiveDisplay(LineDisplay):
             change = self._best_ms / evaluation.latency_ms
             better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
         if evaluation.contention is not None:
-            better = f"[yellow]others used {evaluation.contention:.1f} cores[/]"
+            better = f"[yellow]{disturbance(evaluation.contention)}[/]"
         if not evaluation.proven:
             better += " [yellow]not replayed[/]"
         remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
@@ -211,6 +215,11 @@ class LiveDisplay(LineDisplay):
             self._live.update(self._table)
             self._live.stop()
             self._live = None
+
+
+def disturbance(cores: float) -> str:
+    """'others used 0.8 cores'; where nobody did, the times vary by themselves."""
+    return f"others used {cores:.1f} cores" if cores >= 0.05 else "times vary"
 
 
 def gain_text(gain: float | None) -> str:

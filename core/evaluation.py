@@ -37,7 +37,8 @@ class Evaluation(BaseModel):
     cores_used: float | None = Field(default=None, ge=0)
     """Processor time over wall time while the kernel was timed; None off the CPU."""
     contention: float | None = Field(default=None, ge=0)
-    """Cores that other processes kept busy while it was timed, where that makes the metrics unreliable."""
+    """Cores that other processes kept busy while it was timed, where that makes the metrics unreliable, or the times
+    vary too much."""
     code_digest: str | None = None
     """Identifies the code that the config compiles to, where known."""
     duplicate_of: dict[str, Value] | None = None

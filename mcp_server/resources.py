@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mcp_types import Resource
-
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp_types import Resource
 
 from ..core import KernelwrightError, ResultsError
 from .process import JobBroke

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from kernelwright.cli.main import app
 
 from .beside import with_launch_plans
@@ -24,10 +26,36 @@ def test_examples_run(page: Path) -> None:
             exec(compile(block, str(page), "exec"), namespace)
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings; the site's are the same."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / link).exists(), link
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+
+
+def test_the_site_has_every_page() -> None:
+    """`make docs` stops where a page is in no part of the navigation, or where one is not there."""
+
+    class Loader(yaml.SafeLoader):
+        """Leaves names of Python functions alone."""
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+    navigation = json.dumps(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"])
+    listed = set(re.findall(r"[\w/-]+\.md", navigation))
+    outside = {"index.md", "contributing.md", "changelog.md", "recorded_runs.md"}  # see docs/site_pages.py
+    assert listed == outside | {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
 
 
 def test_every_rule_is_documented() -> None:

@@ -14,11 +14,13 @@ _COPY_MIB = {"cpu": 64, "cuda": 1024}
 _NARROW = {"half_gflop_s": "float16", "bfloat16_gflop_s": "bfloat16"}
 _FLOAT8 = (8, 9)
 """Compute capability from which GPUs multiply fp8."""
-_MATRIX = {"cpu": 1024, "cuda": 8192}
+MATRIX_ROWS = {"cpu": 512, "cuda": 8192}
+"""Rows of the product; on a CPU few, since a call of 1 ms is seldom interrupted while others use the cores."""
+_REPEATS = {"cpu": 100, "cuda": 20}
 
 
-def measure(device: str, repeats: int = 20) -> Message:
-    """Return copy bandwidth (bytes read plus written) and matrix rates, the best of `repeats` calls.
+def measure(device: str) -> Message:
+    """Return copy bandwidth (bytes read plus written) and matrix rates, the best of many calls.
 
     On a GPU, fp32 products may also run on the tensor cores, as three TF32 products whose sum is as accurate (Ootomo
     and Yokota, Recovering single precision accuracy from Tensor Cores, 2022): a third of that rate is a ceiling too.
@@ -30,12 +32,12 @@ def measure(device: str, repeats: int = 20) -> Message:
 
     def fastest(call: Call) -> float:
         clock.sample(always(call), 3)
-        return min(clock.sample(always(call), repeats).times_ms)
+        return min(clock.sample(always(call), _REPEATS[kind]).times_ms)
 
     source = torch.randn(_COPY_MIB[kind] << 18, device=device)
     sink = torch.empty_like(source)
     copy_ms = fastest(lambda: sink.copy_(source))
-    n = _MATRIX[kind]
+    n = MATRIX_ROWS[kind]
     left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
     matrix_ms = fastest(lambda: left @ right)
     on_gpu: dict[str, float | None] = dict.fromkeys(

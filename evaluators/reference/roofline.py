@@ -8,7 +8,9 @@ from typing import Any
 
 from ...core import Ceilings, DeviceLimits, MatrixProduct, Profile
 from ..profiling.measurement_cache import MeasurementCache
+from ..profiling.peaks import MATRIX_ROWS
 from ..timing.contention import LoadMeter, tolerated_cores
+from ..timing.priority import raised
 from ..timing.telemetry import driver_version
 from .client import ReferenceClient
 
@@ -49,13 +51,15 @@ def _limits(properties: dict[str, Any]) -> DeviceLimits:
 def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None, ours: tuple[int, ...]) -> Ceilings:
     """Return the device's measured peak rates, from the cache in `memory` if this device and torch are in it."""
     environment = reference_client.environment
-    key = f"{environment['device']}, torch {environment['torch']}, {', '.join(Ceilings.model_fields)}"
+    rows = MATRIX_ROWS["cpu" if device == "cpu" else "cuda"]
+    key = f"{environment['device']}, torch {environment['torch']}, {rows} rows, {', '.join(Ceilings.model_fields)}"
     known = MeasurementCache(memory / "ceilings.json" if memory else None)
     if (before := known.get(key)) is not None:
         return Ceilings(**before)
     meter = LoadMeter()
     meter.start(ours)
-    answer = reference_client.call("ceilings")
+    with raised((reference_client.pid,) if device == "cpu" else ()):
+        answer = reference_client.call("ceilings")
     found = Ceilings(**{name: answer[name] for name in Ceilings.model_fields})
     if device != "cpu" or (meter.other_cores() or 0.0) < tolerated_cores():
         known.put(key, found.model_dump())

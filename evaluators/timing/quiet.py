@@ -14,10 +14,13 @@ from .threads import wait_until_asleep
 
 MAX_DISTURBED = 2
 """After this many disturbed timings in a row, nothing waits for quiet."""
+STEADY = 0.1
+"""On a CPU, a median that is not known within this share was disturbed, whatever used the cores: a reference's threads
+wait for each other, and some of its calls then take twenty times as long."""
 
 
 class QuietTimer:
-    """Interleaves kernels; on a CPU that others use, it waits for them and times once more."""
+    """Interleaves kernels; on a CPU that others use, or where times vary much, it waits and times once more."""
 
     def __init__(self, on_cpu: bool) -> None:
         self._on_cpu = on_cpu
@@ -49,11 +52,13 @@ class QuietTimer:
                 timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
             others = self._meter.other_cores() if self._on_cpu else None
             quiet = others is None or others < tolerated_cores()
+            if self._on_cpu and prune_above_ms is None:
+                quiet = quiet and all(timing.measurement.precision <= STEADY for timing in timings)
             if quiet or not (quiet_timeout_s and self._meter.wait_until_quiet(quiet_timeout_s)):
                 break
             quiet_timeout_s = 0.0
         self._disturbed = 0 if quiet else self._disturbed + 1
-        return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others)
+        return (timings, None) if quiet else ([timing.faster_half() for timing in timings], others or 0.0)
 
 
 def _rested(timer: Timer, processes: Sequence[int]) -> Timer:

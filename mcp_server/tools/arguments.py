@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
-
 from mcp.server.mcpserver import Context
+from pydantic import Field
 
 from ..progress import Report
 

@@ -6,7 +6,7 @@ import pytest
 from kernelwright.agent.analysis import analyse
 from kernelwright.agent.stopping import StoppingCriteria, at_floor
 from kernelwright.agent.turn import Candidate, Turn
-from kernelwright.core import Config
+from kernelwright.core import Config, Measurement
 
 from ..fakes import PROFILE, evaluation, kernel
 
@@ -53,6 +53,11 @@ def test_the_floor_is_reached_within_five_per_cent_and_not_where_it_is_undercut(
     found = evaluation(kernel(latency), Config(), latency)
     assert PROFILE.floor_ms == pytest.approx(0.1)
     assert at_floor(PROFILE, found) is expected
+
+
+def test_a_floor_that_the_reference_undercuts_stops_nothing() -> None:
+    found = evaluation(kernel(0.1), Config(), 0.1)
+    assert not at_floor(PROFILE, found.model_copy(update={"reference": Measurement(samples_ms=(0.09,) * 3)}))
 
 
 def test_a_failure_is_at_no_floor() -> None:

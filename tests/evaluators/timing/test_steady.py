@@ -1,0 +1,46 @@
+"""Times that vary much are not believed, whatever used the cores."""
+
+from __future__ import annotations
+
+import os
+from itertools import count, cycle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
+from kernelwright.evaluators.pipeline.spare import SpareWorker
+from kernelwright.evaluators.settings import Sampling, Settings
+from kernelwright.evaluators.timing.contention import LoadMeter
+from kernelwright.evaluators.workers.channel import Message
+
+from ...fakes import PROBLEM
+
+
+@pytest.mark.parametrize(("stalled", "contention"), [([], None), ([24.0, 24.0], 0.0)])
+def test_a_reference_that_stalls_now_and_then_marks_the_timing(
+    stalled: list[float], contention: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LoadMeter, "other_cores", lambda self: 0.0)
+    of_reference = cycle([1.0, 1.1, 1.0, *stalled])
+
+    def timer(times: Any) -> Any:
+        def take(samples: int) -> Message:
+            return {"samples_ms": [next(times) for _ in range(samples)], "method": "made up"}
+
+        return take
+
+    client: Any = SimpleNamespace(
+        pid=os.getpid(),
+        problem=PROBLEM,
+        environment={"device": "test"},
+        arithmetic={"default_is_reference": True},
+        timer=lambda seeds, graph: timer(of_reference),
+    )
+    processes: Any = SimpleNamespace(server_pids=(), spare=SpareWorker())
+    measuring = InterleavedTimer("cpu", Settings(), processes, None)
+    sampling = Sampling(max_samples=40, seconds=0.05, quiet_timeout_s=0.0)
+    found = measuring.time(client, [timer(cycle([0.5, 0.51]))], os.getpid(), lambda: iter(count()), sampling)
+    assert found.contention == contention
+    assert found.reference is not None
+    assert found.reference.measurement.median_ms < 1.2
