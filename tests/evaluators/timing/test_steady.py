@@ -11,6 +11,7 @@ import pytest
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
 from kernelwright.evaluators.pipeline.spare import SpareWorker
 from kernelwright.evaluators.settings import Sampling, Settings
+from kernelwright.evaluators.timing import quiet
 from kernelwright.evaluators.timing.contention import LoadMeter
 from kernelwright.evaluators.workers.channel import Message
 
@@ -22,6 +23,7 @@ def test_a_reference_that_stalls_now_and_then_marks_the_timing(
     stalled: list[float], contention: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LoadMeter, "other_cores", lambda self: 0.0)
+    monkeypatch.setattr(quiet, "STEADY", 0.1)
     of_reference = cycle([1.0, 1.1, 1.0, *stalled])
 
     def timer(times: Any) -> Any:
