@@ -75,7 +75,8 @@ class Batch:
             # The best by itself is measured again beside them: times of two screenings do not compare.
             again = self._screen({**{one.names: one.proposal for one in helped[:1]}, **together})
             screened += again[len(helped[:1]) :]
-            pool = [*again, *(pool[1:] if helped else pool)]
+            # Where the time was over before it was measured again, the best is still the best.
+            pool = [*(again or helped[:1]), *(pool[1:] if helped else pool)]
         attempts = [one.attempt() for one in screened]
         for place, one in enumerate(self._contenders(pool)):
             wins = place == 0 and one.gain > HELPED

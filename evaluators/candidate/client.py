@@ -93,8 +93,8 @@ class CandidateClient(CandidateProcess):
         first_s = later_s = 0.0
         for number, seed in enumerate(plan.seeds):
             allowed = self._limits.call_s if number else max(1.0, first_limit_s)
-            first = number == 0 and plan.thorough
-            ran, verdict = self._run(reference_client, serial, seed, allowed, hold=first, precise=first)
+            hold, precise = number == 0 and plan.thorough, number == 0 and plan.precise
+            ran, verdict = self._run(reference_client, serial, seed, allowed, hold=hold, precise=precise)
             first_s, later_s = (ran.seconds, 0.0) if number == 0 else (first_s, ran.seconds)
             self._require_ok(verdict, comparisons)
         if plan.thorough and not reference_client.effects["returned"]:

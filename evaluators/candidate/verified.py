@@ -72,7 +72,9 @@ class CheckPlan:
     distributions: tuple[str, ...] = ()
     """Further checks, with inputs of other distributions."""
     thorough: bool = True
-    """Whether to check held outputs, determinism, fp64 and trivial outputs too."""
+    """Whether to check held outputs and determinism too."""
+    precise: bool = True
+    """Whether the first check compares with fp64, and looks for trivial outputs that would have passed."""
 
     @property
     def weights(self) -> int:

@@ -24,6 +24,7 @@ DRAWS = 3
 FIRES = [
     ("split-precision", "1_1", "acc = split_dot(a, b, acc, PRECISION)", {"PRECISION": "bf16x3"}),
     ("split-precision", "2_95", "PRECISION=PRECISION", {"PRECISION": "tf32x3"}),
+    ("split-precision", "2_12", "acc += tl.dot(a_hi, b_hi, part)", {"PRECISION": "bf16x3-promoted"}),
     ("split-precision", "2_10", "acc = split_dot(w_tile, x_tile, acc, PRECISION)", {"PRECISION": "bf16x3"}),
     ("wide-tiles", "2_12", '"BLOCK_N": [32, 64, 128, 256]', {"BLOCK_M": 64, "BLOCK_N": 256, "NUM_WARPS": 8}),
     ("wide-tiles", "first kernel", '"BLOCK_K_0": [16, 32, 64, 128]', {"BLOCK_M_0": 64, "NUM_STAGES_0": 5}),
@@ -192,6 +193,7 @@ def test_what_a_file_declares_stays_in_a_wider_space() -> None:
 WGMMA, BULK, WIDE_COPIES = "wgmma.mma_async", "cp.async.bulk.tensor", "cp.async.cg.shared.global"
 COMPILED = {
     "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}, WGMMA),
+    "promoted": ("split-precision", "2_12", {"PRECISION": "bf16x3-promoted"}, WGMMA),
     "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}, WGMMA),
     "without masks": ("grouped-order+even-sizes", "2_12", {}, "fma.rn.f32"),
     "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),

@@ -17,7 +17,7 @@ from .function import argument
 from .launching import relaunched, stands_alone, texts
 from .linear import Stride
 from .pack_weights import PackWeights
-from .split_precision import with_precisions
+from .split_precision import START, with_precisions
 
 _AXES = ("[:, None]", "[None, :]")
 _PIXELS, _CHANNELS = 64, 32
@@ -70,7 +70,7 @@ class ChannelsLast:
         after = with_source(kernel, module)
         weights = PackWeights().apply(after, machine)
         after = weights.kernel if weights else after
-        chosen = with_precisions(after, "bf16x3")
+        chosen = with_precisions(after, START)
         parameters: tuple[Parameter, ...] = chosen.parameters if chosen else ()
         did = "packed the input with its channels side by side" + (", and the weight" if weights else "")
         return Rewritten(chosen.kernel if chosen else after, did, parameters)

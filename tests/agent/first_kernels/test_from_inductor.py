@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
+from kernelwright.agent.rules.triton.split_precision import PRECISIONS
 from kernelwright.core import Config, Kernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.guards.source import find_violation
@@ -113,7 +114,7 @@ def test_every_config_of_the_space_is_correct(evaluator: LocalEvaluator, tmp_pat
     kernel = first_kernel(problem, code_of(problem, tmp_path))
     space = kernel.space(kernel.declared_values, kernel.declared_constraints)
     assert {config["BLOCK_K_0"] for config in space} == {16}, "the template has no mask along 16 features"
-    assert {config["PRECISION"] for config in space} == {"ieee", "tf32x3", "bf16x3"}
+    assert {config["PRECISION"] for config in space} == set(PRECISIONS)
     assert all(config["BLOCK_M_0"] * config["BLOCK_N_0"] <= config["NUM_WARPS_0"] * 32 * 128 for config in space)
     far = max(space, key=lambda config: config["BLOCK_M_0"] * config["BLOCK_N_0"])
     (found,) = evaluator.evaluate(problem, kernel, [far])
