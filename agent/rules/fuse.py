@@ -10,6 +10,7 @@ import libcst.matchers as m
 
 from ...core import PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
+from .search import find_all
 from .source import Loop, Statement, accesses, code, loop_of, names, rebuild, rewrite_kernels, substitute
 
 
@@ -115,7 +116,7 @@ def _independent(before: Sequence[Statement], after: Sequence[Statement], variab
 
 def _loop_variables(statement: Statement) -> set[str]:
     """The variables of all loops in a statement."""
-    return {name for node in m.findall(statement, m.For()) for name in names(cst.ensure_type(node, cst.For).target)}
+    return {name for node in find_all(statement, m.For()) for name in names(cst.ensure_type(node, cst.For).target)}
 
 
 def _names_of(text: str) -> set[str]:
@@ -123,5 +124,5 @@ def _names_of(text: str) -> set[str]:
 
 
 def _plain_targets(statement: cst.CSTNode) -> list[cst.Name]:
-    found = m.findall(statement, m.AssignTarget(target=m.Name()))
+    found = find_all(statement, m.AssignTarget(target=m.Name()))
     return [n.target for n in found if isinstance(n, cst.AssignTarget) and isinstance(n.target, cst.Name)]

@@ -11,6 +11,7 @@ import libcst.matchers as m
 
 from ...core import PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
+from .search import find_all
 from .source import (
     Loop,
     Statement,
@@ -94,18 +95,18 @@ def _invariant(nest: Sequence[Loop]) -> tuple[str, bool, list[tuple[str, str]]] 
 def _candidates(body: cst.CSTNode) -> list[tuple[str, bool]]:
     """Return divisors, then calls of expensive functions, as text; longest first."""
     divisors, calls = [], []
-    for node in m.findall(body, m.BinaryOperation(operator=m.Divide())):
+    for node in find_all(body, m.BinaryOperation(operator=m.Divide())):
         assert isinstance(node, cst.BinaryOperation)
         divisors.append(code(bare(node.right)))
     function = m.Attribute(m.Name("T"), m.OneOf(*(m.Name(name) for name in EXPENSIVE)))
-    for node in m.findall(body, m.Call(func=function)):
+    for node in find_all(body, m.Call(func=function)):
         calls.append(code(node))
     ordered = [(text, True) for text in divisors] + [(text, False) for text in calls]
     return sorted(dict.fromkeys(ordered), key=lambda item: -len(item[0]))
 
 
 def _assigned_names(statement: Statement) -> set[str]:
-    targets = m.findall(statement, m.AssignTarget(target=m.Name()))
+    targets = find_all(statement, m.AssignTarget(target=m.Name()))
     return {
         node.target.value
         for node in targets

@@ -11,6 +11,7 @@ import libcst.matchers as m
 
 from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
+from .search import find_all
 from .source import (
     Statement,
     accesses,
@@ -131,7 +132,7 @@ class _Tiler(cst.CSTTransformer):
 def _local_shapes(block: cst.CSTNode) -> dict[str, str]:
     """Return the local buffers of a block and the text of their shapes."""
     found = {}
-    for node in m.findall(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T"), m.Name("alloc_local"))))):
+    for node in find_all(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T"), m.Name("alloc_local"))))):
         assert isinstance(node, cst.Assign) and isinstance(node.value, cst.Call)
         if isinstance(node.targets[0].target, cst.Name):
             found[node.targets[0].target.value] = code(node.value.args[0].value)
@@ -140,7 +141,7 @@ def _local_shapes(block: cst.CSTNode) -> dict[str, str]:
 
 def _shares_operand(block: cst.With, axis: str, locals_: dict[str, str]) -> bool:
     """Return whether some reduction multiplies an operand that depends on the axis with one that does not."""
-    for node in m.findall(block, m.For()):
+    for node in find_all(block, m.For()):
         nest = nest_of(node)
         parts = assignment(nest[-1].only) if nest else None
         if parts is None or parts[1] != "+=" or len(nest) < 2:

@@ -10,6 +10,7 @@ import libcst.matchers as m
 from ...core import Parameter, PythonKernel
 from .licm import EXPENSIVE
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
+from .search import find_all
 from .source import add_constant
 
 STRICT = "-fmath-errno"
@@ -44,7 +45,7 @@ class RelaxedMath:
         if FLAGS in taken or "COMPILE_FLAGS" not in kernel.constants or not _calls_in_loops(module):
             return None
         values = (VECTOR_MATH, REORDERED, NO_ERRNO, STRICT)
-        position = next((i for i, s in enumerate(module.body) if m.findall(s, _COMPILE_FLAGS)), None)
+        position = next((i for i, s in enumerate(module.body) if find_all(s, _COMPILE_FLAGS)), None)
         if position is None:
             return None
         constant = add_constant(cst.Module(body=[]), FLAGS, values[0]).body
@@ -60,7 +61,7 @@ class RelaxedMath:
 def _calls_in_loops(module: cst.Module) -> bool:
     """Return whether some loop calls a mathematical function; a call per block would not matter."""
     function = m.Attribute(m.Name("T"), m.OneOf(*(m.Name(name) for name in EXPENSIVE)))
-    return any(m.findall(loop, m.Call(func=function)) for loop in m.findall(module, m.For()))
+    return any(find_all(loop, m.Call(func=function)) for loop in find_all(module, m.For()))
 
 
 class _Append(cst.CSTTransformer):

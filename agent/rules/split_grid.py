@@ -9,6 +9,7 @@ import libcst.matchers as m
 
 from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, powers_of_two, tree_and_names, with_source
+from .search import find_all
 from .source import accesses, code, expression, fresh, insert_before_definitions, is_prim_func, names, statements
 
 HELPER = '''
@@ -166,11 +167,11 @@ def _writes_apart(block: cst.With, axis: str) -> bool:
     """Return whether every write outside the block's own buffers depends on its axis."""
     own = {
         node.targets[0].target.value
-        for node in m.findall(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T")))))
+        for node in find_all(block, m.Assign(value=m.Call(func=m.Attribute(m.Name("T")))))
         if isinstance(node, cst.Assign) and isinstance(node.targets[0].target, cst.Name)
     }
     follows = {axis}
-    plain = [n for n in m.findall(block, m.Assign(targets=[m.AssignTarget(m.Name())])) if isinstance(n, cst.Assign)]
+    plain = [n for n in find_all(block, m.Assign(targets=[m.AssignTarget(m.Name())])) if isinstance(n, cst.Assign)]
     for _ in plain:
         follows |= {code(n.targets[0].target) for n in plain if names(n.value) & follows}
     written = [access for access in accesses(block) if access.write and access.buffer not in own]

@@ -12,6 +12,7 @@ import libcst.matchers as m
 from ....core import PythonKernel, Target
 from ....core.languages import TILELANG
 from ..rule import tree_and_names
+from ..search import find_all
 from ..source import Statement, code, is_prim_func, names, statements
 from ..triton.edit import Edit
 from .template import canonical, match
@@ -117,7 +118,7 @@ class Builder:
 
     def uses(self, name: str) -> int:
         """How often the prim_func names something, its parameters apart."""
-        return len(m.findall(self.block, m.Name(name)))
+        return len(find_all(self.block, m.Name(name)))
 
 
 def builders_of(kernel: PythonKernel) -> list[Builder]:

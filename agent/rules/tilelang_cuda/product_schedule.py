@@ -10,6 +10,7 @@ import libcst.matchers as m
 from ....core import Parameter, PythonKernel, Target
 from ....core.languages import TILELANG
 from ..rule import Machine, Rewritten, tree_and_names, with_source
+from ..search import find_all
 from ..source import is_prim_func
 from .limits import POLICIES
 from .space import redeclared
@@ -41,7 +42,7 @@ class ProductSchedule:
         module, taken = tree_and_names(kernel)
         if "WARP_SPECIALIZED" in taken or "GEMM_POLICY" in taken:
             return None
-        functions = [cst.ensure_type(one, cst.FunctionDef) for one in m.findall(module, m.FunctionDef())]
+        functions = [cst.ensure_type(one, cst.FunctionDef) for one in find_all(module, m.FunctionDef())]
         products = {one.name.value for one in functions if is_prim_func(one) and _has_product(one)}
         scheduler = _Scheduler(products)
         module = module.visit(scheduler)
@@ -58,7 +59,7 @@ class ProductSchedule:
 
 
 def _has_product(function: cst.FunctionDef) -> bool:
-    return any(m.findall(loop, _GEMM) for loop in m.findall(function, _PIPELINED))
+    return any(find_all(loop, _GEMM) for loop in find_all(function, _PIPELINED))
 
 
 class _Scheduler(cst.CSTTransformer):

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code
 from .dots import SPLIT_DOT
 from .file import Launch
@@ -43,4 +44,4 @@ def searched_axes(launch: Launch, constants: Collection[str]) -> str | None:
 def has_products(launch: Launch) -> bool:
     """Return whether the function has matrix products."""
     products = m.Attribute(attr=m.Name("dot")) | m.Name(SPLIT_DOT)
-    return bool(m.findall(launch.function.node, m.Call(func=products)))
+    return bool(find_all(launch.function.node, m.Call(func=products)))

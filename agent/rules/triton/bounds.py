@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains, find_all
 from ..source import code
 from .file import Launch
-from .function import Function, argument, contains
+from .function import Function, argument
 from .grouped_order import GROUPED
 
 _ARANGE = m.Call(func=m.Attribute(m.Name("tl"), m.Name("arange")), args=[m.Arg(m.Integer("0")), m.Arg(m.Name())])
@@ -37,7 +38,7 @@ class Bound:
 def bounds_of(launch: Launch) -> Iterator[Bound]:
     """Yield the comparisons in masks that always hold where the tile divides the size."""
     function = launch.function
-    for node in m.findall(function.node, _LESS):
+    for node in find_all(function.node, _LESS):
         assert isinstance(node, cst.Comparison)
         bound = bound_of(function, node)
         if bound is not None and only_masks(function, node) and _covers(launch, bound):

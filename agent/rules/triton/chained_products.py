@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains, find_all
 from ..source import assignment, code, names
 from .dots import Dot, dots_of, operand_load
-from .function import Function, argument, contains, further_arguments
+from .function import Function, argument, further_arguments
 from .sum_loop import assigned_names, read_first
 
 _RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
@@ -107,7 +108,7 @@ def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, 
     inside = assigned_names(body)
     found: dict[str, cst.AugAssign] = {}
     for position, line in enumerate(body):
-        if not m.findall(line, m.AugAssign()):
+        if not find_all(line, m.AugAssign()):
             continue
         parsed = assignment(line) if isinstance(line, cst.BaseStatement) else None
         update = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
@@ -129,12 +130,12 @@ def _starts_beside(function: Function, loop: cst.For, name: str) -> bool:
     values = function.assignments.get(name, ())
     if len(values) != 1 or len(function.updates.get(name, ())) != 1 or name in function.parameters:
         return False
-    for block in m.findall(function.node, m.IndentedBlock()):
+    for block in find_all(function.node, m.IndentedBlock()):
         body = list(cst.ensure_type(block, cst.IndentedBlock).body)
         at = next((i for i, one in enumerate(body) if one is loop), None)
         if at is not None:
             before = any(contains(one, values[0]) for one in body[:at] if isinstance(one, cst.SimpleStatementLine))
-            inside = [one for one in body[: at + 1] for _ in m.findall(one, m.Name(name))]
+            inside = [one for one in body[: at + 1] for _ in find_all(one, m.Name(name))]
             return before and len(inside) == len(function.uses(name))
     return False
 
@@ -142,7 +143,7 @@ def _starts_beside(function: Function, loop: cst.For, name: str) -> bool:
 def _after(function: Function, loop: cst.For) -> list[cst.CSTNode]:
     """Return the statements that run after a loop: those behind it in its block and in those around it."""
     found: list[cst.CSTNode] = []
-    for block in m.findall(function.node, m.IndentedBlock()):
+    for block in find_all(function.node, m.IndentedBlock()):
         body = list(cst.ensure_type(block, cst.IndentedBlock).body)
         at = next((i for i, one in enumerate(body) if contains(one, loop)), None)
         if at is not None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains, find_all
 from ..source import code
 from .dots import dots_of, operand_load
 from .file import Launch
-from .function import Function, argument, contains
+from .function import Function, argument
 from .linear import Stride, size_of, strides_added, strides_of
 from .tensors import is_dense, is_of_module
 
@@ -147,7 +148,7 @@ def _joined(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 def _side_by_side(function: Function, name: str) -> bool:
     """Return whether all assignments of a name stand in one block, so that all of them are made."""
     values = function.assignments[name]
-    for block in m.findall(function.node, m.IndentedBlock()):
+    for block in find_all(function.node, m.IndentedBlock()):
         lines = [one for one in block.children if isinstance(one, cst.SimpleStatementLine)]
         if all(any(contains(line, value) for line in lines) for value in values):
             return name not in function.updates and name not in function.parameters

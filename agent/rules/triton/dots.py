@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code
 from .function import Function, argument
 
@@ -37,7 +38,7 @@ class Dot:
 
 def dots_of(function: Function) -> list[Dot]:
     """Return the products that sum into an accumulator in a loop; other calls of `tl.dot` are left out."""
-    calls = m.findall(function.node, m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")) | m.Name(SPLIT_DOT)))
+    calls = find_all(function.node, m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")) | m.Name(SPLIT_DOT)))
     found = [_dot(function, cst.ensure_type(call, cst.Call)) for call in calls]
     return [one for one in found if one is not None]
 

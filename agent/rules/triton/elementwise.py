@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code, expression, names, substitute, target_of
 from .function import Function, argument
 from .passes import body_of
@@ -108,7 +109,7 @@ def _index(values: Values, block: str) -> int:
 
 
 def _accesses(statement: cst.BaseStatement) -> list[cst.Call]:
-    return [cst.ensure_type(one, cst.Call) for one in m.findall(statement, _ACCESS)]
+    return [cst.ensure_type(one, cst.Call) for one in find_all(statement, _ACCESS)]
 
 
 def _is_store(call: cst.Call) -> bool:
@@ -154,7 +155,7 @@ def _alive(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
 
 def _reshaped(node: cst.CSTNode, old: str, shape: str) -> cst.CSTNode:
     """Return the node with the list `old`, a shape, replaced."""
-    for one in m.findall(node, m.List()):
+    for one in find_all(node, m.List()):
         if isinstance(one, cst.List) and code(one) == old:
             node = _exchanged(node, one, expression(shape))
     return node

@@ -11,6 +11,7 @@ import libcst.matchers as m
 
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import code, fresh, insert_before_definitions, names, operand, statements
 from .edit import Edit, before, both, edited, parsed, put, with_arguments, with_parameters
 from .file import Launch, TritonFile
@@ -118,7 +119,7 @@ def _is_handed_over(producer: Launch, consumer: Launch, buffer: str) -> bool:
     """Return whether a new buffer goes from one launch to the other, which may run as late as the other does."""
     if producer.host is not consumer.host or not is_dense(producer.host, cst.Name(buffer)):
         return False
-    for block in m.findall(producer.host, m.IndentedBlock()):
+    for block in find_all(producer.host, m.IndentedBlock()):
         body = list(cst.ensure_type(block, cst.IndentedBlock).body)
         places = [[i for i, one in enumerate(body) if one is launch.statement] for launch in (producer, consumer)]
         if all(places) and places[0] < places[1]:
@@ -130,7 +131,7 @@ def _is_handed_over(producer: Launch, consumer: Launch, buffer: str) -> bool:
 
 def _is_harmless(statement: cst.CSTNode, buffer: str) -> bool:
     """Return whether a statement only names a value, or another tensor like the buffer."""
-    calls = m.findall(statement, m.Call())
+    calls = find_all(statement, m.Call())
     like = m.Call(func=m.Attribute(m.Name("torch"), m.Name("empty_like")))
     plain = m.matches(statement, m.SimpleStatementLine([m.Assign(targets=[m.AssignTarget(m.Name())])]))
     known = all(m.matches(call, _NEW) for call in calls)

@@ -10,6 +10,7 @@ import libcst.matchers as m
 
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from .blocks import has_products
 from .edit import Edit, edited, with_arguments
 from .file import TritonFile
@@ -80,5 +81,5 @@ def _loads(values: Values, body: Iterable[cst.BaseStatement]) -> Iterator[cst.Ca
             for name in assigned_in(statement):
                 values.names[name] = values.unknown(name)
         else:
-            yield from (cst.ensure_type(call, cst.Call) for call in m.findall(statement, _LOAD))
+            yield from (cst.ensure_type(call, cst.Call) for call in find_all(statement, _LOAD))
             values.run(statement)

@@ -15,6 +15,7 @@ import libcst.matchers as m
 from ....core import PythonKernel, Target
 from ....core.languages import TRITON
 from ..rule import tree_and_names
+from ..search import find_all
 from ..source import code
 from .function import Function
 
@@ -72,7 +73,7 @@ class TritonFile:
     def launches(self) -> Sequence[Launch]:
         """The launches of these functions, in the order of the text."""
         found: list[Launch] = []
-        for function in m.findall(self.module, m.FunctionDef()):
+        for function in find_all(self.module, m.FunctionDef()):
             assert isinstance(function, cst.FunctionDef)
             if function.name.value not in self.functions:
                 self._launches_in(function, found)
@@ -93,16 +94,16 @@ class TritonFile:
     @cached_property
     def _called(self) -> set[str]:
         """Names that are called without a grid."""
-        return {code(cst.ensure_type(one, cst.Call).func) for one in m.findall(self.module, m.Call(func=m.Name()))}
+        return {code(cst.ensure_type(one, cst.Call).func) for one in find_all(self.module, m.Call(func=m.Name()))}
 
     def _launches_in(self, host: cst.FunctionDef, found: list[Launch]) -> None:
         assigned: dict[str, list[cst.BaseExpression]] = {}
-        for node in m.findall(host, m.Assign(targets=[m.AssignTarget(m.Name())])):
+        for node in find_all(host, m.Assign(targets=[m.AssignTarget(m.Name())])):
             assert isinstance(node, cst.Assign)
             assigned.setdefault(code(node.targets[0].target), []).append(node.value)
-        for statement in m.findall(host, m.SimpleStatementLine()):
+        for statement in find_all(host, m.SimpleStatementLine()):
             assert isinstance(statement, cst.SimpleStatementLine)
-            for call in m.findall(statement, m.Call(func=m.Subscript(value=m.Name(), slice=[m.AtLeastN(n=1)]))):
+            for call in find_all(statement, m.Call(func=m.Subscript(value=m.Name(), slice=[m.AtLeastN(n=1)]))):
                 assert isinstance(call, cst.Call)
                 launch = self._launch(host, statement, call, assigned)
                 if launch is not None:

@@ -9,6 +9,7 @@ from functools import cached_property
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains, find_all
 from ..source import code
 
 
@@ -38,7 +39,7 @@ class Function:
     def calls(self, *functions: str) -> list[cst.Call]:
         """Return the calls of these functions of `tl`, in the order of the text."""
         function = m.Attribute(m.Name("tl"), m.OneOf(*(m.Name(one) for one in functions)))
-        return [cst.ensure_type(one, cst.Call) for one in m.findall(self.node, m.Call(func=function))]
+        return [cst.ensure_type(one, cst.Call) for one in find_all(self.node, m.Call(func=function))]
 
     @cached_property
     def loads(self) -> Sequence[cst.Call]:
@@ -54,7 +55,7 @@ class Function:
     def assignments(self) -> Mapping[str, Sequence[cst.BaseExpression]]:
         """The values that each name gets by `a = value` and `a : tl.constexpr = value`."""
         found: dict[str, list[cst.BaseExpression]] = {}
-        for node in m.findall(self.node, m.Assign() | m.AnnAssign()):
+        for node in find_all(self.node, m.Assign() | m.AnnAssign()):
             assert isinstance(node, cst.Assign | cst.AnnAssign)
             targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
             for target in targets:
@@ -66,7 +67,7 @@ class Function:
     def updates(self) -> Mapping[str, Sequence[cst.AugAssign]]:
         """The `a += value` of each name."""
         found: dict[str, list[cst.AugAssign]] = {}
-        for node in m.findall(self.node, m.AugAssign(target=m.Name())):
+        for node in find_all(self.node, m.AugAssign(target=m.Name())):
             assert isinstance(node, cst.AugAssign)
             found.setdefault(code(node.target), []).append(node)
         return found
@@ -133,7 +134,7 @@ class Function:
     @cached_property
     def loops(self) -> Sequence[cst.For]:
         """All loops, outer ones first."""
-        return [cst.ensure_type(one, cst.For) for one in m.findall(self.node, m.For())]
+        return [cst.ensure_type(one, cst.For) for one in find_all(self.node, m.For())]
 
     def loops_around(self, node: cst.CSTNode) -> list[cst.For]:
         """Return the loops around a node, outer ones first."""
@@ -145,13 +146,8 @@ class Function:
 
     @cached_property
     def _lines(self) -> Sequence[cst.SimpleStatementLine]:
-        lines = m.findall(self.node, m.SimpleStatementLine())
+        lines = find_all(self.node, m.SimpleStatementLine())
         return [cst.ensure_type(one, cst.SimpleStatementLine) for one in lines]
-
-
-def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
-    """Return whether a node is another, or stands inside of it."""
-    return outer is inner or any(contains(child, inner) for child in outer.children)
 
 
 def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.BaseExpression | None:

@@ -9,6 +9,7 @@ import libcst.matchers as m
 
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import code, fresh, names, statements
 from .edit import Edit, edited
 from .elementwise import Elementwise, elementwise_of
@@ -109,7 +110,7 @@ def _only_store(function: Function, parameter: str) -> cst.Call | None:
 
 
 def _uses(function: Function, parameter: str) -> int:
-    return len(m.findall(function.node.body, m.Name(parameter)))
+    return len(find_all(function.node.body, m.Name(parameter)))
 
 
 def _covers(pair: Neighbours, second: Elementwise) -> bool:
@@ -130,7 +131,7 @@ def _offset(pointer: cst.BaseExpression | None, base: str) -> str | None:
 
 def _shape(pointer: cst.BaseExpression | None) -> str | None:
     """Return the shape that a pointer's offset is broadcast to, if it says so."""
-    calls = m.findall(pointer, m.Call(func=m.Attribute(m.Name("tl"), m.Name("broadcast_to")))) if pointer else []
+    calls = find_all(pointer, m.Call(func=m.Attribute(m.Name("tl"), m.Name("broadcast_to")))) if pointer else []
     return code(cst.ensure_type(calls[0], cst.Call).args[1].value) if len(calls) == 1 else None
 
 
@@ -138,7 +139,7 @@ def _hoisted(file: TritonFile, pair: Neighbours, wanted: set[str]) -> list[cst.B
     """Return the allocations between the launches that the fused one needs; None where it needs something else."""
     assigned = {name: one for one in pair.between for name in assigned_in(one)}
     early = [assigned[name] for name in assigned if name in wanted]
-    return list(early) if all(m.findall(one, m.Call()) for one in early) else None
+    return list(early) if all(find_all(one, m.Call()) for one in early) else None
 
 
 def _gives_constants_by_position(pair: Neighbours) -> bool:

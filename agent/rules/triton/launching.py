@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code, expression
 from .file import Launch, TritonFile
 
@@ -69,4 +70,4 @@ def uses_only_here(file: TritonFile, launch: Launch, parameter: str) -> bool:
     plain = sum(isinstance(arg.value, cst.Name) and arg.value.value == constant for arg in given)
     keywords = sum(arg.keyword is not None and arg.keyword.value == constant for arg in given)
     classes = [one for one in file.module.body if isinstance(one, cst.ClassDef)]
-    return sum(len(m.findall(one, m.Name(constant))) for one in classes) == plain + keywords
+    return sum(len(find_all(one, m.Name(constant))) for one in classes) == plain + keywords

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains
 from ..source import code
 from .bounds import Bound, bound_of, terms_of
 from .file import Launch
-from .function import Function, argument, contains
+from .function import Function, argument
 from .grouped_order import GROUPED
 
 _ROW = m.Subscript(slice=[m.SubscriptElement(m.Slice()), m.SubscriptElement(m.Index(m.Name("None")))])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code, names
 from .file import Launch, TritonFile
 from .launching import stands_alone
@@ -41,7 +42,7 @@ class Neighbours:
 def neighbours_of(file: TritonFile) -> Iterator[Neighbours]:
     """Yield pairs of launches, in the order of the text."""
     once = [launch for launch in file.launched_once() if stands_alone(launch)]
-    for block in m.findall(file.module, m.IndentedBlock()):
+    for block in find_all(file.module, m.IndentedBlock()):
         body = [one for one in cst.ensure_type(block, cst.IndentedBlock).body if isinstance(one, cst.BaseStatement)]
         here = [(position, launch) for position, one in enumerate(body) for launch in once if launch.statement is one]
         for (first, producer), (second, consumer) in itertools.pairwise(here):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code, statements
 from .function import Function, argument
 from .values import Values, assigned_in
@@ -108,7 +109,7 @@ def variable(loop: cst.For) -> str:
 
 def _step(function: Function, loop: cst.For) -> str | None:
     """Return the block of `for name in range(0, extent, BLOCK)`; None for another form of loop."""
-    jumps = m.findall(loop, m.Break() | m.Continue() | m.Return())
+    jumps = find_all(loop, m.Break() | m.Continue() | m.Return())
     if loop.orelse or jumps or not m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=_RANGE))):
         return None
     call = cst.ensure_type(loop.iter, cst.Call)
@@ -121,7 +122,7 @@ def _step(function: Function, loop: cst.For) -> str | None:
 
 def _accesses(statement: cst.BaseStatement) -> list[cst.Call]:
     calls = m.Call(func=m.Attribute(m.Name("tl"), m.Name("load") | m.Name("store")))
-    return [cst.ensure_type(one, cst.Call) for one in m.findall(statement, calls)]
+    return [cst.ensure_type(one, cst.Call) for one in find_all(statement, calls)]
 
 
 def _is_masked(values: Values, call: cst.Call, start: int, moving: set[int], extent: int) -> bool:

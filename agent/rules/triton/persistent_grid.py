@@ -9,6 +9,7 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, code, expression, fresh, statements, substitute, target_of
 from .dots import dots_of
 from .edit import Edit, Edited, before, declaring, edited, put, with_arguments, with_parameters
@@ -62,7 +63,7 @@ class PersistentGrid:
 def _fits(launch: Launch) -> bool:
     """Return whether the launch has at most two axes, and the function nothing that a loop forbids."""
     body = [statement for statement in launch.function.node.body.body if not _is_guard(launch.function, statement)]
-    if any(m.findall(one, m.Return() | m.FunctionDef()) for one in body):
+    if any(find_all(one, m.Return() | m.FunctionDef()) for one in body):
         return False
     counts = launch.function.calls("program_id", "num_programs")
     axes = [code(axis) for axis in launch.grid or ()]
@@ -121,10 +122,10 @@ def _bracketed(text: str) -> Edit:
 def _assignment_of_grid(launch: Launch) -> cst.CSTNode | None:
     """Return the line that assigns the grid, if nothing but the launch uses it."""
     grid = launch.grid_node
-    if not isinstance(grid, cst.Name) or len(m.findall(launch.host, m.Name(grid.value))) != 2:
+    if not isinstance(grid, cst.Name) or len(find_all(launch.host, m.Name(grid.value))) != 2:
         return None
     line = m.SimpleStatementLine(body=[m.Assign(targets=[m.AssignTarget(m.Name(grid.value))])])
-    return next(iter(m.findall(launch.host, line)), None)
+    return next(iter(find_all(launch.host, line)), None)
 
 
 def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten: str) -> cst.FunctionDef:
@@ -132,7 +133,7 @@ def _looped(before: Function, node: cst.FunctionDef, counts: list[str], flatten:
     pairs = zip(before.node.body.body, node.body.body, strict=True)
     kept = [new for old, new in pairs if isinstance(new, cst.BaseStatement) and not _is_guard(before, old)]
     assigned: dict[str, int] = {}
-    for one in m.findall(cst.IndentedBlock(kept), m.AssignTarget(m.Name()) | m.AnnAssign() | m.AugAssign()):
+    for one in find_all(cst.IndentedBlock(kept), m.AssignTarget(m.Name()) | m.AnnAssign() | m.AugAssign()):
         name = code(target_of(one))
         assigned[name] = assigned.get(name, 0) + 1
     first = 0

@@ -10,6 +10,7 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, code, fresh, names, statements, substitute
 from .blocks import has_products
 from .edit import Edit, both, declaring, edited, with_parameters
@@ -75,7 +76,7 @@ def _instead(call: cst.Call) -> Edit:
 
 def _is_straight(launch: Launch) -> bool:
     atomic = m.Call(func=m.Attribute(attr=m.Name(m.MatchRegex("atomic_.*"))))
-    branches = m.findall(launch.function.node, m.For() | m.While() | m.If() | m.Return() | atomic)
+    branches = find_all(launch.function.node, m.For() | m.While() | m.If() | m.Return() | atomic)
     return knows_program_zero_alone(launch) and not branches and not has_products(launch) and not _is_one(launch)
 
 

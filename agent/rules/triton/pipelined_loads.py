@@ -10,6 +10,7 @@ import libcst.matchers as m
 from ....core import Parameter, PythonKernel
 from ....core.expressions import Expression
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, expression, fresh
 from .blocks import has_products, searched_axes
 from .edit import Edit, declaring, edited, with_arguments, with_parameters
@@ -51,7 +52,7 @@ class PipelinedLoads:
             edits[launch.function.node] = with_parameters([stages])
             edits[launch.node] = with_arguments({stages: stages})
             block = searched_axes(launch, kernel.config)
-            loads = max(len(m.findall(loop, m.Call(func=m.Attribute(attr=m.Name("load"))))) for loop in loops)
+            loads = max(len(find_all(loop, m.Call(func=m.Attribute(attr=m.Name("load"))))) for loop in loops)
             if block is not None:
                 # N stages have N - 1 buffers: what one step uses is in registers.
                 constraints.append(f"{block} * {4 * loads} * ({stages} - 1) <= {SHARED_KIB} * 1024")
@@ -74,8 +75,8 @@ def _loops(launch: Launch) -> list[cst.For]:
         loop
         for loop in launch.function.loops
         if m.matches(loop.iter, call)
-        and len(m.findall(loop, m.For())) == 1
-        and m.findall(loop, m.Call(func=m.Attribute(m.Name("tl"), m.Name("load"))))
+        and len(find_all(loop, m.For())) == 1
+        and find_all(loop, m.Call(func=m.Attribute(m.Name("tl"), m.Name("load"))))
     ]
 
 

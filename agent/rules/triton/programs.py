@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import expression, fresh, insert_before_definitions, names
 from .file import Launch, TritonFile
 
@@ -23,7 +24,7 @@ def multiprocessors(device: torch.device) -> int:
 
 def knows_program_zero_alone(launch: Launch) -> bool:
     """Return whether the grid has one axis, which the function knows by `tl.program_id(0)` alone, and uses it."""
-    calls = m.findall(launch.function.node, _GRID)
+    calls = find_all(launch.function.node, _GRID)
     one_axis = launch.grid is not None and len(launch.grid) == 1
     return one_axis and bool(calls) and all(m.matches(one, _PROGRAM) for one in calls)
 
@@ -42,7 +43,7 @@ def of_program(node: cst.CSTNode, program: str) -> cst.CSTNode:
 
 def tensor_of(launch: Launch) -> str | None:
     """Return the name on the host of a tensor that the function loads or stores, which is on the device."""
-    calls = [cst.ensure_type(one, cst.Call) for one in m.findall(launch.function.node, _POINTERS)]
+    calls = [cst.ensure_type(one, cst.Call) for one in find_all(launch.function.node, _POINTERS)]
     pointers = {name for call in calls for name in names(call.args[0].value)}
     for parameter, value in launch.arguments.items():
         if isinstance(value, cst.Name) and parameter in pointers:

@@ -10,6 +10,7 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, code, expression, fresh, names, statements
 from .blocks import axes_of
 from .edit import Edit, declaring, edited, put_statements
@@ -104,7 +105,7 @@ def _with_one_read(body: Sequence[cst.BaseStatement], taken: set[str]) -> list[c
     bound: dict[int, str] = {}
     for position, statement in enumerate(body):
         if isinstance(statement, cst.SimpleStatementLine):
-            for call in m.findall(statement, _LOAD):
+            for call in find_all(statement, _LOAD):
                 number = values.of(cst.ensure_type(call, cst.Call))
                 if values.key(number)[0] == "load":
                     found.setdefault(number, []).append((position, cst.ensure_type(call, cst.Call)))
@@ -141,7 +142,7 @@ def _without_repetition(body: Sequence[cst.BaseStatement]) -> list[cst.BaseState
     for statement in body:
         match statement:
             case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(cst.Name(name))], value=value)]):
-                again = values.names.get(name) == values.of(value) and not m.findall(statement, _LOAD)
+                again = values.names.get(name) == values.of(value) and not find_all(statement, _LOAD)
             case _:
                 again = False
         values.run(statement)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains, find_all
 from ..source import code, names
 from .affine import Affine
 from .file import Launch
-from .function import Function, argument, contains
+from .function import Function, argument
 from .launching import texts
 from .linear import Stride
 from .passes import body_of, passes_of, variable
@@ -60,7 +61,7 @@ def _in_one_block(launch: Launch, parameter: str) -> RowStatistics | None:
     found: RowStatistics | None = None
     row: Row | None = None
     for statement in body_of(function.node):
-        for call in () if row else m.findall(statement, _LOAD):
+        for call in () if row else find_all(statement, _LOAD):
             call = cst.ensure_type(call, cst.Call)
             row = _row_of_block(rows, values.of(call))
             text = offset_of(function, call.args[0].value, parameter)
@@ -69,7 +70,7 @@ def _in_one_block(launch: Launch, parameter: str) -> RowStatistics | None:
                 continue
             found = RowStatistics(row.length, row.length.on_host(texts(launch)), statement, text, 1)
         if found is not None and row is not None:
-            _add_sums(found, rows, m.findall(statement, _SUM), row)
+            _add_sums(found, rows, find_all(statement, _SUM), row)
         values.run(statement)
     return found
 
@@ -112,7 +113,7 @@ def _in_passes(launch: Launch, parameter: str) -> RowStatistics | None:
             accumulators |= {values.names[name]: kind for name, kind in kinds.items()}
             found.loops.extend([statement] if kinds else [])
             continue
-        for call in m.findall(statement, _SUM) if found is not None else ():
+        for call in find_all(statement, _SUM) if found is not None else ():
             call = cst.ensure_type(call, cst.Call)
             kind = accumulators.get(values.of(call.args[0].value))
             if found is not None and kind is not None:
@@ -146,9 +147,9 @@ def _loop(function: Function, rows: RowValues, loop: cst.For, length: Stride, st
 
 def _does_nothing_else(function: Function, loop: cst.For, accumulators: set[str]) -> bool:
     """Return whether what a loop leaves are accumulators, which start before it and are summed after it."""
-    if m.findall(loop, _WRITES):
+    if find_all(loop, _WRITES):
         return False
-    sums = [code(cst.ensure_type(one, cst.Call).args[0].value) for one in m.findall(function.node, _SUM)]
+    sums = [code(cst.ensure_type(one, cst.Call).args[0].value) for one in find_all(function.node, _SUM)]
     for name in accumulators:
         outside = [one for one in function.uses(name) if not contains(loop, one)]
         if len(function.assignments.get(name, ())) != 1 or len(outside) != 1 + sums.count(name):

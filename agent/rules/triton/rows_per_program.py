@@ -9,6 +9,7 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, code, expression, fresh, names, replace_expression, statements
 from .blocks import has_products
 from .edit import Edit, both, declaring, edited, put_statements, with_parameters
@@ -76,13 +77,13 @@ def _row(launch: Launch) -> str | None:
     """Return the parameter that is the row's block."""
     function, node = launch.function, launch.function.node
     sizes = {code(call.args[-1].value) for call in function.calls("arange")}
-    reductions = m.findall(node, _REDUCTION)
+    reductions = find_all(node, _REDUCTION)
     if len(sizes) != 1 or launch.grid is None or len(launch.grid) != 1 or not reductions or has_products(launch):
         return None
     (block,) = sizes
-    programs = m.findall(node, m.Call(func=m.Attribute(_TL, m.Name("program_id"))))
-    other = m.findall(node, _NEITHER | m.For() | m.While() | m.If() | m.Return() | m.Subscript())
-    helpers = m.findall(node, m.Call(func=m.Name()))
+    programs = find_all(node, m.Call(func=m.Attribute(_TL, m.Name("program_id"))))
+    other = find_all(node, _NEITHER | m.For() | m.While() | m.If() | m.Return() | m.Subscript())
+    helpers = find_all(node, m.Call(func=m.Name()))
     whole = all(m.matches(one, _ACROSS) for one in reductions) and all(m.matches(one, _PROGRAM) for one in programs)
     if block not in function.constexprs or block not in launch.arguments or not programs or not whole:
         return None
@@ -108,7 +109,7 @@ def _two_axes(launch: Launch, block: str, each: str, rows: str, count: str) -> E
     program = values.of("tl.program_id(0)")
     moving: list[cst.Call] = []
     for statement in body_of(function.node):
-        for call in m.findall(statement, _ACCESS):
+        for call in find_all(statement, _ACCESS):
             call = cst.ensure_type(call, cst.Call)
             pointer = argument(call, "pointer", 0)
             if pointer is not None and program in values.parts(values.of(pointer)):
@@ -117,11 +118,11 @@ def _two_axes(launch: Launch, block: str, each: str, rows: str, count: str) -> E
     edits: dict[cst.CSTNode, Edit] = {call: lambda node: _masked(node, f"{rows} < {count}") for call in moving}
     for call in function.calls("arange"):
         edits[call] = lambda node: expression(f"{code(node)}[None, :]")
-    for call in m.findall(function.node, _PROGRAM):
+    for call in find_all(function.node, _PROGRAM):
         edits[call] = lambda _: expression(rows)
-    for call in m.findall(function.node, _REDUCTION):
+    for call in find_all(function.node, _REDUCTION):
         edits[call] = _kept
-    for shape in m.findall(function.node, m.Tuple(elements=[m.Element(m.Name(block))])):
+    for shape in find_all(function.node, m.Tuple(elements=[m.Element(m.Name(block))])):
         edits[shape] = lambda _: expression(f"({each}, {block})")
 
     def rewrite(node: cst.CSTNode) -> cst.CSTNode:

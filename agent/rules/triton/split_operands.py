@@ -9,6 +9,7 @@ import libcst.matchers as m
 
 from ....core import Config, Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, code, fresh, insert_before_definitions
 from .dots import Dot, dots_of
 from .edit import Edit, before, both, declaring, edited, put, put_statements, with_arguments, with_parameters
@@ -138,13 +139,13 @@ def _operand(launch: Launch, dot: Dot, side: cst.BaseExpression) -> _Operand | N
 def _others_read(function: Function, pointer: str, load: cst.Call) -> bool:
     """Return whether anything but one load uses a pointer, also through names that hold it."""
     # Its type is read where a result is converted to it.
-    types = m.findall(function.node, m.Attribute(attr=m.Name("dtype")))
+    types = find_all(function.node, m.Attribute(attr=m.Name("dtype")))
     if any(function.base(cst.ensure_type(one, cst.Attribute).value) == pointer for one in types):
         return True
     users = [call for call in [*function.loads, *function.stores] if call is not load]
     if any(call.args and function.base(call.args[0].value) == pointer for call in users):
         return True
-    calls = [cst.ensure_type(call, cst.Call) for call in m.findall(function.node, m.Call(func=m.Name()))]
+    calls = [cst.ensure_type(call, cst.Call) for call in find_all(function.node, m.Call(func=m.Name()))]
     return any(function.base(arg.value) == pointer for call in calls for arg in call.args)
 
 

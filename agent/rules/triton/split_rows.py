@@ -11,6 +11,7 @@ import libcst.matchers as m
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import add_constant, code, expression, fresh, names, replace_expression, statements
 from .edit import Edit, both, declaring, edited, put_statements, with_parameters
 from .file import Launch, TritonFile
@@ -113,7 +114,7 @@ def _functions(launch: Launch) -> list[cst.FunctionDef] | None:
         inside = [_resolved(one, sums) for one in body_of(loop)]
         start = end + 1
         is_last = number == len(passes.loops)
-        stores = [bool(m.findall(one, _STORE)) for one in (*before, *inside)]
+        stores = [bool(find_all(one, _STORE)) for one in (*before, *inside)]
         summed = None if is_last else _accumulator(before, inside, passes.block)
         if any(stores) != is_last or (summed is None) != is_last:
             return None

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import contains, find_all
 from ..source import code, expression, names, target_of
 from .dots import Dot, dots_of
-from .function import Function, contains
+from .function import Function
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def sum_loop(function: Function) -> SumLoop | None:
         steps = f"tl.cdiv({stop}, {step})"
         part = f"range(first_step * {step}, min((first_step + steps_of_part) * {step}, {stop}), {step})"
     inside = assigned_names([loop])
-    updates = [cst.ensure_type(one, cst.AugAssign) for one in m.findall(loop, m.AugAssign())]
+    updates = [cst.ensure_type(one, cst.AugAssign) for one in find_all(loop, m.AugAssign())]
     advances = [(code(one.target), code(one.value)) for one in updates if code(one.target) != dot.accumulator]
     plain = all(isinstance(one.operator, cst.AddAssign) for one in updates)
     steady = not any(names(expression(value)) & (inside | names(loop.target)) for _, value in advances)
@@ -65,7 +66,7 @@ def sum_loop(function: Function) -> SumLoop | None:
 
 def assigned_names(body: Sequence[cst.CSTNode]) -> set[str]:
     """Return the names that statements assign."""
-    targets = [one for statement in body for one in m.findall(statement, m.AssignTarget() | m.AnnAssign())]
+    targets = [one for statement in body for one in find_all(statement, m.AssignTarget() | m.AnnAssign())]
     return {name for one in targets for name in names(target_of(one))}
 
 

@@ -10,6 +10,7 @@ import libcst.matchers as m
 
 from ....core import PythonKernel
 from ..rule import Machine, Rewritten, with_source
+from ..search import find_all
 from ..source import code, fresh
 from .dots import dots_of
 from .edit import Edit, after, before, both, edited, put, with_arguments, with_parameters
@@ -128,7 +129,7 @@ def _is_split(launch: Launch, tensor: cst.BaseExpression) -> bool:
     """Return whether a tensor holds both parts of an operand, which begin at whole vectors."""
     name = m.Tuple(elements=[m.Element(m.Name(code(tensor))), m.ZeroOrMore()])
     split = m.Assign(targets=[m.AssignTarget(name)], value=m.Call(func=m.Name(SPLIT_HALVES)))
-    found = m.findall(launch.host, split)
+    found = find_all(launch.host, split)
     return isinstance(tensor, cst.Name) and len(found) == len(assigned(launch.host, tensor.value)) == 1
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code
 
 _EMPTY = m.Call(func=m.Attribute(m.Name("torch"), m.OneOf(*(m.Name(one) for one in ("empty", "empty_like", "zeros")))))
@@ -47,8 +48,8 @@ def is_argument(host: cst.FunctionDef, name: str) -> bool:
 
 def assigned(host: cst.FunctionDef, name: str) -> Sequence[cst.BaseExpression]:
     """Return the values that a name of the host's function gets."""
-    found = m.findall(host, m.Assign(targets=[m.AssignTarget(m.Name(name))]))
-    several = m.findall(
+    found = find_all(host, m.Assign(targets=[m.AssignTarget(m.Name(name))]))
+    several = find_all(
         host, m.AssignTarget(m.Tuple(elements=[m.ZeroOrMore(), m.Element(m.Name(name)), m.ZeroOrMore()]))
     )
     return [*(cst.ensure_type(one, cst.Assign).value for one in found), *(cst.Ellipsis() for _ in several)]

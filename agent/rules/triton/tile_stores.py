@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code, expression
 from .affine import Affine, Index
 from .file import Launch
@@ -54,7 +55,7 @@ def tile_store(launch: Launch, parameter: str) -> TileStore | None:
     values = Values()
     found: list[TileStore | None] = []
     for statement in body_of(function.node):
-        for call in m.findall(statement, m.Call(func=m.Attribute(m.Name("tl"), m.Name("store")))):
+        for call in find_all(statement, m.Call(func=m.Attribute(m.Name("tl"), m.Name("store")))):
             call = cst.ensure_type(call, cst.Call)
             address = values.address(call.args[0].value, function.parameters)
             if address is None:
@@ -112,7 +113,7 @@ def offset_of(function: Function, pointer: cst.BaseExpression, base: str) -> str
     """Write a pointer without its base, and with what the function adds to that; None where it is not clear."""
     if isinstance(pointer, cst.Name) and pointer.value != base:
         pointer = function.value_of(pointer.value) or pointer
-    bases = list(m.findall(pointer, m.Name(base)))
+    bases = list(find_all(pointer, m.Name(base)))
     updates = function.updates.get(base, ())
     if len(bases) != 1 or base in function.assignments:
         return None

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import code, names, operand
 
 Key = tuple[object, ...]
@@ -51,7 +52,7 @@ class Values:
             case _:
                 for name in assigned_in(statement):
                     self.names[name] = self.unknown(name)
-        if m.findall(statement, _WRITES):
+        if find_all(statement, _WRITES):
             self.stores += 1
 
     def unknown(self, what: str) -> int:
@@ -166,7 +167,7 @@ class Values:
 def assigned_in(node: cst.CSTNode) -> set[str]:
     """Return the names that a statement assigns, those of its blocks and of its loops' variables included."""
     found: set[str] = set()
-    for one in m.findall(node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For()):
+    for one in find_all(node, m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For()):
         found |= names(one.target)  # type: ignore[attr-defined]
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from ..search import find_all
 from ..source import bare, code, expression
 from .bounds import only_masks
 from .edit import Edit, edited, with_parameters
@@ -25,7 +26,7 @@ def unmasked_where_whole(node: cst.FunctionDef, block: str, extent: str, flag: s
     lanes = values.of(f"tl.arange(0, {block})")
     edits: dict[cst.CSTNode, Edit] = {}
     for statement in body_of(node):
-        for one in m.findall(statement, _LESS):
+        for one in find_all(statement, _LESS):
             comparison = cst.ensure_type(one, cst.Comparison)
             left, right = comparison.left, comparison.comparisons[0].comparator
             is_end = values.of(right) == values.of(extent) and _lanes(values, values.of(left)) == lanes

@@ -1,0 +1,51 @@
+"""Finds nodes in a concrete syntax tree."""
+
+from __future__ import annotations
+
+import functools
+
+import libcst as cst
+import libcst.matchers as m
+
+NODES, TREES = 1 << 17, 1 << 10
+"""Nodes whose children are remembered, those of a few dozen files; and trees of which all nodes are."""
+
+
+def find_all(tree: cst.CSTNode, matcher: m.BaseMatcherNode) -> list[cst.CSTNode]:
+    """Return what matches, in the order of the source, as `libcst.matchers.findall` does.
+
+    That one visits the tree as a transformer would and takes ten times as long, which for all rules of a turn is
+    seconds.
+    """
+    kinds = _kinds(matcher)
+    return [node for node in _nodes(tree) if isinstance(node, kinds) and m.matches(node, matcher)]
+
+
+def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
+    """Return whether a node is another, or stands inside of it."""
+    return inner in _members(outer)
+
+
+def _kinds(matcher: m.BaseMatcherNode) -> tuple[type[cst.CSTNode], ...]:
+    """Return the types of nodes that can match."""
+    options = matcher.options if isinstance(matcher, m.OneOf) else [matcher]
+    return tuple(getattr(cst, type(option).__name__, cst.CSTNode) for option in options)
+
+
+@functools.lru_cache(maxsize=TREES)
+def _nodes(tree: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    found, left = [], [tree]
+    while left:
+        found.append(left.pop())
+        left.extend(reversed(_children(found[-1])))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=TREES)
+def _members(tree: cst.CSTNode) -> frozenset[cst.CSTNode]:
+    return frozenset(_nodes(tree))
+
+
+@functools.lru_cache(maxsize=NODES)
+def _children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    return tuple(node.children)
