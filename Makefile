@@ -33,7 +33,7 @@ optimize: $(READY)
 	$(BIN)/optimize --kernel level1/1_94.py --target-speedup 1.3
 
 test: $(COMPLETE)
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(COMPLETE)
 	$(BIN)/ruff check .
@@ -41,7 +41,7 @@ check: $(COMPLETE)
 	$(BIN)/vulture
 	cd $(VENV)/link && MYPYPATH="$(CURDIR)/$(VENV)/link" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p kernelwright
 	PYTHONPATH=$(VENV)/link $(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 format: $(COMPLETE)
 	$(BIN)/ruff check --fix .

@@ -17,6 +17,8 @@ from kernelwright.evaluators.local import LocalEvaluator
 
 from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, linear_from_inductor, shipped
 
+pytestmark = pytest.mark.usefixtures("own_inputs")
+
 PRODUCTS = ("1_1", "2_10")
 DRAWS = 3
 """Three bf16 products miss the tolerance in an element of some draws of the inputs."""
@@ -207,6 +209,7 @@ import torch
 from pathlib import Path
 from kernelwright.evaluators.workers.modules import ProblemModule
 from triton.runtime.jit import JITFunction
+
 
 compiled = []
 really_run = JITFunction.run

@@ -27,6 +27,9 @@ from kernelwright.evaluators.local import LocalEvaluator
 
 from .triton_rule_cases import from_inductor, linear_from_inductor, resized, shipped
 
+pytestmark = pytest.mark.usefixtures("own_inputs")
+
+
 MACHINE = Machine(cores=1)
 ROW = RowInRegisters()
 FUSE = FuseNeighbour()

@@ -11,6 +11,9 @@ from kernelwright.evaluators.local import LocalEvaluator
 
 from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, resized, shipped
 
+pytestmark = pytest.mark.usefixtures("own_inputs")
+
+
 CONVOLUTION = {
     "4194304": "256",
     "65536": "16",
