@@ -17,7 +17,8 @@ def read(path: Path, function: str | None = None) -> MlirProblem:
     try:
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemError(f"cannot read {path}: {error}; give a file of MLIR text") from None
+        why = getattr(error, "strerror", None) or "no text"
+        raise ProblemError(f"cannot read {path}: {why}; give a file of MLIR text") from None
     return analyse(source, path.stem, function)
 
 
