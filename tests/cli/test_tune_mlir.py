@@ -12,49 +12,11 @@ from kernelwright.api import mlir
 from kernelwright.evaluators.iree import evaluator
 from kernelwright.evaluators.settings import Sampling
 
+from ..tuners.mlir.modules import SEED, SEED_CFG
 from .commands import kernelwright, refused
 
-SEED = """
-!matrixA_type = tensor<1024x256xf32>
-!matrixB_type = tensor<256x512xf32>
-!matrixC_type = tensor<1024x512xf32>
-
-module @arithmetic {
-   func.func @matmul(
-        %arg0: !matrixA_type , %arg1: !matrixB_type)
-            -> !matrixC_type {
-        %cst = arith.constant 0.000000e+00 : f32
-        %init = tensor.empty() : !matrixC_type
-        %1 = linalg.fill ins(%cst : f32) outs(%init : !matrixC_type) -> !matrixC_type
-        %3 = linalg.matmul ins(%arg0, %arg1: !matrixA_type, !matrixB_type)
-                            outs(%1: !matrixC_type)
-            -> !matrixC_type
-        func.return %3 : !matrixC_type
-    }
-}
-"""
 PRODUCT_OF_SEED = SEED[SEED.index("%3 = linalg") : SEED.index(" : !matrixC_type\n    }")]
-CFG = """[Env]
-iree_bin = xxx/iree_build/tools
-input_file = matmul.mlir
-output_file = matmul.csv
-
-input_file = matmul.mlir
-output_file = matmul.csv
-
-[SearchSpace]
-tile_m = [64,128]
-tile_n = [32,64]
-tile_k = [32,64,128,256]
-block_dim_x = [64]
-block_dim_y = [2]
-block_dim_z = [1]
-pipeline_depth = [2]
-
-[SearchStrategy]
-tuner = {tuner}
-n_trial = {trials}
-"""
+CFG = SEED_CFG.replace("XGBoostTuner", "{tuner}").replace("= 16", "= {trials}")
 PRODUCT = """
   %{name}e = tensor.empty() : tensor<{m}x{n}xf32>
   %{name}f = linalg.fill ins(%z : f32) outs(%{name}e : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>
@@ -162,7 +124,7 @@ def test_a_dry_run_writes_modules_and_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        (("linalg.matmul", "linalg.matmull"), "matmul, line 13, column"),
+        (("linalg.matmul", "linalg.matmull"), "matmul, line 12, column"),
         (("1024x", "?x"), "dynamic"),
         ((PRODUCT_OF_SEED, "func.return %1"), "has nothing to schedule"),
     ],

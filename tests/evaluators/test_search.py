@@ -66,6 +66,23 @@ def test_each_failure_is_one_trial(searching: LocalEvaluator, scale_problem: Pro
         assert evaluation.environment["device"]
 
 
+def test_what_computes_in_less_is_refused_before_the_finals(searching: LocalEvaluator, scale_problem: Problem) -> None:
+    """Within the tolerance, and thirty times less exact than fp32."""
+    kernel = torch_kernel("return x * self.weight * (1 + LOST)", top="LOST = 0.0")
+    exact, rounded = searching.evaluate(scale_problem, kernel, [Config({"LOST": value}) for value in (0.0, 3e-5)])
+    assert (exact.status, rounded.status) == (Status.OK, Status.WRONG_VALUE)
+    assert rounded.message.startswith("less exact than float32")
+
+
+def test_a_reference_whose_process_was_ended_fails_with_a_reason(
+    searching: LocalEvaluator, scale_problem: Problem
+) -> None:
+    reference = searching.processes.new_reference_client(TorchProblem.of(scale_problem))
+    reference.close()
+    with pytest.raises(ProblemError, match="had ended before"):
+        reference.call("properties")
+
+
 def test_a_real_kernel_is_compiled_ahead_and_measured(
     searching: LocalEvaluator, scale_problem: Problem, scale_kernel: Kernel
 ) -> None:

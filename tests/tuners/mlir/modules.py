@@ -20,6 +20,27 @@ module @arithmetic {
     }
 }
 """
+SEED_CFG = """[Env]
+iree_bin = xxx/iree_build/tools
+input_file = matmul.mlir
+output_file = matmul.csv
+
+input_file = matmul.mlir
+output_file = matmul.csv
+
+[SearchSpace]
+tile_m = [64,128]
+tile_n = [32,64]
+tile_k = [32,64,128,256]
+block_dim_x = [64]
+block_dim_y = [2]
+block_dim_z = [1]
+pipeline_depth = [2]
+
+[SearchStrategy]
+tuner = XGBoostTuner
+n_trial = 16
+"""
 MAPS = "indexing_maps = [affine_map<({0}) -> ({1})>, affine_map<({0}) -> ({2})>, affine_map<({0}) -> ({3})>]"
 BODY = """{ ^bb0(%x: f32, %y: f32, %s: f32):
     %p = arith.mulf %x, %y : f32

@@ -6,27 +6,7 @@ import pytest
 from kernelwright.core import OptionError
 from kernelwright.tuners.mlir.cfg import read_cfg
 
-SEED = """[Env]
-iree_bin = xxx/iree_build/tools
-input_file = matmul.mlir
-output_file = matmul.csv
-
-input_file = matmul.mlir
-output_file = matmul.csv
-
-[SearchSpace]
-tile_m = [64,128]
-tile_n = [32,64]
-tile_k = [32,64,128,256]
-block_dim_x = [64]
-block_dim_y = [2]
-block_dim_z = [1]
-pipeline_depth = [2]
-
-[SearchStrategy]
-tuner = XGBoostTuner
-n_trial = 16
-"""
+from .modules import SEED_CFG
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -36,7 +16,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_seeds_file_is_read_with_its_repeated_keys(tmp_path: Path) -> None:
-    found = read_cfg(written(tmp_path, SEED))
+    found = read_cfg(written(tmp_path, SEED_CFG))
     assert (found.input_file, found.output_file) == (tmp_path / "matmul.mlir", tmp_path / "matmul.csv")
     assert (found.tuner, found.trials) == ("xgboost", 16)
     assert found.ranges["tile_k"] == (32, 64, 128, 256)
@@ -73,7 +53,7 @@ def test_comments_absent_parts_and_a_later_value_are_fine(tmp_path: Path) -> Non
 )
 def test_a_bad_value_is_named_with_its_line(tmp_path: Path, old: str, new: str, why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        read_cfg(written(tmp_path, SEED.replace(old, new)))
+        read_cfg(written(tmp_path, SEED_CFG.replace(old, new)))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +61,7 @@ def test_a_bad_value_is_named_with_its_line(tmp_path: Path, old: str, new: str, 
     [("gridTuner", "grid"), ("GridTuner", "grid"), ("RandomTuner", "random"), ("portfolio", "portfolio")],
 )
 def test_tuners_have_the_seeds_names_too(tmp_path: Path, theirs: str, ours: str) -> None:
-    assert read_cfg(written(tmp_path, SEED.replace("XGBoostTuner", theirs))).tuner == ours
+    assert read_cfg(written(tmp_path, SEED_CFG.replace("XGBoostTuner", theirs))).tuner == ours
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
