@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from ..core import (
 )
 from ..core.files import archive_path, own_examples
 from ..core.journal import of
+from ..core.syntax_tree import literal
 from ..core.technique_words import techniques_in
 from ..corpus import find_problem
 from ..corpus.examples import Description, ExampleFolder, list_examples, write_example
@@ -147,7 +147,7 @@ def _problem(run: ArchivedRun, options: AddOptions) -> TorchProblem:
 def _at_sizes(problem: TorchProblem, run: ArchivedRun) -> str:
     """The problem's source with the sizes of the run as its last constants, which is when an evaluator sets them."""
     try:
-        sizes = dict(ast.literal_eval(run.sizes or "[]"))
+        sizes = dict(literal(run.sizes or "[]"))
     except (SyntaxError, TypeError, ValueError):
         raise ExampleError(f"the run's sizes {run.sizes!r} are not those of one workload") from None
     lines = [f"{name} = {value!r}" for name, value in problem.resized("of the run", sizes).sizes.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
 from ..core.space_inference import named_sizes
+from ..core.syntax_tree import literal
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
@@ -130,7 +130,7 @@ def _value(text: str, whole: str) -> Value:
     if not text:
         raise SpaceError(f"`params` {whole!r} has an empty value; write it as BLOCK_M=32,64,128")
     try:
-        value = ast.literal_eval(text)
+        value = literal(text)
     except (ValueError, SyntaxError):
         if re.search(r"[()\[\]{}]", text):
             raise SpaceError(f"`params` {whole!r}: a value is a number or a text without brackets") from None

@@ -8,6 +8,7 @@ from typing import Any
 from .evaluation import Evaluation
 from .lines import source_lines
 from .problem import Problem
+from .syntax_tree import syntax_tree
 
 HEADER = ("Problem Name:", "Evaluation Result:")
 
@@ -44,7 +45,7 @@ def evidence(problem: Problem, best: Evaluation, start: Evaluation) -> dict[str,
 
 def with_evidence(source: str, problem: Problem, best: Evaluation, start: Evaluation) -> str:
     """Return the source with a docstring that starts with the problem's name and the evaluation's result."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     described = ast.get_docstring(tree) or ""
     kept = "\n".join(line for line in source_lines(described) if not line.startswith(HEADER)).strip()
     lines = [f"{HEADER[0]} {problem.name}", f"{HEADER[1]} {evidence(problem, best, start)!r}"]

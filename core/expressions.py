@@ -10,6 +10,7 @@ from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .errors import SpaceError
+from .syntax_tree import expression_tree
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,7 @@ FUNCTIONS = {"min": min, "max": max, "abs": abs}
 
 # `**` and `<<` are left out: 9**9**9 would never finish.
 _ALLOWED = (
-    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd,
+    ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod,
     ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn,
     ast.IfExp, ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List,
@@ -44,8 +45,8 @@ class Expression:
         self.sizes = frozenset((names - called) & sizes.keys())
         if self.sizes:
             tree = ast.fix_missing_locations(_PutIn(sizes).visit(tree))
-        self._code: CodeType = compile(tree, f"<constraint {text}>", "eval")
-        self._tree = tree.body
+        self._code: CodeType = compile(ast.Expression(tree), f"<constraint {text}>", "eval")
+        self._tree = tree
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value for these parameters; a division by zero counts as False."""
@@ -87,9 +88,9 @@ class _PutIn(ast.NodeTransformer):
         return ast.Constant(self._values[node.id]) if node.id in self._values else node
 
 
-def _parse(text: str) -> ast.Expression:
+def _parse(text: str) -> ast.expr:
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = expression_tree(text)
     except (SyntaxError, ValueError):
         raise SpaceError(
             f"constraint {text!r} is no expression; write one such as 'BLOCK_M * BLOCK_N <= 16384'"

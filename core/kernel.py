@@ -14,6 +14,7 @@ from .errors import KernelError, SpaceError
 from .language import Language, Target, backend, known_languages, recognize
 from .lines import BYTE_ORDER_MARK, TOO_DEEP, source_lines
 from .space import Config, SearchSpace, Value
+from .syntax_tree import syntax_tree
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS"}
 
@@ -104,7 +105,7 @@ class PythonKernel(Kernel):
         """
         source = source.removeprefix(BYTE_ORDER_MARK)
         try:
-            tree = ast.parse(source)
+            tree = syntax_tree(source)
         except (SyntaxError, ValueError) as error:
             raise KernelError(f"{name} is no valid Python: {error}") from None
         except (RecursionError, MemoryError):
@@ -119,7 +120,7 @@ class PythonKernel(Kernel):
 
     @cached_property
     def _tree(self) -> ast.Module:
-        return ast.parse(self.source)
+        return syntax_tree(self.source)
 
     @property
     def constants(self) -> dict[str, Any]:

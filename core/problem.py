@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from abc import ABC, abstractmethod
@@ -11,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, Self
 
 from .errors import ProblemError
+from .syntax_tree import literal
 
 
 class Tolerance(NamedTuple):
@@ -116,7 +116,7 @@ def _parse_sizes(text: str) -> dict[str, Any]:
         try:
             if match is None:
                 raise ValueError
-            sizes[match[1]] = ast.literal_eval(match[2].strip())
+            sizes[match[1]] = literal(match[2].strip())
         except (ValueError, SyntaxError):
             raise ProblemError(
                 f"workload {part.strip()!r} is no size; write name=value, such as batch_size=4"

@@ -13,6 +13,7 @@ from .errors import ProblemError, SpaceError
 from .expressions import Expression
 from .lines import BYTE_ORDER_MARK, TOO_DEEP
 from .problem import DEFAULT_WORKLOAD, Problem, digest_of
+from .syntax_tree import syntax_tree
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
 
@@ -32,7 +33,7 @@ class TorchProblem(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", self.source.removeprefix(BYTE_ORDER_MARK))
         try:
-            tree = ast.parse(self.source)
+            tree = syntax_tree(self.source)
         except (SyntaxError, ValueError) as error:
             raise ProblemError(f"problem {self.name} is no valid Python: {error}") from None
         except (RecursionError, MemoryError):
@@ -116,7 +117,7 @@ class TorchProblem(Problem):
 
 def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names that the module assigns and their expressions, in order; tuples are split."""
-    for node in ast.parse(source).body:
+    for node in syntax_tree(source).body:
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:

@@ -13,6 +13,7 @@ import numpy as np
 from ..core import DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
 from ..core.parameter_roles import WARP, Roles
+from ..core.syntax_tree import syntax_tree
 from .observations import Floats
 
 ACCUMULATORS = 192
@@ -32,7 +33,7 @@ LATENCY = 900.0
 @functools.lru_cache(maxsize=16)
 def multiplies(kernel: Kernel) -> bool:
     """Return whether a kernel multiplies tiles: it calls `dot` or `gemm`."""
-    calls = (node.func for node in ast.walk(ast.parse(kernel.source)) if isinstance(node, ast.Call))
+    calls = (node.func for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.Call))
     return any(isinstance(call, ast.Attribute) and call.attr in ("dot", "dot_scaled", "gemm") for call in calls)
 
 

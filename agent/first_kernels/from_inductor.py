@@ -12,6 +12,7 @@ import libcst as cst
 
 from ...core import PythonKernel, TorchProblem
 from ...core.generated_code import GeneratedCode
+from ...core.syntax_tree import syntax_tree
 from ..rules.triton.split_precision import with_precisions
 from .kernels import GeneratedKernel, helper, kernels_of
 from .obstacle import Obstacle
@@ -66,7 +67,7 @@ def _imports(problem: TorchProblem, texts: Sequence[str]) -> str:
     if "libdevice." in whole:
         lines.append("from triton.language.extra import libdevice")
     own = [
-        ast.unparse(node) for node in ast.parse(problem.source).body if isinstance(node, ast.Import | ast.ImportFrom)
+        ast.unparse(node) for node in syntax_tree(problem.source).body if isinstance(node, ast.Import | ast.ImportFrom)
     ]
     return "\n".join(dict.fromkeys([*own, "import torch", *lines]))
 
@@ -88,7 +89,7 @@ def _constants(kernels: Sequence[GeneratedKernel]) -> Iterator[str]:
 
 
 def _forward_signature(source: str) -> ast.arguments:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             for one in node.body:
                 if isinstance(one, ast.FunctionDef) and one.name == "forward":
@@ -123,7 +124,7 @@ def _is_kept(node: cst.CSTNode) -> bool:
 
 def _without_unused(text: str) -> str:
     """Return the text without the sizes that only `get_inputs` needs."""
-    tree, used = ast.parse(text), set(_globals_of(symtable.symtable(text, "model", "exec")))
+    tree, used = syntax_tree(text), set(_globals_of(symtable.symtable(text, "model", "exec")))
     lines = text.splitlines()
     for node in tree.body:
         if isinstance(node, ast.Assign) and not {one.id for one in node.targets if isinstance(one, ast.Name)} & used:

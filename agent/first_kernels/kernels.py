@@ -12,6 +12,7 @@ import libcst as cst
 
 from ...core.expressions import Expression
 from ...core.generated_code import GeneratedCode
+from ...core.syntax_tree import syntax_tree
 from .obstacle import Obstacle
 from .template_grids import template_grid
 
@@ -121,7 +122,7 @@ class GeneratedKernel:
 def kernels_of(code: GeneratedCode) -> Iterator[GeneratedKernel]:
     """Yield the kernels in the order of the code."""
     number = 0
-    for node in ast.walk(ast.parse(code.source)):
+    for node in ast.walk(syntax_tree(code.source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind), args=[name, text, *_]):
                 if kind != "triton":
@@ -131,7 +132,7 @@ def kernels_of(code: GeneratedCode) -> Iterator[GeneratedKernel]:
 
 
 def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> GeneratedKernel:
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in syntax_tree(text).body if isinstance(node, ast.FunctionDef)]
     (main,) = [node for node in functions if node.name == name]
     meta = _meta(main)
     source = "\n\n\n".join(_plain(text, node, f"{number}") for node in (*(set(functions) - {main}), main))
@@ -155,7 +156,7 @@ def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> Generated
 
 def _recorded_grid(source: str, name: str, count: int) -> list[int]:
     """Return the grid of a template's launch."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=called), attr="run"), args=args) if called == name:
                 return [ast.literal_eval(one) for one in args[-count:]]

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...core.generated_code import GeneratedCode
+from ...core.syntax_tree import expression_tree, syntax_tree
 from .kernels import GeneratedKernel
 from .obstacle import Obstacle
 
@@ -107,11 +108,11 @@ class _Names(ast.NodeTransformer):
 
 
 def _text(form: str, *parts: ast.expr) -> ast.expr:
-    return ast.parse(form.format(*map(ast.unparse, parts)), mode="eval").body
+    return expression_tree(form.format(*map(ast.unparse, parts)))
 
 
 def _call(source: str) -> ast.FunctionDef:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         if isinstance(node, ast.FunctionDef) and node.name == "call":
             return node
     raise Obstacle("code without a function 'call'")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,6 +24,7 @@ from ...core import (
 )
 from ...core.baselines import against_text
 from ...core.journal import of
+from ...core.syntax_tree import literal
 from ..turn import latest_turns
 from .files import RunFiles, records_of, run_files
 from .records import Conversations, Exchange, RecordedTrial
@@ -188,7 +188,7 @@ def _exchanges(path: Path) -> tuple[Exchange, ...]:
 def _sizes(text: object) -> dict[str, Any]:
     """Pairs of name and size, which the journal holds as Python writes them."""
     try:
-        return dict(ast.literal_eval(str(text)))
+        return dict(literal(str(text)))
     except (SyntaxError, TypeError, ValueError):
         return {}
 

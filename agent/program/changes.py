@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 
 from ...core import Kernel, source_lines
+from ...core.syntax_tree import syntax_tree
 
 _DECLARATIONS = ("SEARCH_SPACE", "CONSTRAINTS", "CONFIGS")
 
@@ -38,7 +39,7 @@ def change_text(before: Kernel, after: Kernel) -> str:
 def _functions(source: str) -> dict[str, str]:
     """Return the text of each function of a file and method of its classes, without comments, by name."""
     found: dict[str, str] = {}
-    for node in ast.parse(source).body:
+    for node in syntax_tree(source).body:
         inner = [(f"{node.name}.", one) for one in node.body] if isinstance(node, ast.ClassDef) else [("", node)]
         found |= {f"{prefix}{one.name}": ast.unparse(one) for prefix, one in inner if isinstance(one, ast.FunctionDef)}
     return found
@@ -47,7 +48,7 @@ def _functions(source: str) -> dict[str, str]:
 def _constants(source: str) -> dict[str, str]:
     return {
         target.id: ast.unparse(node.value)
-        for node in ast.parse(source).body
+        for node in syntax_tree(source).body
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(target := node.targets[0], ast.Name)
         if target.id.isupper() and target.id not in _DECLARATIONS
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...core import Kernel, Problem, TorchProblem, source_lines
+from ...core.syntax_tree import syntax_tree
 from ...prompts import guide_for, sections
 from ..proposer import TurnContext
 from ..turn import Attempt
@@ -75,7 +76,7 @@ def reference_text(problem: Problem) -> str:
     """Return the reference's source without the sizes of other workloads."""
     source = TorchProblem.of(problem).source
     lines = source_lines(source, keepends=True)
-    for node in reversed(ast.parse(source).body):
+    for node in reversed(syntax_tree(source).body):
         targets = node.targets if isinstance(node, ast.Assign) else ()
         if any(isinstance(one, ast.Name) and one.id == "WORKLOADS" for one in targets):
             first = node.lineno - 1

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from ...core import Kernel, KernelError, Language, Problem, PythonKernel, Target, TorchProblem, source_lines
+from ...core.syntax_tree import syntax_tree
 from ..proposer import NoKernel
 from ..rule_proposer import formatted
 
@@ -126,7 +127,7 @@ def _starts(lines: list[str]) -> Iterator[int]:
 
 def _error(source: str) -> SyntaxError | None:
     try:
-        ast.parse(source)
+        syntax_tree(source)
     except SyntaxError as error:
         return error
     except (ValueError, RecursionError, MemoryError):  # a null byte, brackets without end
@@ -148,11 +149,11 @@ def _mistake(source: str) -> str | None:
 def _defines_model(source: str) -> bool:
     if _MODEL not in source or _error(source) is not None:
         return False
-    return any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in ast.parse(source).body)
+    return any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in syntax_tree(source).body)
 
 
 def _require_same_problem(kernel: Kernel, problem: Problem) -> None:
-    described = ast.get_docstring(ast.parse(kernel.source)) or ""
+    described = ast.get_docstring(syntax_tree(kernel.source)) or ""
     header = _HEADER.search(described)
     if header and header[1].rstrip("_") != problem.name.rstrip("_"):
         raise NoKernel(f"the reply is a kernel for {header[1]}; the problem here is {problem.name}")
@@ -166,7 +167,7 @@ def _require_same_problem(kernel: Kernel, problem: Problem) -> None:
 
 
 def _arguments(source: str, name: str) -> dict[str, ast.arguments]:
-    for node in ast.parse(source).body:
+    for node in syntax_tree(source).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return {item.name: item.args for item in node.body if isinstance(item, ast.FunctionDef)}
     return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from ...core import (
     read_journal,
 )
 from ...core.journal import of
+from ...core.syntax_tree import literal
 from ...core.turn_record import AttemptRecord
 from ..analysis import Analysis
 from ..history.files import run_files
@@ -149,7 +149,7 @@ def _problem(run: RunRecord, path: Path, problems: Callable[[str], Iterable[Torc
     """The problem at the recorded sizes."""
     for problem in problems(run.problem):
         if problem.digest == run.reference:
-            sizes = dict(ast.literal_eval(run.sizes))
+            sizes = dict(literal(run.sizes))
             known = (name for name, declared in problem.workloads.items() if dict(declared) == sizes)
             return problem.resized(next(known, ",".join(f"{name}={value}" for name, value in sizes.items())), sizes)
     raise JournalError(f"{path}: no problem {run.problem} with the recorded reference; name its file with `problem`")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ...core.syntax_tree import expression_tree, syntax_tree
 from .record import Count, FileName, Record, Text
 from .sol_execbench import ExprAxis
 
@@ -83,7 +84,7 @@ class Definition(Record):
                 raise ValueError(f"axes.{name}.expression: there is no const or var axis {unknown[0]}")
         for number, constraint in enumerate(self.constraints):
             try:
-                ast.parse(constraint, mode="eval")
+                expression_tree(constraint)
             except SyntaxError:
                 raise ValueError(f"constraints.{number}: {constraint!r} is no Python expression") from None
         return self
@@ -107,7 +108,7 @@ class Definition(Record):
 
 def _functions(source: str) -> list[str]:
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"reference: no valid Python: {error}") from None
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...core import DEFAULT_WORKLOAD, ProblemError, Tolerance, TorchProblem
+from ...core.syntax_tree import syntax_tree
 from .dataset import TraceDataset
 from .definition import Definition
 from .schema import RandomInput, SafetensorsInput, ScalarInput, Workload
@@ -147,7 +148,7 @@ def _check(definition: Definition) -> None:
 def _assigned(source: str) -> set[str]:
     """Return the names that a module binds at its top level."""
     found: set[str] = set()
-    for node in ast.parse(source).body:
+    for node in syntax_tree(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 
 from ...core import Tolerance
 from ...core.problem import TOLERANCES
+from ...core.syntax_tree import expression_tree
 from .record import Record, Text
 
 DEFINITION, WORKLOADS, SOLUTIONS, TRACES = "definition.json", "workload.jsonl", "solution*.json", "traces.jsonl"
@@ -44,7 +45,7 @@ class ExprAxis(Record):
     @classmethod
     def _only_arithmetic(cls, text: str) -> str:
         try:
-            tree = ast.parse(text.strip(), mode="eval").body
+            tree = expression_tree(text)
         except (SyntaxError, ValueError):
             raise ValueError(f"{text!r} is no expression") from None
         for node in ast.walk(tree):
@@ -55,12 +56,12 @@ class ExprAxis(Record):
     @property
     def names(self) -> frozenset[str]:
         """The axes that it depends on."""
-        return _names(ast.parse(self.expression.strip(), mode="eval").body)
+        return _names(expression_tree(self.expression))
 
     def extent(self, extents: Mapping[str, int]) -> int:
         """Return its value; raises `ValueError` where it is no whole number from 0 up."""
         try:
-            value = _compute(ast.parse(self.expression.strip(), mode="eval").body, extents)
+            value = _compute(expression_tree(self.expression), extents)
         except (ArithmeticError, TypeError) as error:
             raise ValueError(f"{self.expression}: {error}") from None
         if value < 0 or value != int(value):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...core import KernelError, PythonKernel, Target
 from ...core.language import backend, recognize
+from ...core.syntax_tree import expression_tree
 from .definition import Definition, TensorSpec
 from .schema import BuildSpec, Solution, SourceFile
 from .sol_execbench import ExprAxis
@@ -173,6 +174,6 @@ def _extents(definition: Definition, output: str, tensor: TensorSpec, inputs: di
 def _with_names(expression: str, known: dict[str, str]) -> str:
     class PutIn(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(known[node.id], mode="eval").body
+            return expression_tree(known[node.id])
 
-    return ast.unparse(PutIn().visit(ast.parse(expression.strip(), mode="eval")))
+    return ast.unparse(PutIn().visit(expression_tree(expression)))

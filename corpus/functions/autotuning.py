@@ -16,6 +16,7 @@ import libcst as cst
 
 from ...core import KernelError, Value
 from ...core.space_inference import suggest
+from ...core.syntax_tree import expression_tree, literal
 from ..inlining.modules import Library, Module
 from .running import evaluate
 
@@ -168,7 +169,7 @@ def _evaluated(
 ) -> tuple[list[dict[str, Value]], list[str]]:
     """Return configs and key: literals as they stand, anything else by running what makes them."""
     try:
-        raw, names = _literal(module.code(configs)), ast.literal_eval(module.code(key).strip())
+        raw, names = _literal(module.code(configs)), literal(module.code(key).strip())
     except ValueError:
         raw, names = evaluate(module, (configs, key), _PROGRAM, what, "write them as a list")
     if not raw:
@@ -188,7 +189,7 @@ def _evaluated(
 
 def _literal(text: str) -> list[dict[str, Any]]:
     """Return the configs of a list of literals; `ValueError` for anything else."""
-    node = ast.parse(text.strip(), mode="eval").body
+    node = expression_tree(text)
     if not isinstance(node, ast.List | ast.Tuple):
         raise ValueError
     found = []

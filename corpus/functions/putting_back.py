@@ -10,6 +10,7 @@ from typing import Any
 import libcst as cst
 
 from ...core import Config, KernelError, PythonKernel
+from ...core.syntax_tree import syntax_tree
 from ..inlining.inliner import Piece
 from ..inlining.modules import Library, Module, OwnName, Package
 from ..inlining.references import definition_of, references_of
@@ -105,7 +106,9 @@ class _Return:
         methods = [one for one in after.body.body if isinstance(one, cst.FunctionDef)]
         forward = next((one for one in methods if one.name.value == "forward"), None)
         text = self.final.code(forward.body) if forward else ""
-        names = {node.id for node in ast.walk(ast.parse(self.final.code(after).strip())) if isinstance(node, ast.Name)}
+        names = {
+            node.id for node in ast.walk(syntax_tree(self.final.code(after).strip())) if isinstance(node, ast.Name)
+        }
         launcher = self._defining(self.start, (self.function.name,))
         assert isinstance(launcher, cst.FunctionDef)
         if forward is None or len(methods) > 1 or "self." in text or self.function.name in names:
@@ -216,7 +219,7 @@ def _as_set(configs: Sequence[Mapping[str, Any]]) -> set[Config]:
 
 
 def _plain(text: str) -> str:
-    return ast.dump(ast.parse(text.strip()))
+    return ast.dump(syntax_tree(text.strip()))
 
 
 def _name(statement: Any) -> str:
@@ -229,7 +232,7 @@ def _list_text(configs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _equal(one: Module, first: cst.CSTNode, other: Module, second: cst.CSTNode) -> bool:
-    return ast.dump(ast.parse(one.code(first).strip("\n"))) == ast.dump(ast.parse(other.code(second).strip("\n")))
+    return ast.dump(syntax_tree(one.code(first).strip("\n"))) == ast.dump(syntax_tree(other.code(second).strip("\n")))
 
 
 def _itself(statement: Any) -> dict[str, str]:

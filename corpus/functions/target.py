@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import OptionError
+from ...core.syntax_tree import syntax_tree
 from ..names import nearest
 
 SEPARATOR = "::"
@@ -83,7 +84,7 @@ def _file_of(where: str, option: str) -> Path:
 
 def _functions(path: Path, option: str) -> list[str]:
     try:
-        tree = ast.parse(path.read_text())
+        tree = syntax_tree(path.read_text())
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
         raise OptionError(f"`{option}`: cannot read {path}: {error}") from None
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]

@@ -11,6 +11,7 @@ import black
 import libcst as cst
 
 from ...core import JointProblem, KernelError, OptionError, ProblemError, PythonKernel, TorchProblem
+from ...core.syntax_tree import syntax_tree
 from ..inlining.inliner import Inlined, inline
 from ..inlining.modules import Library, Module, OwnName, Package
 from ..inlining.roots import Roots
@@ -134,7 +135,7 @@ def formatted(source: str) -> str:
 def _model(name: str, function: str, inlined: Inlined) -> str:
     """Return a module whose forward has the function's parameters, all to be given by position, and calls it."""
     text = next(piece.text for piece in inlined.pieces if function in piece.names)
-    given = ast.parse(text).body[-1]
+    given = syntax_tree(text).body[-1]
     assert isinstance(given, ast.FunctionDef)
     plain, named = [*given.args.posonlyargs, *given.args.args], given.args.kwonlyargs
     if given.args.kwarg:
@@ -227,7 +228,7 @@ def _workloads(module: Module) -> dict[str, dict[str, object]]:
     """Return the literal WORKLOADS of the inputs' module; empty where it has none."""
     for index in module.definitions.get("WORKLOADS", ()):
         try:
-            node = ast.parse(module.code(module.tree.body[index]).strip()).body[0]
+            node = syntax_tree(module.code(module.tree.body[index]).strip()).body[0]
             found = (
                 ast.literal_eval(node.value) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else None
             )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...core import KernelProfile, Rejection, known_languages
+from ...core.syntax_tree import syntax_tree
 from ..languages.base import LanguageSupport, supports
 from ..settings import AllowTorch
 
@@ -96,7 +97,7 @@ def own_names(source: str) -> set[str]:
     Empty for invalid Python. Names that a library could use are left out: see `is_own`.
     """
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except (SyntaxError, ValueError, RecursionError):
         return set()
     names = set()

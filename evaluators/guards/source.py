@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from ...core import Kernel, Rejection, Target, known_languages, source_lines
+from ...core.syntax_tree import syntax_tree
 from ..settings import AllowTorch
 from . import operators
 from .live import live_nodes
@@ -64,7 +65,7 @@ def find_violations(
     use nothing. Takes a few milliseconds and never raises.
     """
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
     except (SyntaxError, ValueError):
         return []
     except (RecursionError, MemoryError):

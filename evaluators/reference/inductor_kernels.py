@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+from ...core.syntax_tree import syntax_tree
+
 _FUNCTION = """
 def _function(fn):
     from types import SimpleNamespace
@@ -22,7 +24,7 @@ _HELPER = re.compile(r"\btriton_helpers\.(\w+)")
 
 def kernel_texts(code: str) -> Iterator[tuple[str, str]]:
     """Yield name and text of each Triton kernel in Inductor's code."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(syntax_tree(code)):
         match node:
             case ast.Call(
                 func=ast.Attribute(attr="triton"),

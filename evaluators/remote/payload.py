@@ -5,7 +5,6 @@ A payload contains texts, configs and settings: no path, no environment variable
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, Self
@@ -30,6 +29,7 @@ from ...core import (
 from ...core import errors as user_errors
 from ...core.measurement import Measurement
 from ...core.space import Value
+from ...core.syntax_tree import literal
 from ..settings import Settings
 
 VERSION: Literal[1] = 1
@@ -82,7 +82,7 @@ class ProblemText(BaseModel):
 
     def problem(self) -> TorchProblem:
         """Return the parsed problem; raises `ProblemError` as `TorchProblem` does."""
-        sizes = {name: ast.literal_eval(size) for name, size in self.sizes.items()}
+        sizes = {name: literal(size) for name, size in self.sizes.items()}
         return TorchProblem(
             self.id,
             self.name,

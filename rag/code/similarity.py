@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from ...core.syntax_tree import syntax_tree
+
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d*)?|[^\s\w]")
 _COMMENT = re.compile(r"#[^\n]*")
 _SHINGLE = 3
@@ -13,7 +15,7 @@ _SHINGLE = 3
 def canonical(source: str) -> str:
     """The program without comments, docstrings and layout; of what cannot be read, the text without white space."""
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
         for node in ast.walk(tree):
             body = getattr(node, "body", None)
             if isinstance(body, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...core.syntax_tree import syntax_tree
 from .program import Assignment, Call, DeviceCode, Loop, Program, names
 
 LANGUAGES = ("triton.language.", "tilelang.language.", "tilelang.cpu.language.")
@@ -17,7 +18,7 @@ _BINARY = {"max": "maximum", "min": "minimum"}
 
 def parse(source: str) -> Program:
     """Take a kernel file apart; raises SyntaxError or ValueError when it is no Python."""
-    return _Reader(ast.parse(source)).program()
+    return _Reader(syntax_tree(source)).program()
 
 
 class _Reader:

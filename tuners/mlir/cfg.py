@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core import OptionError
+from ...core.syntax_tree import literal
 from .. import catalogue
 
 THREADS = 1024
@@ -109,7 +109,7 @@ def _named(sections: Mapping[str, object]) -> str:
 
 def _range(entry: _Entry, path: Path) -> tuple[int, ...]:
     try:
-        values = ast.literal_eval(entry.text)
+        values = literal(entry.text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         values = None
     numbers = values if isinstance(values, list | tuple) else [values]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from ....core.syntax_tree import syntax_tree
 from ..source import code
 
 PLACEHOLDER = "q_"
@@ -29,7 +30,7 @@ def match(template: str, node: cst.CSTNode, known: Mapping[str, str] | None = No
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(text: str) -> ast.AST:
-    (statement,) = ast.parse(text.strip()).body
+    (statement,) = syntax_tree(text.strip()).body
     return statement.value if isinstance(statement, ast.Expr) else statement
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from ....core.syntax_tree import expression_tree
 from ..search import contains, find_all
 from ..source import assignment, code, names
 from .dots import Dot, dots_of, operand_load
@@ -99,7 +100,7 @@ def _parts(function: Function, loop: cst.For, high: cst.BaseExpression, low: cst
 
 def _same(one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
     """Return whether two expressions are the same, whatever brackets and lines they have."""
-    return ast.dump(ast.parse(code(one), mode="eval")) == ast.dump(ast.parse(code(other), mode="eval"))
+    return ast.dump(expression_tree(code(one))) == ast.dump(expression_tree(code(other)))
 
 
 def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, cst.AugAssign] | None:

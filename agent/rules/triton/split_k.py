@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ....core import Parameter, PythonKernel, Value
+from ....core.syntax_tree import expression_tree
 from ..rule import Machine, Rewritten, with_source
 from ..source import add_constant, code, expression, fresh
 from .dots import Dot, dots_of
@@ -77,7 +78,7 @@ def _tiles(launch: Launch, config: Mapping[str, Value]) -> int | None:
     """Return the number of programs, where the text has all numbers for it."""
     total = 1
     for axis in launch.grid or ():
-        found = _number(ast.parse(code(axis), mode="eval").body, config)
+        found = _number(expression_tree(code(axis)), config)
         if found is None:
             return None
         total *= found
@@ -96,7 +97,7 @@ def _steps(launch: Launch, loop: SumLoop, config: Mapping[str, Value]) -> int | 
         constant = launch.constant(name)
         if constant is not None and constant in config:
             known[name] = config[constant]
-    return _number(ast.parse(loop.steps, mode="eval").body, known)
+    return _number(expression_tree(loop.steps), known)
 
 
 def _number(node: ast.expr, config: Mapping[str, Value]) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import libcst as cst
 import libcst.matchers as m
 
+from ....core.syntax_tree import expression_tree
 from ..search import find_all
 from ..source import code, names, operand
 
@@ -35,7 +36,7 @@ class Values:
     def of(self, expression: cst.BaseExpression | str) -> int:
         """Return the number of an expression."""
         text = expression if isinstance(expression, str) else code(expression)
-        return self._of(ast.parse(text.strip(), mode="eval").body)
+        return self._of(expression_tree(text))
 
     def run(self, statement: cst.BaseStatement) -> None:
         """Follow one statement; what it assigns in a way that is not read here becomes an unknown value."""

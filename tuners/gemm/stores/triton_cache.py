@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core import OptionError
+from ....core.syntax_tree import syntax_tree
 from ....corpus.kernels import SHIPPED
 from ..fields import missing_fields, to_fields
 from ..shapes import Shape
@@ -137,7 +138,7 @@ def module_text(document: Document) -> str:
     ]
     source = (SHIPPED / "triton" / "gemm" / "gemm.py").read_text()
     lines = source.splitlines()
-    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in syntax_tree(source).body if isinstance(node, ast.FunctionDef)}
     bodies = [
         "\n".join(lines[functions[name].decorator_list[0].lineno - 1 : functions[name].end_lineno]) for name in SHARED
     ]
