@@ -12,7 +12,7 @@ import torch
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.verification import Verification
+from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
 from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.reference.replays import ReplayRequests
 
@@ -158,16 +158,16 @@ def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, 
 def test_a_plan_that_fails_is_not_the_references_fault(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = Verification._record
+    really = LaunchPlans.record
 
-    def forged(verification: Verification, checked: VerifiedConfig) -> RecordedPlan | None:
-        recorded = really(verification, checked)
+    def forged(plans: LaunchPlans, checked: VerifiedConfig) -> RecordedPlan | None:
+        recorded = really(plans, checked)
         assert recorded is not None
         first, *rest = recorded.plan.steps
         step = first.model_copy(update={"args": ({"tensor": 0}, [7])})
         return replace(recorded, plan=recorded.plan.model_copy(update={"steps": (step, *rest)}))
 
-    monkeypatch.setattr(Verification, "_record", forged)
+    monkeypatch.setattr(LaunchPlans, "record", forged)
     kernel = torch_kernel("return x.view(-1).view(x.shape) * self.weight")
     (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
     assert found.status is Status.OK and found.replay is not None and not found.replay.replayed
