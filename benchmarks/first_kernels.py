@@ -109,7 +109,7 @@ def tuned(
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials), SearchObserver())
         found = search.run()
-    best = kernel if found.best is None else kernel.bind(found.best.config)
+    best = kernel if found.faster is None else kernel.bind(found.faster.config)
     statuses = Counter(str(one.status) for one in found.evaluations)
     row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
     return {**row, "config": dict(best.config), **measured(problem, best, evaluator)}
