@@ -17,13 +17,14 @@ import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.api.observers import SearchObserver
-from kernelwright.core import Budget, Config, Journal, Kernel, KernelwrightError, TorchProblem
+from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, KernelwrightError, TorchProblem
 from kernelwright.core.files import memory_folder
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
@@ -112,7 +113,14 @@ def tuned(
     best = kernel if found.faster is None else kernel.bind(found.faster.config)
     statuses = Counter(str(one.status) for one in found.evaluations)
     row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
+    row["stages_s"] = stages_of(found.evaluations)
     return {**row, "config": dict(best.config), **measured(problem, best, evaluator)}
+
+
+def stages_of(evaluations: Sequence[Evaluation]) -> dict[str, float]:
+    """Return the median seconds of each stage of a trial."""
+    names = dict.fromkeys(name for one in evaluations for name in one.stages)
+    return {name: round(statistics.median(one.stages.get(name, 0.0) for one in evaluations), 3) for name in names}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
