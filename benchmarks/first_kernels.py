@@ -95,6 +95,7 @@ def measured(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -
         "reference_ms": numbers.reference_ms,
         "speedup": numbers.speedup,
         "speedup_compile": numbers.speedup_compile,
+        "evaluation_s": {name: round(seconds, 2) for name, seconds in found.stages.items()},
     }
 
 
@@ -113,7 +114,7 @@ def tuned(
     best = kernel if found.faster is None else kernel.bind(found.faster.config)
     statuses = Counter(str(one.status) for one in found.evaluations)
     row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
-    row["stages_s"] = stages_of(found.evaluations)
+    row["trial_s"] = stages_of(found.evaluations)
     return {**row, "config": dict(best.config), **measured(problem, best, evaluator)}
 
 
