@@ -56,6 +56,8 @@ class KernelResult:
     """The failure."""
     speedup: Speedup | None = None
     """Over the reference; None where nothing was timed, or other processes disturbed it."""
+    timed: bool = True
+    """Whether the device can time it; else an interpreter checked it."""
 
     def record(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
@@ -131,7 +133,7 @@ def _verify_kernel(evaluator: LocalEvaluator, backend: str, file: KernelFile, de
     (found,) = evaluator.evaluate(at_workload(problem, kernel.target, device, None), kernel, [Config()])
     messages = () if found.ok else (f"{found.status}: {found.message}",)
     speedup = found.speedup if found.contention is None else None
-    return KernelResult(f"{backend}/{file.problem}", found.ok, messages, speedup)
+    return KernelResult(f"{backend}/{file.problem}", found.ok, messages, speedup, found.measurement is not None)
 
 
 def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:
