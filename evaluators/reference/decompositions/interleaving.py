@@ -19,5 +19,6 @@ def interleaved(parts: Any, begins: Sequence[int], sizes: Sequence[int], bias: A
         whole = whole.flatten(axis, axis + 1)
         if (begin, size) != (0, whole.shape[axis]):
             whole = torch.ops.aten.slice.Tensor(whole, axis, begin, begin + size)
-    whole = whole.contiguous()
+    if not whole.is_contiguous():
+        whole = whole.clone(memory_format=torch.contiguous_format)
     return whole if bias is None else whole + bias.reshape(1, -1, *[1] * axes)

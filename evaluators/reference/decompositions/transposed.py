@@ -7,14 +7,13 @@ computed too. With stride 1 there is one residue: the filter is flipped, and not
 
 As many convolutions as there are kinds of residues (two of each axis, for a filter of 3 with stride 2) are as many
 kernels to tune. Above `MOST_CONVOLUTIONS` the kinds of an axis are computed together, with zeros for the missing taps:
-4/3 of the work for that axis, while zeros between pixels would double it.
+4/3 of the work for that axis, where zeros between pixels would double it.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +24,13 @@ MOST_CONVOLUTIONS = 4
 
 @dataclass(frozen=True)
 class _Kind:
-    """Residues of an axis whose taps reach the same pixels: number `first`, `first + apart`, ... before its own."""
+    """Residues of an axis whose taps reach the same pixels: those `first`, `first + apart`, ... before their own.
 
-    residues: tuple[int, ...]
+    The taps of the i-th begin with `begin + i`.
+    """
+
+    begin: int
+    count: int
     first: int
     taps: int
     apart: int
@@ -67,27 +70,23 @@ class _Axis:
         """From one tap of a residue to its next."""
         return self.stride // math.gcd(self.stride, self.dilation)
 
+    def residue(self, tap: int) -> int:
+        return tap * self.dilation % self.stride
+
     def kinds(self, together: bool) -> list[_Kind]:
         """Return the kinds of residues that have taps; `together`, one with as many taps as the longest."""
         apart = self.dilation * self.step // self.stride
-        found: dict[tuple[int, int], list[int]] = {}
-        for tap in range(min(self.step, self.taps)):
-            first, residue = divmod(tap * self.dilation, self.stride)
-            found.setdefault((first, len(range(tap, self.taps, self.step))), []).append(residue)
-        kinds = [_Kind(tuple(sorted(residues)), *key, apart) for key, residues in found.items()]
-        if not together or len(kinds) == 1 or apart > 1:
-            return kinds
-        every = sorted(itertools.chain.from_iterable(kind.residues for kind in kinds))
-        return [_Kind(tuple(every), 0, max(kind.taps for kind in kinds), apart)]
+        begins = range(min(self.step, self.taps))
+        if together and apart == 1:
+            return [_Kind(0, len(begins), 0, -(-self.taps // self.step), apart)]
+        keys = [(tap * self.dilation // self.stride, len(range(tap, self.taps, self.step))) for tap in begins]
+        # Both numbers only grow, or shrink, with the tap, so that the residues of a kind follow each other.
+        return [_Kind(keys.index(key), keys.count(key), *key, apart) for key in dict.fromkeys(keys)]
 
     @property
     def waste(self) -> float:
         """How much more is computed together."""
-        return sum(len(kind.residues) * kind.taps for kind in self.kinds(True)) / self.taps
-
-    def start_of(self, kind: _Kind, residue: int) -> int:
-        """Return the first tap of a residue."""
-        return next(tap for tap in range(self.taps) if tap * self.dilation == residue + self.stride * kind.first)
+        return sum(kind.count * kind.taps for kind in self.kinds(True)) / self.taps
 
 
 def transposed(
@@ -109,7 +108,7 @@ def transposed(
         return NotImplemented
     shape = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True)
     axes = [_Axis(*one) for one in shape]
-    parts = _joined(x, weight, groups, axes, _kinds(axes), ())
+    parts = _joined(x, _by_residue(weight, groups, axes), axes, _kinds(axes), ())
     channels = parts.movedim(2 + len(axes), 2).flatten(1, 2)
     begins = [axis.padding - axis.begin * axis.stride for axis in axes]
     return interleaved(channels, begins, [axis.output for axis in axes], bias)
@@ -124,47 +123,68 @@ def _kinds(axes: Sequence[_Axis]) -> list[list[_Kind]]:
     return kinds
 
 
+def _by_residue(weight: Any, groups: int, axes: Sequence[_Axis]) -> Any:
+    """Return the filters of all residues: (groups, *residues, filters, channels of a group, *taps)."""
+    import torch.nn.functional as F  # noqa: N812
+
+    count = len(axes)
+    missing = [-axis.taps % axis.step for axis in axes]
+    if any(missing):
+        weight = F.pad(weight, [one for more in reversed(missing) for one in (0, more)])
+    for number in reversed(range(count)):
+        weight = weight.unflatten(2 + number, (-1, axes[number].step))
+    split = weight.unflatten(0, (groups, -1))  # groups, channels, filters, then taps and residues by turns
+    return split.permute(0, *range(4, 4 + 2 * count, 2), 2, 1, *range(3, 3 + 2 * count, 2))
+
+
 def _joined(
-    x: Any, weight: Any, groups: int, axes: Sequence[_Axis], kinds: Sequence[Sequence[_Kind]], chosen: tuple[_Kind, ...]
+    x: Any, weight: Any, axes: Sequence[_Axis], kinds: Sequence[Sequence[_Kind]], chosen: tuple[_Kind, ...]
 ) -> Any:
     """Return (batch, groups, *residues, filters, *counts); of the first axes the residues are those of chosen kinds."""
     import torch
+    import torch.nn.functional as F  # noqa: N812
 
-    axis = len(chosen)
-    if axis == len(axes):
-        return _convolution(x, weight, groups, axes, chosen)
-    parts = [_joined(x, weight, groups, axes, kinds, (*chosen, kind)) for kind in kinds[axis]]
-    places = {
-        residue: (number, place)
-        for number, kind in enumerate(kinds[axis])
-        for place, residue in enumerate(kind.residues)
-    }
-    dim, pieces = 2 + axis, []
-    for begin, end in _runs([places.get(residue) for residue in range(axes[axis].stride)]):
-        if begin in places:
-            number, place = places[begin]
-            pieces.append(parts[number].narrow(dim, place, end - begin))
-        else:  # no tap reaches these
-            shape = list(parts[0].shape)
-            shape[dim] = end - begin
-            pieces.append(parts[0].new_zeros(shape))
+    number = len(chosen)
+    if number == len(axes):
+        return _convolution(x, weight, axes, chosen)
+    axis, dim, pieces = axes[number], 2 + number, []
+    parts = [_joined(x, weight, axes, kinds, (*chosen, kind)) for kind in kinds[number]]
+    for index, place, count, without in _runs(axis, kinds[number]):
+        piece = parts[index].narrow(dim, place, count)
+        pieces.append(F.pad(piece, [0, 0] * (piece.ndim - 1 - dim) + [0, without]) if without else piece)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim)
 
 
-def _runs(places: Sequence[tuple[int, int] | None]) -> list[tuple[int, int]]:
-    """Return ranges of residues whose places follow each other, or that have none."""
-    ends = [0]
-    for number, (one, other) in enumerate(itertools.pairwise(places), 1):
-        follows = one == other if one is None or other is None else other == (one[0], one[1] + 1)
-        if not follows:
-            ends.append(number)
-    return list(itertools.pairwise([*ends, len(places)]))
+def _runs(axis: _Axis, kinds: Sequence[_Kind]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield by runs of residues: the number of their kind, the first one's place in it, and their count.
+
+    And how many residues without taps come after them: residue 0 has taps.
+    """
+    places = {
+        axis.residue(kind.begin + place): (index, place)
+        for index, kind in enumerate(kinds)
+        for place in range(kind.count)
+    }
+    begin = 0
+    while begin < axis.stride:
+        index, place = places[begin]
+        end = begin + 1
+        while places.get(end) == (index, place + end - begin):
+            end += 1
+        following = end
+        while following < axis.stride and following not in places:
+            following += 1
+        yield index, place, end - begin, following - end
+        begin = following
 
 
-def _convolution(x: Any, weight: Any, groups: int, axes: Sequence[_Axis], kinds: Sequence[_Kind]) -> Any:
+def _convolution(x: Any, weight: Any, axes: Sequence[_Axis], kinds: Sequence[_Kind]) -> Any:
     """Return what the residues of a kind per axis are: (batch, groups, *residues, filters, *counts)."""
     import torch
 
+    count = len(axes)
+    for number, kind in enumerate(kinds):
+        weight = weight.narrow(1 + number, kind.begin, kind.count).narrow(3 + count + number, 0, kind.taps)
     margins = [
         (kind.last - axis.begin, axis.begin + axis.count - kind.first - axis.size)
         for axis, kind in zip(axes, kinds, strict=True)
@@ -172,36 +192,15 @@ def _convolution(x: Any, weight: Any, groups: int, axes: Sequence[_Axis], kinds:
     padding = [max(before, after, 0) for before, after in margins]  # on both sides alike, without a copy of the input
     result = torch.ops.aten.convolution.default(
         x,
-        _weight(weight, groups, axes, kinds),
+        weight.flip(list(range(3 + count, 3 + 2 * count))).flatten(0, 1 + count),
         None,
-        [1] * len(axes),
+        [1] * count,
         padding,
         [kind.apart if kind.taps > 1 else 1 for kind in kinds],
         False,
-        [0] * len(axes),
-        groups,
+        [0] * count,
+        weight.shape[0],
     )
     for dim, (axis, pad, (before, _)) in enumerate(zip(axes, padding, margins, strict=True), 2):
         result = result.narrow(dim, pad - before, axis.count)
-    return result.unflatten(1, [groups, *(len(kind.residues) for kind in kinds), weight.shape[1]])
-
-
-def _weight(weight: Any, groups: int, axes: Sequence[_Axis], kinds: Sequence[_Kind]) -> Any:
-    """Return the filters of residues: (groups * residues * filters, channels of a group, *taps)."""
-    import torch
-    import torch.nn.functional as F  # noqa: N812
-
-    count = len(axes)
-    for number in reversed(range(count)):
-        axis, kind = axes[number], kinds[number]
-        starts = [axis.start_of(kind, residue) for residue in kind.residues]
-        reach = (kind.taps - 1) * axis.step + 1
-        dim = 2 + number
-        missing = max(starts) + reach - weight.shape[dim]
-        if missing > 0:
-            weight = F.pad(weight, [0] * 2 * (weight.ndim - 1 - dim) + [0, missing])
-        taps = [torch.ops.aten.slice.Tensor(weight, dim, start, start + reach, axis.step) for start in starts]
-        weight = torch.stack([one.flip(dim) for one in taps], dim)
-    split = weight.unflatten(0, [groups, -1])  # groups, channels, filters, then residues and taps by turns
-    residues, taps_of = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
-    return split.permute(0, *residues, 2, 1, *taps_of).flatten(0, count + 1)
+    return result.unflatten(1, weight.shape[: 2 + count])
