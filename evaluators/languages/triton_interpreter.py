@@ -1,4 +1,4 @@
-"""Triton's interpreter, mended: bf16, and autotuners, which ask a driver for a clock."""
+"""Triton's interpreter, mended: bf16, masks, and autotuners, which ask a driver for a clock."""
 
 from __future__ import annotations
 
@@ -9,20 +9,34 @@ from typing import Any
 def mend() -> None:
     """Replace what the interpreter does otherwise than a GPU. Raises `ImportError` where there is no Triton.
 
-    The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds. What an
-    autotuner would choose by time means nothing there.
+    The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds. A
+    comparison of two numbers it makes whole numbers of where it meets a block, which are no mask. What an autotuner
+    would choose by time means nothing there.
     """
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpreterBuilder
 
     InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
     InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)
+    InterpreterBuilder.create_splat = _keeping_truth(InterpreterBuilder.create_splat)
     Autotuner.do_bench = property(lambda tuner: tuner._do_bench or _untimed)
 
 
 def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:
     """Stand for Triton's benchmark: all configs take as long, so that the first is chosen."""
     return [0.0 for _ in quantiles]
+
+
+def _keeping_truth(really: Any) -> Any:
+    """Return the interpreter's block of one value, with blocks of bool for a bool."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def create_splat(self: Any, block: Any, value: Any) -> Any:
+        return really(self, block, TensorHandle(value.data, tl.int1) if value.data.dtype == np.bool_ else value)
+
+    return create_splat
 
 
 def _dot_in_fp32(really: Any) -> Any:

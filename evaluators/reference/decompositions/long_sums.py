@@ -1,8 +1,9 @@
 """Products in fp32 with long sums, as sums of products.
 
-A kernel's one accumulator rounds once for each term, so its error grows with the square root of their number: to 4.3e-5
-of the result for the 524,288 terms of KernelBench's 1_6, where the check allows 1.2e-5. The parts are also computed side
-by side, where a result of few tiles would leave most of a GPU idle.
+A kernel's one accumulator rounds each term to its own spacing, which the sum's size decides: over the 524,288 terms of
+KernelBench's 1_6 the error is 4.3e-5 of the result, where the check allows 1.2e-5. Emulated in NumPy (uniform inputs),
+parts of 4096 terms come to 1.7e-7, as torch does, and one sum of 16,384 to 3.4e-7. The parts are also computed side by
+side, where a result of few tiles would leave most of a GPU idle.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def _in_parts(left: Any, right: Any) -> Any:
     count, rest = divmod(terms, size)
     whole = terms - rest
     parts = torch.bmm(
-        left[:, :, :whole].unflatten(2, (count, size)).movedim(2, 1).flatten(0, 1),
-        right[:, :whole].unflatten(1, (count, size)).flatten(0, 1),
+        left.narrow(2, 0, whole).unflatten(2, (count, size)).movedim(2, 1).flatten(0, 1),
+        right.narrow(1, 0, whole).unflatten(1, (count, size)).flatten(0, 1),
     )
     total = parts.unflatten(0, (-1, count)).sum(1)
-    return total + torch.bmm(left[:, :, whole:], right[:, whole:]) if rest else total
+    return total + torch.bmm(left.narrow(2, whole, rest), right.narrow(1, whole, rest)) if rest else total
