@@ -18,8 +18,8 @@ _GRIDS: tuple[tuple[tuple[Part, ...] | None, ...], ...] = (
 def template_grid(values: Mapping[str, int], written: Mapping[str, object], recorded: Sequence[int]) -> list[str]:
     """Return the grid as Python: the one of these that gives the recorded numbers, else the numbers.
 
-    `written` holds the names of the tile sizes' constants, beside the sizes. Inductor starts programs for all channels in
-    each group, of which those beyond the group's own store nothing: these are left out.
+    `written` holds the names of the tile sizes' constants, beside the sizes. Inductor starts programs for all channels
+    in each group, of which those beyond the group's own store nothing: these are left out.
     """
     own = dict(written or values)
     if values.get("GROUPS", 1) > 1:

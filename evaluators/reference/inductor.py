@@ -195,4 +195,6 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
     with tracing(TracingContext(mode)), torch.no_grad():
         with mode:  # a pattern's own constants are fake too
             joint_graph_passes(graph)
+        (output,) = graph.graph.find_nodes(op="output")
+        output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))  # else their strides are padded
         return compile_fx_inner(graph, fake)
