@@ -6,8 +6,9 @@ computed, as with zeros between the input's pixels. What they yield is interleav
 computed too. With stride 1 there is one residue: the filter is flipped, and nothing is interleaved.
 
 As many convolutions as there are kinds of residues (two of each axis, for a filter of 3 with stride 2) are as many
-kernels to tune. Above `MOST_CONVOLUTIONS` the kinds of an axis are computed together, unless dilation keeps their pixels
-apart, with zeros for the missing taps: 4/3 of the work for that axis, where zeros between pixels would double it.
+kernels to tune. Above `MOST_CONVOLUTIONS` the kinds of an axis are computed together, unless dilation keeps their
+pixels apart, with zeros for the missing taps: 4/3 of the work for that axis, where zeros between pixels would double
+it.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.agent.first_kernels.kernels import GeneratedKernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.agent.rules.triton.split_precision import PRECISIONS
 from kernelwright.core import Config, Kernel, TorchProblem
@@ -149,6 +151,26 @@ def test_no_program_is_for_channels_of_another_group(tmp_path: Path) -> None:
     problem = problem_of("grouped convolution")
     kernel = first_kernel(problem, code_of(problem, tmp_path))
     assert "triton.cdiv(32, BLOCK_N_0), 2)]" in kernel.source
+
+
+def test_a_result_has_the_strides_of_the_references(tmp_path: Path) -> None:
+    """Inductor pads those of 1024 and more where it may."""
+    modules, forward, inputs = CASES["convolution"]
+    source = SOURCE.format(modules=modules, forward=forward, inputs=inputs.replace(" 6, 6", " 35, 35"))
+    problem = TorchProblem(id="level1/1_995", name="995_Case", source=source)
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "torch.empty_strided((1, 16, 33, 33), (17424, 1089, 33, 1)" in kernel.source
+
+
+@pytest.mark.parametrize("rows", [100, 65535 * 32, 65536 * 32, 10_000_000])
+def test_rows_beyond_a_grids_second_dimension_go_to_its_third(rows: int) -> None:
+    tiles = {"XBLOCK": 64, "YBLOCK": 32}
+    choices = {name: [value, 2 * value] for name, value in tiles.items()}
+    kernel = GeneratedKernel("triton_poi_fused_1", 1, "", "Grid2DWithYZOverflow", tiles, choices, {}, 0, 0)
+    written = re.sub(r"triton\.cdiv", "cdiv", kernel.launch(["buf0", "buf1", f"{rows}", "130"]))
+    names = {"cdiv": lambda size, step: -(-size // step), "XBLOCK_1": 64, "YBLOCK_1": 32}
+    x, y, z = eval(written[written.index("[") + 1 : written.index("](")], names)
+    assert x == 3 and y <= 65535 and y * (z - 1) < -(-rows // 32) <= y * z
 
 
 def test_weights_keep_their_names_and_unused_sizes_go(tmp_path: Path) -> None:
