@@ -10,8 +10,8 @@ def mend() -> None:
     """Replace what the interpreter does otherwise than a GPU. Raises `ImportError` where there is no Triton.
 
     The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds; what it
-    rounds up to a power of two in fp8 becomes half of it, or less. A comparison of two numbers it makes whole numbers of
-    where it meets a block, which are no mask. What an autotuner would choose by time means nothing there.
+    rounds up to a power of two in fp8 becomes half of it, or less. Of a comparison of two numbers that meets a block it
+    makes whole numbers, which are no mask. What an autotuner would choose by time means nothing there.
     """
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpreterBuilder
