@@ -1,4 +1,4 @@
-"""Triton's interpreter, mended: bf16, fp8, and autotuners, which ask a driver for a clock."""
+"""Triton's interpreter, mended: bf16, fp8, masks, and autotuners, which ask a driver for a clock."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ def mend() -> None:
     """Replace what the interpreter does otherwise than a GPU. Raises `ImportError` where there is no Triton.
 
     The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds; what it
-    rounds up to a power of two in fp8 becomes half of it, or less. What an autotuner would choose by time means nothing
-    there.
+    rounds up to a power of two in fp8 becomes half of it, or less. Of a comparison of two numbers that meets a block it
+    makes whole numbers, which are no mask. What an autotuner would choose by time means nothing there.
     """
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpreterBuilder
 
     InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
     InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)
+    InterpreterBuilder.create_splat = _keeping_truth(InterpreterBuilder.create_splat)
     InterpreterBuilder.create_fp_to_fp = _rounding_to_fp8(InterpreterBuilder.create_fp_to_fp)
     Autotuner.do_bench = property(lambda tuner: tuner._do_bench or _untimed)
 
@@ -25,6 +26,18 @@ def mend() -> None:
 def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:
     """Stand for Triton's benchmark: all configs take as long, so that the first is chosen."""
     return [0.0 for _ in quantiles]
+
+
+def _keeping_truth(really: Any) -> Any:
+    """Return the interpreter's block of one value, with blocks of bool for a bool."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def create_splat(self: Any, block: Any, value: Any) -> Any:
+        return really(self, block, TensorHandle(value.data, tl.int1) if value.data.dtype == np.bool_ else value)
+
+    return create_splat
 
 
 def _dot_in_fp32(really: Any) -> Any:
