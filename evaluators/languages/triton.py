@@ -26,7 +26,7 @@ from .base import (
 from .cubin import read_binary
 from .ptx import matrix_instructions, ptx_code
 from .triton_driver import DescribedDriver
-from .triton_interpreter import mend
+from .triton_interpreter import fix_interpreter
 
 # Of a compiled Triton kernel, attributes that its code does not show; which of them exist depends on the version.
 _SETTINGS = (
@@ -69,10 +69,10 @@ class TritonSupport(LanguageSupport):
             triton_key()
 
     def prepare(self, device: str) -> None:
-        """On a CPU, mend the interpreter."""
+        """On a CPU, fix the interpreter."""
         if device == "cpu":
             with contextlib.suppress(ImportError):
-                mend()
+                fix_interpreter()
 
     def capture_launches(self, launched: Launched, device: str) -> None:
         """Compile into the disk cache, and report; the interpreter's launches are not captured."""

@@ -1,4 +1,4 @@
-"""Triton's interpreter, mended: bf16, fp8, masks, and autotuners, which ask a driver for a clock."""
+"""Fixes of Triton's interpreter: bf16, fp8, masks, calls of functions, and autotuners without a clock."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def mend() -> None:
+def fix_interpreter() -> None:
     """Replace what the interpreter does otherwise than a GPU. Raises `ImportError` where there is no Triton.
 
     The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds; what it
     rounds up to a power of two in fp8 becomes half of it, or less. Of a comparison of two numbers that meets a block it
     makes whole numbers, which are no mask. What an autotuner would choose by time means nothing there.
     """
+    from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
-    from triton.runtime.interpreter import InterpreterBuilder
 
+    InterpreterBuilder = interpreter.InterpreterBuilder
+    interpreter._patch_lang = _patching_once(interpreter._patch_lang)
     InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
     InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)
     InterpreterBuilder.create_splat = _keeping_truth(InterpreterBuilder.create_splat)
@@ -26,6 +28,35 @@ def mend() -> None:
 def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:
     """Stand for Triton's benchmark: all configs take as long, so that the first is chosen."""
     return [0.0 for _ in quantiles]
+
+
+def _patching_once(really: Any) -> Any:
+    """Return the interpreter's replacement of `tl` by its own functions, done once in a launch.
+
+    It is asked again for each function that the kernel calls, and looking through `tl` takes longer than most calls.
+    """
+    import triton.language as tl
+
+    done: set[int] = set()
+
+    class Scope:
+        def __init__(self, scope: Any) -> None:
+            self._scope = scope
+
+        def restore(self) -> None:
+            done.clear()
+            self._scope.restore()
+
+    def patch(function: Any) -> Any:
+        modules = {id(one) for one in function.__globals__.values() if one is tl or one is tl.core}
+        if modules and modules <= done:
+            return None  # of a call inside of a launch: nothing is restored after it
+        outermost = not done
+        scope = really(function)
+        done.update(modules)
+        return Scope(scope) if outermost and scope is not None else scope
+
+    return patch
 
 
 def _keeping_truth(really: Any) -> Any:

@@ -18,7 +18,7 @@ import triton
 from kernelwright.api.triton_cache_program import _Driver
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.correctness.fp64 import in_fp64
-from kernelwright.evaluators.languages.triton_interpreter import mend
+from kernelwright.evaluators.languages.triton_interpreter import fix_interpreter
 from kernelwright.evaluators.workers.modules import ProblemModule
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -66,7 +66,7 @@ def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]
 
 def interpret() -> dict[str, float]:
     """The largest error of each form against fp64, as a share of the largest result."""
-    mend()
+    fix_interpreter()
     found = {}
     for name, sizes, config in cases(compact=False):
         problem, kernel = find_problem(f"gemm/{name}").read(), find_kernel(f"gemm/{name}", "triton").read()

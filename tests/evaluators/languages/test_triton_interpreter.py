@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
 import pytest
+import triton.language as tl
 from kernelwright.core import Config, PythonKernel, Status, TorchProblem
+from kernelwright.evaluators.languages.triton_interpreter import _patching_once
 from kernelwright.evaluators.local import LocalEvaluator
 
 PROBLEM = """
@@ -100,3 +105,25 @@ def test_products_are_correct(evaluator: LocalEvaluator, dtype: str) -> None:
     (evaluation,) = evaluator.evaluate(problem, PythonKernel.parse(KERNEL), [Config()])
     assert evaluation.status is Status.OK, evaluation.message
     assert "bf16 is computed in fp32" in evaluation.environment["triton_interpreter"]
+
+
+def test_tl_is_replaced_once_in_a_launch_whatever_it_calls() -> None:
+    asked: list[str] = []
+    restored: list[str] = []
+
+    def really(function: Any) -> Any:
+        asked.append(function.__name__)
+        return SimpleNamespace(restore=lambda: restored.append(function.__name__))
+
+    def kernel() -> Any:
+        return tl
+
+    helper = FunctionType(kernel.__code__, {"tl": tl}, "helper")
+    of_core = FunctionType(kernel.__code__, {"core": tl.core}, "of_core")
+    patch = _patching_once(really)
+    for _ in range(2):
+        scope = patch(FunctionType(kernel.__code__, {"tl": tl}, "kernel"))
+        patch(helper), patch(of_core), patch(of_core)
+        scope.restore()
+    assert asked == ["kernel", "of_core"] * 2
+    assert restored == ["kernel", "kernel"]
