@@ -20,6 +20,7 @@ from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
 from .triton.joined_products import JoinedProducts
+from .triton.joined_taps import JoinedTaps
 from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
@@ -55,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     PersistentRows(),
     EvictionHints(),
     WideStreams(),
+    JoinedTaps(),
     PackWeights(),
     ChannelsLast(),
     SplitPrecision(),
