@@ -25,6 +25,7 @@ from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
+from .triton.promoted_products import PromotedProducts
 from .triton.row_in_registers import RowInRegisters
 from .triton.rows_per_program import RowsPerProgram
 from .triton.split_k import SplitK
@@ -61,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     ChannelsLast(),
     SplitPrecision(),
     SplitOperands(),
+    PromotedProducts(),
     JoinedProducts(),
     WideTiles(),
     GroupedOrder(),

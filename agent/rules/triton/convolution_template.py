@@ -204,4 +204,5 @@ def _ends(function: Function, loop: cst.For, rest: Sequence[cst.CSTNode]) -> boo
     *before, last = loop.body.body
     products = [(dot.statement, dot.accumulator, code(dot.left), code(dot.right)) for dot in dots_of(function)]
     gone = {*assigned_names(before), *names(loop.target), *_POINTERS, "x_base", "w_base", "BLOCK_K_COUNT"}
-    return products == [(last, "acc", "matrix_x", "matrix_w")] and not read_first(rest) & gone
+    whole = products == [(last, "acc", "matrix_x", "matrix_w")] and names(last) & gone == {"matrix_x", "matrix_w"}
+    return whole and not read_first(rest) & gone
