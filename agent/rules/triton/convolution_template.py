@@ -151,7 +151,12 @@ def convolution_of(launch: Launch) -> Convolution | None:
         sizes = _numbers(function)
         x, weight = (function.base(cst.Name(name)) for name in _POINTERS)
         loop = cst.ensure_type(body[loops[0]], cst.For)
-        if x is None or weight is None or not _is_complete(rank, sizes) or not _ends(function, loop, body[loops[0] + 1 :]):
+        if (
+            x is None
+            or weight is None
+            or not _is_complete(rank, sizes)
+            or not _ends(function, loop, body[loops[0] + 1 :])
+        ):
             continue
         if not all(one in launch.arguments and function.touches_once(one) for one in (x, weight)):
             continue

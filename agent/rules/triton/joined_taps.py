@@ -9,7 +9,7 @@ import libcst as cst
 
 from ....core import Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
-from ..source import code, fresh, insert_before_definitions
+from ..source import fresh, insert_before_definitions
 from .convolution_template import Convolution, convolution_of
 from .edit import Edit, before, edited, parsed
 from .file import TritonFile
@@ -84,12 +84,14 @@ for k in range(0, N_SUM, BLOCK_K):
 class JoinedTaps:
     """A convolution's sum over its taps, and for each over some channels, becomes one sum over both.
 
-    With three channels a step of 16 is mostly masked; joined, only the last step of the sum is. The input is copied with
-    its channels side by side, their number rounded up to four, and with its border of zeros, so that a load is 16
-    bytes wide and no mask is left but those of the ends; the weight likewise. Tensors that lie like that already are
-    read in place. Needs the convolution of torch's compiler as its template has it, in two or three dimensions, of one
-    group, with any strides and padding, whose packed input has fewer than 2^31 elements. The precision of the
-    products becomes a parameter as in split-precision, where it is none yet.
+    With three channels a step of 16 is mostly masked; joined, only the last step of the sum is. The input is copied
+    with its channels side by side, their number rounded up to four, and with its border of zeros, so that a load is
+    16 bytes wide and no mask is left but those of the ends; the weight likewise. Tensors that lie like that already
+    are read in place.
+
+    Needs the convolution of torch's compiler as its template has it, in two or three dimensions, of one group, with any
+    strides and padding, whose packed input has fewer than 2^31 elements. The precision of the products becomes a
+    parameter as in split-precision, where it is none yet.
     """
 
     name = "joined-taps"

@@ -12,6 +12,7 @@ from .edit import Edit, edited, put_statements
 from .file import TritonFile
 from .function import Function
 from .split_operands import SplitOperands
+from .tiles import warps_for_two
 
 _PLACED = {"input", "other", "acc"}
 
@@ -48,13 +49,16 @@ def _promoted(kernel: PythonKernel) -> PythonKernel | None:
     for function in file.functions.values() if file else ():
         dots = _chained(function)
         if dots:
-            *first, last = dots
-            text = ""
+            last, text = dots[-1], ""
             for dot in dots:
                 text = _product(dot, text)
                 edits[dot.statement] = lambda _: cst.RemoveFromParent()
             edits[last.statement] = put_statements(f"{last.accumulator} += {text}\n")
-    return with_source(kernel, edited(file.module, edits)) if file and edits else None
+    if file is None or not edits:
+        return None
+    promoted = with_source(kernel, edited(file.module, edits))
+    after = TritonFile.read(promoted)
+    return promoted.bind(warps_for_two(promoted, after.launched_once() if after else ()))
 
 
 def _chained(function: Function) -> list[Dot]:
