@@ -15,7 +15,16 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, linear_from_inductor, shipped
+from .triton_rule_cases import (
+    BY_NAME,
+    MACHINE,
+    Case,
+    applied,
+    from_inductor,
+    linear_from_inductor,
+    shipped,
+    volume_from_inductor,
+)
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
@@ -55,7 +64,8 @@ FIRES = [
 
 
 def case_of(name: str) -> Case:
-    return linear_from_inductor() if name == "first kernel" else shipped(name)
+    first = {"first kernel": linear_from_inductor, "volume": volume_from_inductor}
+    return first[name]() if name in first else shipped(name)
 
 
 @pytest.mark.parametrize(("rules", "name", "expected", "config"), FIRES)
@@ -201,6 +211,7 @@ COMPILED = {
     "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),
     "one after the other": ("joined-products+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
     "channels side by side": ("channels-last+split-operands", "2_10", {}, WIDE_COPIES),
+    "taps and channels": ("joined-taps+split-precision", "volume", {"BLOCK_M_0": 128}, WIDE_COPIES),
     "with statistics": ("epilogue-statistics", "2_61", {}, "fma.rn.f32"),
     "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }

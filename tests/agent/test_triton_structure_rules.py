@@ -9,7 +9,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, resized, shipped
+from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, resized, shipped, volume_from_inductor
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
@@ -36,17 +36,23 @@ DRAWS = 3
 
 @functools.cache
 def case_of(name: str) -> Case:
+    if name == "volume":
+        return volume_from_inductor()
     first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM)}
     return resized(*first[name]) if name in first else shipped(name)
 
 
 SHIPPED = {name: find_kernel(name, "triton").read() for name in ("1_1", "2_10", "2_12", "2_61")}
 TILE = {"BLOCK_M_0": 64}
+VOLUME_TILE = {"BLOCK_M_0": 256, "BLOCK_K_0": 32, "PRECISION": "ieee"}
 WIDE = {"BLOCK_M_0": 16, "BLOCK_K_0": 512, "XBLOCK_2": 4096}
 FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("channels-last", "2_10", "x_ptr + (ih * CI * IW + iw * CI)[None, :] + c[:, None]", {"PRECISION": "tf32x3"}),
     ("joined-products", "1_1", "a_ptrs_of_step = a_ptrs + tl.cast(step, tl.int64) * (BLOCK_K * stride_ak)", {}),
     ("channels-last+joined-products", "convolution", "* n_sum + idx_x_c[:, None] + (part == 1) * arg_W_low", TILE),
+    ("joined-taps", "volume", "mask_x = (idx_n < BATCH)[:, None] & (summed < N_SUM)[None, :]", VOLUME_TILE),
+    ("joined-taps+promoted-products", "convolution", "x_taps = (tap // KERNEL_W * 4 + tap % KERNEL_W) * 16", TILE),
+    ("promoted-products", "1_1", "acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))", {}),
     ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
     (
         "epilogue-statistics",
@@ -109,6 +115,47 @@ DOES_NOT_FIRE = [
 @pytest.mark.parametrize(("rule", "name", "replacements", "reason"), DOES_NOT_FIRE)
 def test_does_not_fire(rule: str, name: str, replacements: tuple[tuple[str, str], ...], reason: str) -> None:
     assert BY_NAME[rule].apply(changed(SHIPPED[name], *replacements), MACHINE) is None, reason
+
+
+PRODUCTS = "acc = tl.dot(a_hi, b_lo, acc)"
+NO_TAPS = [
+    (("& (idx_x_w < IN_W)[:, None]\n", "\n"), "no border on one side"),
+    (("OUT_W = 5", "OUT_W = 6"), "a pixel of the output lies beyond the border"),
+    (("group = 0", "group = tl.program_id(2)"), "it has groups"),
+    (("BATCH = 8", "BATCH = 1 << 30"), "a size that is no number"),
+    (("BATCH = 8", "BATCH = 1073741824"), "indices of 32 bits do not reach it"),
+    (("    mask = (\n", "    acc = acc + tl.sum(matrix_x, 1)[:, None]\n    mask = (\n"), "a tile is read later"),
+    (("matrix_w, acc, PRECISION", "matrix_w + k, acc, PRECISION"), "the product reads what the loop counts"),
+    (("(idx_n < BATCH)[:, None]\n        & (idx_y_d", "(tl.load(X) > 0) & (idx_y_d"), "the input is read once more"),
+]
+
+
+@pytest.mark.parametrize(("replacement", "reason"), NO_TAPS)
+def test_taps_are_not_joined(replacement: tuple[str, str], reason: str) -> None:
+    assert BY_NAME["joined-taps"].apply(changed(volume_from_inductor().kernel, replacement), MACHINE) is None, reason
+
+
+def test_tensors_with_channels_side_by_side_are_read_in_place() -> None:
+    kernel = applied("joined-taps", from_inductor("1_63")).kernel
+    assert "x_rows = " in kernel.source and "pack_pixels" not in kernel.source
+    padded = changed(from_inductor("1_63"), ("PADDING_W : tl.constexpr = 0", "PADDING_W : tl.constexpr = 1"))
+    packed = applied("joined-taps", padded).kernel.source
+    assert "pack_pixels[(triton.cdiv(16809984, 64)" in packed and "pack_taps[" not in packed, "with a border"
+
+
+def test_products_are_promoted_where_they_follow_each_other() -> None:
+    chained = applied("split-operands", SHIPPED["1_1"]).kernel
+    assert "acc += tl.dot(a_hi, b_hi, tl.dot(" in applied("promoted-products", chained).kernel.source
+    for line in ("acc = acc * 1.0", "acc = tl.dot(a_hi, b_hi, acc)"):
+        between = changed(chained, (PRODUCTS, f"{PRODUCTS}\n        {line}"))
+        assert BY_NAME["promoted-products"].apply(between, MACHINE) is None, line
+
+
+def test_first_kernels_start_with_products_on_tensor_cores() -> None:
+    for name in ("split-precision", "promoted-products"):
+        kernel = applied(name, from_inductor("2_12")).kernel
+        assert kernel.config["NUM_WARPS_0"] == 8, "two accumulators of 128 x 128 do not fit into 4 warps"
+    assert applied("split-precision", from_inductor("1_3")).kernel.config["PRECISION"] == "bf16x3-promoted"
 
 
 def test_what_first_kernels_of_torchs_compiler_do_not_allow() -> None:
