@@ -14,6 +14,7 @@ from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.channels_last import ChannelsLast
+from .triton.constant_sizes import ConstantSizes
 from .triton.epilogue_statistics import EpilogueStatistics
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     PipelinedLoads(),
     PersistentRows(),
     EvictionHints(),
+    ConstantSizes(),
     WideStreams(),
     JoinedTaps(),
     PackWeights(),
