@@ -212,6 +212,8 @@ COMPILED = {
     "one after the other": ("joined-products+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
     "channels side by side": ("channels-last+split-operands", "2_10", {}, WIDE_COPIES),
     "taps and channels": ("joined-taps+split-precision", "volume", {"BLOCK_M_0": 128}, WIDE_COPIES),
+    "sizes as constants": ("constant-sizes", "1_1", {}, WIDE_COPIES),
+    "promoted beforehand": ("promoted-products", "1_1", {}, WGMMA),
     "with statistics": ("epilogue-statistics", "2_61", {}, "fma.rn.f32"),
     "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }

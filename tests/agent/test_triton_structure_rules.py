@@ -53,6 +53,7 @@ FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("joined-taps", "volume", "mask_x = (idx_n < BATCH)[:, None] & (summed < N_SUM)[None, :]", VOLUME_TILE),
     ("joined-taps+promoted-products", "convolution", "x_taps = (tap // KERNEL_W * 4 + tap % KERNEL_W) * 16", TILE),
     ("promoted-products", "1_1", "acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))", {}),
+    ("constant-sizes", "2_61", "spatial: tl.constexpr", {}),
     ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
     (
         "epilogue-statistics",
@@ -141,6 +142,25 @@ def test_tensors_with_channels_side_by_side_are_read_in_place() -> None:
     padded = changed(from_inductor("1_63"), ("PADDING_W : tl.constexpr = 0", "PADDING_W : tl.constexpr = 1"))
     packed = applied("joined-taps", padded).kernel.source
     assert "pack_pixels[(triton.cdiv(16809984, 64)" in packed and "pack_taps[" not in packed, "with a border"
+
+
+NO_CONSTANT = [
+    ("start + cols < n_cols", "start + cols < n_cols.to(tl.int64)", "a constant has no methods"),
+    ("    row_start = ", "    n_cols = n_cols + 0\n    row_start = ", "it is assigned"),
+    ("n_rows, n_cols = x.shape", "n_rows, n_cols = len(x), x.sum()", "a tensor"),
+    ("n_rows, n_cols = x.shape", "n_rows, n_cols = x.shape[0], self.scale", "it may be no whole number"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), NO_CONSTANT)
+def test_what_may_be_no_whole_number_stays_a_parameter(old: str, new: str, reason: str) -> None:
+    softmax = find_kernel("1_23", "triton").read()
+    assert "n_cols: tl.constexpr" in applied("constant-sizes", softmax).kernel.source
+    assert BY_NAME["constant-sizes"].apply(changed(softmax, (old, new)), MACHINE) is None, reason
+
+
+def test_factors_of_a_norm_stay_parameters() -> None:
+    assert "eps: tl.constexpr" not in applied("constant-sizes", SHIPPED["2_61"]).kernel.source
 
 
 def test_products_are_promoted_where_they_follow_each_other() -> None:
