@@ -15,6 +15,7 @@ from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.channels_last import ChannelsLast
 from .triton.constant_sizes import ConstantSizes
+from .triton.dropped_tiles import DroppedTiles
 from .triton.epilogue_statistics import EpilogueStatistics
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     JoinedTaps(),
     PackWeights(),
     ChannelsLast(),
+    DroppedTiles(),
     SplitPrecision(),
     SplitOperands(),
     PromotedProducts(),

@@ -23,6 +23,7 @@ from .triton_rule_cases import (
     from_inductor,
     linear_from_inductor,
     shipped,
+    triangle_from_inductor,
     volume_from_inductor,
 )
 
@@ -64,7 +65,7 @@ FIRES = [
 
 
 def case_of(name: str) -> Case:
-    first = {"first kernel": linear_from_inductor, "volume": volume_from_inductor}
+    first = {"first kernel": linear_from_inductor, "volume": volume_from_inductor, "triangle": triangle_from_inductor}
     return first[name]() if name in first else shipped(name)
 
 
@@ -205,7 +206,7 @@ def test_what_a_file_declares_stays_in_a_wider_space() -> None:
 WGMMA, BULK, WIDE_COPIES = "wgmma.mma_async", "cp.async.bulk.tensor", "cp.async.cg.shared.global"
 COMPILED = {
     "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}, WGMMA),
-    "promoted": ("split-precision", "2_12", {"PRECISION": "bf16x3-promoted"}, WGMMA),
+    "promoted in the loop": ("split-precision", "2_12", {"PRECISION": "bf16x3-promoted"}, WGMMA),
     "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}, WGMMA),
     "without masks": ("grouped-order+even-sizes", "2_12", {}, "fma.rn.f32"),
     "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),
@@ -213,7 +214,7 @@ COMPILED = {
     "channels side by side": ("channels-last+split-operands", "2_10", {}, WIDE_COPIES),
     "taps and channels": ("joined-taps+split-precision", "volume", {"BLOCK_M_0": 128}, WIDE_COPIES),
     "sizes as constants": ("constant-sizes", "1_1", {}, WIDE_COPIES),
-    "promoted beforehand": ("promoted-products", "1_1", {}, WGMMA),
+    "promoted": ("dropped-tiles+promoted-products", "triangle", {"NUM_WARPS_0": 8}, WGMMA),
     "with statistics": ("epilogue-statistics", "2_61", {}, "fma.rn.f32"),
     "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }

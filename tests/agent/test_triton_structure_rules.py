@@ -9,7 +9,17 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, resized, shipped, volume_from_inductor
+from .triton_rule_cases import (
+    BY_NAME,
+    MACHINE,
+    Case,
+    applied,
+    from_inductor,
+    resized,
+    shipped,
+    triangle_from_inductor,
+    volume_from_inductor,
+)
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
@@ -36,14 +46,16 @@ DRAWS = 3
 
 @functools.cache
 def case_of(name: str) -> Case:
-    if name == "volume":
-        return volume_from_inductor()
+    if name in MADE:
+        return MADE[name]()
     first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM)}
     return resized(*first[name]) if name in first else shipped(name)
 
 
+MADE = {"volume": volume_from_inductor, "triangle": triangle_from_inductor}
 SHIPPED = {name: find_kernel(name, "triton").read() for name in ("1_1", "2_10", "2_12", "2_61")}
 TILE = {"BLOCK_M_0": 64}
+TRIANGLE_TILE = {"BLOCK_M_0": 16, "BLOCK_N_0": 16, "BLOCK_K_0": 16}
 VOLUME_TILE = {"BLOCK_M_0": 256, "BLOCK_K_0": 32, "PRECISION": "ieee"}
 WIDE = {"BLOCK_M_0": 16, "BLOCK_K_0": 512, "XBLOCK_2": 4096}
 FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
@@ -53,6 +65,7 @@ FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("joined-taps", "volume", "mask_x = (idx_n < BATCH)[:, None] & (summed < N_SUM)[None, :]", VOLUME_TILE),
     ("joined-taps+promoted-products", "convolution", "x_taps = (tap // KERNEL_W * 4 + tap % KERNEL_W) * 16", TILE),
     ("promoted-products", "1_1", "acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))", {}),
+    ("dropped-tiles+joined-products", "triangle", "steps = tl.cdiv(K, BLOCK_K) * needed", TRIANGLE_TILE),
     ("constant-sizes", "2_61", "spatial: tl.constexpr", {}),
     ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
     (
@@ -161,6 +174,22 @@ def test_what_may_be_no_whole_number_stays_a_parameter(old: str, new: str, reaso
 
 def test_factors_of_a_norm_stay_parameters() -> None:
     assert "eps: tl.constexpr" not in applied("constant-sizes", SHIPPED["2_61"]).kernel.source
+
+
+KEPT = [
+    ("tmp5 = tl.where(tmp2, tmp3, tmp4)", "tmp5 = tl.where(tmp3 > 0.0, tmp3, tmp4)", "the condition is of the sum"),
+    ("tmp5 = tl.where(tmp2, tmp3, tmp4)", "tmp5 = tl.where(tmp2, tmp3, tmp3 * 0.5)", "both are of the sum"),
+    ("tmp5 = tl.where(tmp2, tmp3, tmp4)", "tmp5 = tl.where(tmp2, tmp3, tmp4) + acc", "the sum gets on besides"),
+    ("tmp2 = tmp0 <= tmp1", "tmp2 = tl.load(out_ptr0 + xindex) <= 0", "the condition comes from memory"),
+    ("tmp2 = tmp0 <= tmp1", "tmp2 = tmp0 <= a_k_idx_vals", "the condition is of the loop"),
+    ("for k_idx in range(0, ", "for k_idx in range(1, ", "the loop begins elsewhere"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), KEPT)
+def test_sums_that_are_kept_stay(old: str, new: str, reason: str) -> None:
+    fused = applied("fuse-neighbour", from_inductor("1_15")).kernel
+    assert BY_NAME["dropped-tiles"].apply(changed(fused, (old, new)), MACHINE) is None, reason
 
 
 def test_products_are_promoted_where_they_follow_each_other() -> None:

@@ -114,6 +114,12 @@ def applied(names: str, kernel: PythonKernel) -> Rewritten:
 
 
 @functools.cache
+def triangle_from_inductor() -> Case:
+    """Return a triangular product of 64 x 64 elements."""
+    return resized("1_15", {"4096": "64", "16777216": "4096"})
+
+
+@functools.cache
 def volume_from_inductor() -> Case:
     """Return a convolution of three dimensions with steps and a border, of which the recording has none, made small."""
     case = resized("1_66", VOLUME)
