@@ -38,6 +38,17 @@ CONVOLUTION = {
     "576": "144",
 }
 """Numbers in the code of 2_54 from torch's compiler: 16 samples of 16 channels of 4 x 4 pixels."""
+BATCHES = {
+    "128": "2",
+    "256": "8",
+    "512": "8",
+    "1024": "32",
+    "2048": "32",
+    "524288": "256",
+    "1048576": "256",
+    "2097152": "1024",
+}
+"""The same of 1_3: two products of 8 x 32 and 32 x 32 elements."""
 NORM = {"1024": "4", "8192": "1024", "16384": "8", "8388608": "4096", "16": "2"}
 """The same of 2_30: 4 rows of two groups of 512 features."""
 DRAWS = 3
@@ -48,7 +59,7 @@ DRAWS = 3
 def case_of(name: str) -> Case:
     if name in MADE:
         return MADE[name]()
-    first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM)}
+    first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM), "batches": ("1_3", BATCHES)}
     return resized(*first[name]) if name in first else shipped(name)
 
 
@@ -66,6 +77,7 @@ FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("joined-taps+promoted-products", "convolution", "x_taps = (tap // KERNEL_W * 4 + tap % KERNEL_W) * 16", TILE),
     ("promoted-products", "1_1", "acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))", {}),
     ("dropped-tiles+joined-products", "triangle", "steps = tl.cdiv(K, BLOCK_K) * needed", TRIANGLE_TILE),
+    ("promoted-products", "batches", "= tl.load(A + arg_A_low)", {**TRIANGLE_TILE, "BLOCK_N_0": 32}),
     ("constant-sizes", "2_61", "spatial: tl.constexpr", {}),
     ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
     (
