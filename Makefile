@@ -27,6 +27,8 @@ $(COMPLETE): $(READY)
 	$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
+	@# Tests start many processes, and where PYTHONDONTWRITEBYTECODE is set each would compile what it imports.
+	$(BIN)/python -m compileall -q -j 2 -x '/(\.venv|tests)/' .
 	@touch $@
 
 optimize: $(READY)

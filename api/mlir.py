@@ -160,8 +160,8 @@ class _Run:
             self._observer.operation_started(schedule, number, total)
             found = self._search(schedule, kernel)
             self._found.append(found)
-            if found.best is not None and _faster(found.best, found.start):
-                kernel = kernel.bind(found.best.config)
+            if found.faster is not None:
+                kernel = kernel.bind(found.faster.config)
         self._finals = list(self._found[0].finals) if total == 1 else self._combined()
 
     def _search(self, schedule: Schedule, kernel: MlirKernel) -> Found:
@@ -219,7 +219,3 @@ def _finalists(found: Found) -> Sequence[Evaluation]:
 
 def _ranked(finals: Sequence[Evaluation]) -> list[Evaluation]:
     return sorted(finals, key=lambda one: (one.latency_ms is None, one.latency_ms))
-
-
-def _faster(best: Evaluation, start: Evaluation | None) -> bool:
-    return start is None or not start.latency_ms or (best.latency_ms or 0.0) < start.latency_ms

@@ -17,13 +17,14 @@ import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.api.observers import SearchObserver
-from kernelwright.core import Budget, Config, Journal, Kernel, KernelwrightError, TorchProblem
+from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, KernelwrightError, TorchProblem
 from kernelwright.core.files import memory_folder
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
@@ -94,6 +95,7 @@ def measured(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -
         "reference_ms": numbers.reference_ms,
         "speedup": numbers.speedup,
         "speedup_compile": numbers.speedup_compile,
+        "evaluation_s": {name: round(seconds, 2) for name, seconds in found.stages.items()},
     }
 
 
@@ -109,10 +111,17 @@ def tuned(
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials), SearchObserver())
         found = search.run()
-    best = kernel if found.best is None else kernel.bind(found.best.config)
+    best = kernel if found.faster is None else kernel.bind(found.faster.config)
     statuses = Counter(str(one.status) for one in found.evaluations)
     row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
+    row["trial_s"] = stages_of(found.evaluations)
     return {**row, "config": dict(best.config), **measured(problem, best, evaluator)}
+
+
+def stages_of(evaluations: Sequence[Evaluation]) -> dict[str, float]:
+    """Return the median seconds of each stage of a trial."""
+    names = dict.fromkeys(name for one in evaluations for name in one.stages)
+    return {name: round(statistics.median(one.stages.get(name, 0.0) for one in evaluations), 3) for name in names}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

@@ -80,6 +80,14 @@ class Found:
         return next((final for final in timed if loses(final, self.start) is None), None)
 
     @property
+    def faster(self) -> Evaluation | None:
+        """The winner where it is faster than the unchanged kernel, or that one could not be measured; else None."""
+        best, start = self.best, self.start
+        if best is None or start is None or not start.latency_ms:
+            return best
+        return best if (best.latency_ms or 0.0) < start.latency_ms else None
+
+    @property
     def start(self) -> Evaluation | None:
         """The unchanged kernel, timed interleaved with the finalists."""
         return next((final for final in self.finals if not final.config), None)

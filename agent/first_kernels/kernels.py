@@ -10,9 +10,9 @@ from typing import Any
 
 import libcst as cst
 
-from ...core.expressions import Expression
 from ...core.generated_code import GeneratedCode
 from ...core.syntax_tree import syntax_tree
+from .choices import limits, loop_choices, template_choices
 from .obstacle import Obstacle
 from .settled_branches import settled
 from .template_grids import template_grid
@@ -25,15 +25,9 @@ _SIZE = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
 _TILE = re.compile(r"^    (BLOCK_[MNK]|GROUP_M) : tl\.constexpr = (\d+)\n", re.MULTILINE)
 _UNMASKED = re.compile(r"^    ([xyz])mask = tl\.full\(", re.MULTILINE)
 _EVEN = re.compile(r"^    EVEN_K ?: tl\.constexpr = True$", re.MULTILINE)
-_NUMEL = re.compile(r"^    ([xyz])numel = (\d+)$", re.MULTILINE)
-_WIDEST = 256
-_MORE = {"num_warps": (4, 8), "num_stages": (2, 3, 4)}
-"""Of a template, beside its own."""
+_UNMASKED_SUM = re.compile(r"^ +(r\d+)_mask = tl\.full\(", re.MULTILINE)
+_NUMEL = re.compile(r"^    ([xyz]|r\d+_)numel = (\d+)$", re.MULTILINE)
 _OPERANDS = re.compile(r"'arg_\w+': '\*(\w+)'")
-_ACCUMULATORS = 128
-"""Registers of a thread that may hold them; it has 255."""
-_SHARED_BYTES = 227 * 1024
-"""Of the largest multiprocessor of today."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +44,10 @@ class GeneratedKernel:
     values: Mapping[str, int]
     """By argument: tile sizes, `num_warps`, `num_stages`."""
     choices: Mapping[str, Sequence[int]]
+    limits: Sequence[str]
+    """What the choices must satisfy together, in the arguments' names."""
     sizes: Mapping[str, int]
     """Numbers that the text gives names, such as M and BATCH."""
-    operand_bytes: int
-    """Of an element of a template's operands."""
     grid_arguments: int
     """How many of a launch's arguments are its grid: three for a template."""
 
@@ -77,21 +71,15 @@ class GeneratedKernel:
         numels = dict(_NUMEL.findall(self.source))
         blocks = [f"{axis.upper()}BLOCK" for axis in _UNMASKED.findall(self.source)]
         found = [(numels[block[0].lower()], block) for block in blocks]
+        sums = dict.fromkeys(_UNMASKED_SUM.findall(self.source))
+        found += [(numels[f"{axis}_"], f"{axis.upper()}_BLOCK") for axis in sums if f"{axis}_" in numels]
         if _EVEN.search(self.source):
             found.append((str(self.sizes["K"]), "BLOCK_K"))
         even = [f"{size} % {self.constants[block]} == 0" for size, block in found if block in self.constants]
-        return [*even, *self._limits()]
+        return [*even, *(self._renamed(one) for one in self.limits)]
 
-    def _limits(self) -> Iterator[str]:
-        """Yield what a template's tiles must satisfy to fit into a GPU, where its own do."""
-        if not self.constants.keys() >= {"BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"}:
-            return
-        for text in (
-            f"BLOCK_M * BLOCK_N <= num_warps * 32 * {_ACCUMULATORS}",
-            f"(BLOCK_M + BLOCK_N) * BLOCK_K * num_stages * {self.operand_bytes} <= {_SHARED_BYTES}",
-        ):
-            if Expression(text)(self.values):
-                yield re.sub(r"[A-Za-z_]\w*", lambda found: self.constants[found[0]], text)
+    def _renamed(self, text: str) -> str:
+        return re.sub(r"[A-Za-z_]\w*", lambda found: self._written(found[0]), text)
 
     def launch(self, given: Sequence[str]) -> str:
         """Return a launch as Python, from the arguments of Inductor's."""
@@ -138,7 +126,7 @@ def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> Generated
     meta = _meta(main)
     source = "\n\n\n".join(_plain(text, node, f"{number}") for node in (*(set(functions) - {main}), main))
     configs = code.configs[name]
-    values, choices = dict(configs[0]), {key: sorted({one[key] for one in configs}) for key in configs[0]}
+    values, choices = dict(configs[0]), loop_choices(configs)
     sizes = {key: int(value) for key, value in _SIZE.findall(source)}
     grid_arguments, operands = len(meta.get("extra_launcher_args", ())), set(_OPERANDS.findall(text))
     if grid_arguments:
@@ -147,11 +135,12 @@ def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> Generated
         source, tiles = _with_tiles_as_arguments(source)
         changeable = template_grid({**sizes, **tiles}, {}, recorded) != list(map(str, recorded))
         values |= tiles
-        choices |= {key: _near(value) if changeable and key != "GROUP_M" else [value] for key, value in tiles.items()}
-        choices |= {one: sorted({*more, values[one]}) for one, more in _MORE.items()}
+        choices |= template_choices(tiles, values, changeable)
+        configs = (values,)
     width = max((int(bits) for one in operands for bits in re.findall(r"\d+", one)[:1]), default=0) // 8
+    bounds = list(limits(configs, width))
     return GeneratedKernel(
-        name, number, source, meta.get("grid_type", ""), values, choices, sizes, width, grid_arguments
+        name, number, source, meta.get("grid_type", ""), values, choices, bounds, sizes, grid_arguments
     )
 
 
@@ -162,11 +151,6 @@ def _recorded_grid(source: str, name: str, count: int) -> list[int]:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=called), attr="run"), args=args) if called == name:
                 return [ast.literal_eval(one) for one in args[-count:]]
     return []
-
-
-def _near(value: int) -> list[int]:
-    """Return a tile size and its neighbours; a product's is at least 16."""
-    return sorted({max(16, value // 2), value, min(_WIDEST, value * 2)}) if value >= 16 else [value]
 
 
 def _meta(function: ast.FunctionDef) -> dict[str, Any]:

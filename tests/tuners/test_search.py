@@ -214,6 +214,7 @@ def test_the_winner_is_that_of_the_finals(path: Path) -> None:
     assert found.progress.best is not None and found.progress.best.config == {"A": 4}
     assert found.best is not None and found.best.config == {"A": 5}
     assert found.best.latency_ms == 1.2
+    assert found.faster is found.best
     assert found.start is not None and found.start.latency_ms == 5.0
     assert [final.latency_ms for final in found.finals] == [1.2, 1.3, 5.0]
 
@@ -232,6 +233,7 @@ def test_the_kernel_as_it_stands_is_the_start_even_where_it_is_fastest(path: Pat
     found = search(path, Table(times, lambda config: 0.5 if config["A"] == 3 else 1.0))
     assert found.start is not None and found.start is found.finals[0]
     assert found.best is not None and found.best.config == {"A": 6}
+    assert found.faster is None
 
 
 def test_everything_fails(path: Path) -> None:

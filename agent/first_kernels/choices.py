@@ -1,0 +1,66 @@
+"""Which values the tile sizes of Inductor's kernels may have in a search, beside those that Inductor tried itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...core.expressions import Expression
+
+WARPS, STAGES = "num_warps", "num_stages"
+_MORE = {WARPS: (4, 8), STAGES: (2, 3, 4)}
+"""Of a template, beside its own."""
+_WIDEST = 256
+_MOST_WARPS = 32
+_ACCUMULATORS = 128
+"""Registers of a thread that may hold them; it has 255."""
+_ELEMENTS = 64
+"""Of a tile, for each thread."""
+_SMALL = 8
+_SHARED_BYTES = 227 * 1024
+"""Of the largest multiprocessor of today."""
+
+Choices = Mapping[str, Sequence[int]]
+
+
+def template_choices(tiles: Mapping[str, int], values: Mapping[str, int], grid_follows: bool) -> dict[str, list[int]]:
+    """Return the choices of a product's template; its tiles have others where the launch's grid can follow them."""
+    found = {key: _near(value) if grid_follows and key != "GROUP_M" else [value] for key, value in tiles.items()}
+    return found | {one: sorted({*more, values[one]}) for one, more in _MORE.items()}
+
+
+def _near(value: int) -> list[int]:
+    """Return a tile size and its neighbours; a product's is at least 16."""
+    return sorted({max(16, value // 2), value, min(_WIDEST, value * 2)}) if value >= 16 else [value]
+
+
+def loop_choices(configs: Sequence[Mapping[str, int]]) -> dict[str, list[int]]:
+    """Return the choices of an element-wise kernel or a reduction: the powers of two about Inductor's."""
+    found = {key: sorted({one[key] for one in configs}) for key in configs[0]}
+    if len(configs) == 1:  # one element, or a choice that Inductor is sure of
+        return found
+    return {key: values if key == STAGES else _filled(values, key) for key, values in found.items()}
+
+
+def _filled(values: Sequence[int], key: str) -> list[int]:
+    # Sums in steps of one or two, and rows one by one, are Inductor's already where they make sense.
+    least = values[0] // 2 if key == WARPS or values[0] > _SMALL else values[0]
+    most = min(_MOST_WARPS, values[-1] * 2) if key == WARPS else values[-1] * 2
+    return sorted({*values, *(1 << power for power in range(most.bit_length()) if least <= 1 << power <= most)})
+
+
+def limits(configs: Sequence[Mapping[str, int]], operand_bytes: int) -> Iterator[str]:
+    """Yield the constraints under which tiles fit into a GPU and keep its threads busy, where Inductor's own do."""
+    blocks = [name for name in configs[0] if name.endswith("BLOCK")]
+    if configs[0].keys() >= {"BLOCK_M", "BLOCK_N", "BLOCK_K", WARPS, STAGES}:
+        texts = [
+            f"BLOCK_M * BLOCK_N <= {WARPS} * 32 * {_ACCUMULATORS}",
+            f"(BLOCK_M + BLOCK_N) * BLOCK_K * {STAGES} * {operand_bytes} <= {_SHARED_BYTES}",
+        ]
+    elif blocks and len(configs) > 1:
+        tile, most = " * ".join(blocks), 2 * max(math.prod(one[block] for block in blocks) for one in configs)
+        texts = [f"{tile} <= {WARPS} * 32 * {_ELEMENTS}", f"{tile} >= {WARPS} * 32"]
+        texts += [f"{tile} <= {most}"] if len(blocks) > 1 else []
+    else:
+        return
+    yield from (text for text in texts if all(Expression(text)(one) for one in configs))
