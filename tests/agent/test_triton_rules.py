@@ -15,17 +15,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import (
-    BY_NAME,
-    MACHINE,
-    Case,
-    applied,
-    from_inductor,
-    linear_from_inductor,
-    shipped,
-    triangle_from_inductor,
-    volume_from_inductor,
-)
+from .triton_rule_cases import BY_NAME, MACHINE, applied, case_of, from_inductor, linear_from_inductor, shipped
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
@@ -62,11 +52,6 @@ FIRES = [
     ),
     ("split-operands", "first kernel", "a_halves, a_distance = split_halves(x)", {}),
 ]
-
-
-def case_of(name: str) -> Case:
-    first = {"first kernel": linear_from_inductor, "volume": volume_from_inductor, "triangle": triangle_from_inductor}
-    return first[name]() if name in first else shipped(name)
 
 
 @pytest.mark.parametrize(("rules", "name", "expected", "config"), FIRES)

@@ -12,12 +12,12 @@ from kernelwright.evaluators.local import LocalEvaluator
 from .triton_rule_cases import (
     BY_NAME,
     MACHINE,
+    MADE,
     Case,
     applied,
     from_inductor,
     resized,
     shipped,
-    triangle_from_inductor,
     volume_from_inductor,
 )
 
@@ -63,7 +63,6 @@ def case_of(name: str) -> Case:
     return resized(*first[name]) if name in first else shipped(name)
 
 
-MADE = {"volume": volume_from_inductor, "triangle": triangle_from_inductor}
 SHIPPED = {name: find_kernel(name, "triton").read() for name in ("1_1", "2_10", "2_12", "2_61")}
 TILE = {"BLOCK_M_0": 64}
 TRIANGLE_TILE = {"BLOCK_M_0": 16, "BLOCK_N_0": 16, "BLOCK_K_0": 16}
