@@ -36,7 +36,7 @@ from ..tuners.schedule.modulo import modulo_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
-from .attention_observers import Printing, Recording
+from .attention_observers import Logging, Recording
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
@@ -88,16 +88,16 @@ class ScheduleOptimizer:
     ) -> ScheduleResult:
         """Search, write the folder, and return the best schedule.
 
-        The arguments replace `trials` and `patience`; `verbose` prints the trials where the config has no observer.
-        Raises `DeviceError` without a GPU, unless it is simulated, and `ScheduleError` for a file that is no schedule
-        of this kernel.
+        The arguments replace `trials` and `patience`; `verbose` logs each trial (level INFO) where the config has no
+        observer. Raises `DeviceError` without a GPU, unless it is simulated, and `ScheduleError` for a file that is no
+        schedule of this kernel.
         """
         config = self.config
         if max_iterations is not None:
             config = replace(config, trials=max_iterations)
         if max_no_improvement is not None:
             config = replace(config, patience=max_no_improvement)
-        return self._run(config, config.observer or (Printing() if verbose else SearchObserver()))
+        return self._run(config, config.observer or (Logging() if verbose else SearchObserver()))
 
     def _run(self, config: AttentionConfig, observer: SearchObserver) -> ScheduleResult:
         start = self._start(config)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from ..core import Config, Evaluation
 from ..tuners.schedule.folder import TuningFolder
 from ..tuners.search import Progress
 from .observers import SearchObserver
+
+_log = logging.getLogger(__name__)
 
 
 class Recording:
@@ -30,10 +33,10 @@ class Recording:
             self._observer.finals(configs)
 
 
-class Printing(SearchObserver):
-    """For `verbose`."""
+class Logging(SearchObserver):
+    """For `verbose`: every trial is logged, at level INFO."""
 
     def trial(self, evaluation: Evaluation, progress: Progress) -> None:
         """One line."""
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else evaluation.message
-        print(f"[{progress.trials}] {evaluation.status}: {latency}")  # noqa: T201
+        _log.info("trial %d, %s: %s", progress.trials, evaluation.status, latency)

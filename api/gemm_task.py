@@ -15,9 +15,7 @@ from ..tuners.gemm.shapes import Shape, parse_shape
 from ..tuners.gemm.sizes import Routing, Sizes, read_sizes
 from ..tuners.gemm.stores.store import BLOCKSCALE, GEMM, TRITON
 from ..tuners.gemm.task import Task
-from .options.gemm import MOE, GemmOptions
-
-FP8 = "float8_e4m3fn"
+from .options.gemm import FP8, MOE, GemmOptions
 
 
 def sizes_of(options: GemmOptions) -> Sizes:
@@ -45,7 +43,7 @@ def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
     product, dtype = options.product, options.chosen_dtype
     kernel = find_kernel(f"gemm/{product}", options.backend).read()
     problem = _tolerant(find_problem(f"gemm/{product}").read(), options)
-    # The result's dtype, where the operands' is given.
+    # The result's dtype, where the operands' is given; of experts the weights' decides.
     named = "OUT" if product == BLOCKSCALE else "DTYPE"
     if named in kernel.config:
         kernel = kernel.bind({named: dtype})
@@ -67,7 +65,7 @@ def task_of(options: GemmOptions, device: Device, timed: bool) -> Task:
         patience=options.patience,
         timed=timed,
         tolerances={name: value for name in ("atol", "rtol") if (value := getattr(options, name)) is not None},
-        baseline=_cublas() if options.benchmark and operands == FP8 else None,
+        baseline=_cublas() if options.benchmark and operands == FP8 and product != MOE else None,
         # Where nothing has to be widened first, the reference of a single product is one call of cuBLAS.
         reference_is_baseline=product == GEMM and operands != FP8,
     )

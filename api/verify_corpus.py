@@ -9,12 +9,14 @@ from typing import Any
 from ..core import Config, Evaluation, Gain, OptionError, Speedup, Target, TorchProblem, backends
 from ..core.files import write_whole
 from ..corpus.examples import ExampleFolder, list_examples, read_gains
-from ..corpus.kernels import KernelFile, list_kernels
+from ..corpus.kernels import KernelFile, list_gemm_kernels, list_kernels
 from ..corpus.names import nearest
 from ..corpus.problems import find_problem
 from ..evaluators.local import LocalEvaluator
+from ..tuners.gemm.stores.store import BLOCKSCALE
 from .devices import CPU, choose_device
 from .evaluators import local_evaluator
+from .gemm import device_of
 from .jobs import at_workload
 from .observers import VerifyObserver
 from .options.corpus import VerifyOptions
@@ -54,6 +56,8 @@ class KernelResult:
     """The failure."""
     speedup: Speedup | None = None
     """Over the reference; None where nothing was timed, or other processes disturbed it."""
+    timed: bool = True
+    """Whether the device can time it; else an interpreter checked it."""
 
     def record(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
@@ -112,8 +116,15 @@ def run_verify(options: VerifyOptions, observer: VerifyObserver) -> VerifyResult
 
 def _runnable_kernels(device: str) -> list[tuple[str, KernelFile]]:
     """Return the shipped kernels with their backends, by problem: one reference after the other."""
-    found = [(backend, file) for backend in backends() for file in list_kernels(backend)]
-    runnable = [one for one in found if one[1].read().runs_on(Target.of_device(device))]
+    found = [
+        (backend, file) for backend in backends() for file in (*list_gemm_kernels(backend), *list_kernels(backend))
+    ]
+    lacking = () if device_of(device).has_fp8 else (f"gemm/{BLOCKSCALE}",)
+    runnable = [
+        (backend, file)
+        for backend, file in found
+        if file.read().runs_on(Target.of_device(device)) and file.problem not in lacking
+    ]
     return sorted(runnable, key=lambda one: one[1].problem)
 
 
@@ -122,7 +133,7 @@ def _verify_kernel(evaluator: LocalEvaluator, backend: str, file: KernelFile, de
     (found,) = evaluator.evaluate(at_workload(problem, kernel.target, device, None), kernel, [Config()])
     messages = () if found.ok else (f"{found.status}: {found.message}",)
     speedup = found.speedup if found.contention is None else None
-    return KernelResult(f"{backend}/{file.problem}", found.ok, messages, speedup)
+    return KernelResult(f"{backend}/{file.problem}", found.ok, messages, speedup, found.measurement is not None)
 
 
 def _noted(known: dict[str, Gain], result: ExampleResult) -> bool:

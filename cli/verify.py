@@ -50,7 +50,7 @@ def describe_kernel(result: KernelResult) -> str:
         return f"[red]{name}[/]: {escape('; '.join(result.messages))}"
     speedup = result.speedup
     if speedup is None:
-        return f"[green]{name}[/]: correct, without a reliable time"
+        return f"[green]{name}[/]: correct, {'without a reliable time' if result.timed else 'not timed'}"
     return f"[green]{name}[/]: {speedup.ratio:.2f}x \\[{speedup.low:.2f}, {speedup.high:.2f}] of the reference"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 _DTYPES: Mapping[str, str] = {
-    "f64": "float64", "f32": "float32", "f16": "float16",
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
     "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
 }  # fmt: skip
 
@@ -34,11 +34,18 @@ class TensorType:
     element: str
 
     @property
-    def dtype(self) -> str:
-        """NumPy's name of the element type; raises `ProblemError` where it has none."""
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's element type; raises `ProblemError` where it has none."""
+        import numpy as np
+
         if self.element not in _DTYPES:
             raise ProblemError(f"no random inputs of {self.element} can be made; use one of {', '.join(_DTYPES)}")
-        return _DTYPES[self.element]
+        if self.element == "bf16":
+            import ml_dtypes  # comes with IREE's runtime, whose arrays have this type
+
+            bf16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bf16
+        return np.dtype(_DTYPES[self.element])
 
     @property
     def element_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """The shipped problems, kernels and worked examples, and how a name finds one."""
 
 from .examples import ExampleFolder, list_examples, load_examples
-from .kernels import KernelFile, find_kernel, list_kernel_files, list_kernels
+from .kernels import KernelFile, find_kernel, list_gemm_kernels, list_kernel_files, list_kernels
 from .problems import ProblemFile, find_problem, list_gemms, list_problems
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "find_kernel",
     "find_problem",
     "list_examples",
+    "list_gemm_kernels",
     "list_gemms",
     "list_kernel_files",
     "list_kernels",

@@ -37,6 +37,12 @@ def list_kernels(backend: str) -> list[KernelFile]:
     return sorted(files, key=lambda file: [int(n) for n in re.findall(r"\d+", file.problem)])
 
 
+def list_gemm_kernels(backend: str) -> list[KernelFile]:
+    """Return the shipped matrix products of a backend, which belong to no level of KernelBench, by name."""
+    paths = {problem: SHIPPED / backend / f"{problem}.py" for problem in list_gemms()}
+    return [KernelFile(path, problem) for problem, path in paths.items() if path.exists()]
+
+
 def list_kernel_files(folder: Path) -> list[Path]:
     """Return the files below a folder that define `ModelNew`, by path; raises `KernelError` for no folder."""
     if not folder.is_dir():
@@ -59,9 +65,8 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
         if "class ModelNew" in source or "class Model" not in source:
             return KernelFile(path, _problem_of(path, source))
         reference = path.name
-    shipped = SHIPPED / backend / f"{reference}.py"
-    if reference in list_gemms() and shipped.exists():
-        return KernelFile(shipped, reference)
+    if product := next((file for file in list_gemm_kernels(backend) if file.problem == reference), None):
+        return product
     available = {file.problem: file for file in list_kernels(backend)}
     identity = parse_id(reference)
     if identity is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import Config
@@ -20,6 +21,8 @@ from ..tuners.gemm.stores.store import TRITON
 if TYPE_CHECKING:
     from torch import Tensor
 
+FP8 = "float8_e4m3fn"
+WIDE = ("float16", "bfloat16")
 ALIGNED = 16
 """Descriptors need rows of a multiple of so many bytes."""
 
@@ -31,7 +34,7 @@ def gemm(A: Tensor, B: Tensor, *, backend: str = TRITON) -> Tensor:
     dtype = str(A.dtype).removeprefix("torch.")
     if A.dim() != 2 or B.dim() != 2 or A.shape[1] != B.shape[0]:
         raise ValueError(f"no product of shapes {tuple(A.shape)} and {tuple(B.shape)}: they must be (M, K) and (K, N)")
-    if A.dtype != B.dtype or dtype not in ("float16", "bfloat16", "float8_e4m3fn"):
+    if A.dtype != B.dtype or dtype not in (*WIDE, FP8):
         raise ValueError(f"no product of {A.dtype} and {B.dtype}: both must be float16, bfloat16 or float8_e4m3fn")
     layout = "".join(COLUMNS if one.stride(0) == 1 and one.stride(1) != 1 else ROWS for one in (A, B))
     shape = Shape(m=A.shape[0], n=B.shape[1], k=A.shape[1], layout=layout)
@@ -50,30 +53,51 @@ def a8w8_blockscale(
         shapes = ", ".join(str(tuple(one.shape)) for one in (A, B, As, Bs))
         raise ValueError(f"no product of shapes {shapes}: see a8w8_blockscale's documentation")
     shape = Shape(m=A.shape[0], n=B.shape[0], k=A.shape[1])
-    config = _config("a8w8_blockscale", backend, shape, "float8_e4m3fn", _index(A))
+    config = _config("a8w8_blockscale", backend, shape, FP8, _index(A))
     return _module("a8w8_blockscale", backend, config, dtype).ModelNew()(A, B, As, Bs)
 
 
-def moe(x: Tensor, w1: Tensor, w2: Tensor, weights: Tensor, ids: Tensor) -> Tensor:
+def moe(
+    x: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    weights: Tensor,
+    ids: Tensor,
+    w1_scale: Tensor | None = None,
+    w2_scale: Tensor | None = None,
+) -> Tensor:
     """Return, for tokens x (M, K), the sum over their experts of w2 (silu(gate) * factor).
 
     Gate and factor are the halves of w1 x; w1 is (E, 2 N, K), w2 (E, K, N), all fp16 or bf16. `ids` (M, top k; int32,
-    each below E) names the experts, `weights` (M, top k; fp32) their shares. Raises `ValueError` for shapes or dtypes
-    that do not fit.
+    each below E) names the experts, `weights` (M, top k; fp32) their shares. The experts may be fp8 with fp32 scales
+    of 128x128 blocks, w1_scale (E, 2 N / 128, K / 128) and w2_scale (E, K / 128, N / 128): what they multiply is
+    rounded to fp8 with a scale per 1x128. Raises `ValueError` for shapes or dtypes that do not fit.
     """
     experts, hidden, width = w2.shape
-    dtype = str(x.dtype).removeprefix("torch.")
     if x.shape[1] != hidden or w1.shape != (experts, 2 * width, hidden) or not ids.shape == weights.shape == (
         x.shape[0], ids.shape[-1]
     ):  # fmt: skip
         shapes = ", ".join(str(tuple(one.shape)) for one in (x, w1, w2, weights, ids))
         raise ValueError(f"no experts of shapes {shapes}: see moe's documentation")
-    if not x.dtype == w1.dtype == w2.dtype or dtype not in ("float16", "bfloat16"):
-        raise ValueError(f"no experts of {x.dtype}, {w1.dtype} and {w2.dtype}: all must be float16 or bfloat16")
+    dtype = _dtype_of_experts(x, (w1, w2), (w1_scale, w2_scale))
     shape = Shape(m=x.shape[0], n=width, k=hidden, experts=experts, top_k=ids.shape[1])
     config = _config("moe", TRITON, shape, dtype, _index(x))
-    result: Tensor = _module("moe", TRITON, config, "").fused_moe(x, w1, w2, weights, ids)
+    result: Tensor = _module("moe", TRITON, config, "").fused_moe(x, w1, w2, weights, ids, w1_scale, w2_scale)
     return result
+
+
+def _dtype_of_experts(x: Tensor, weights: Sequence[Tensor], scales: Sequence[Tensor | None]) -> str:
+    """Return the dtype of the weights; raises `ValueError` where tokens, weights and scales do not fit."""
+    x_dtype, *dtypes = (str(one.dtype).removeprefix("torch.") for one in (x, *weights))
+    wide = [scale for scale in scales if scale is not None]
+    if x_dtype not in WIDE or dtypes not in ([x_dtype, x_dtype], [FP8, FP8]):
+        raise ValueError(
+            f"no experts of {x_dtype}, {' and '.join(dtypes)}: all must be float16 or bfloat16, or both weights {FP8}"
+        )
+    blocks = [(one.shape[0], -(-one.shape[1] // 128), -(-one.shape[2] // 128)) for one in weights if dtypes[0] == FP8]
+    if (found := [tuple(scale.shape) for scale in wide]) != blocks:
+        raise ValueError(f"no experts with scales of shapes {found}: {dtypes[0]} weights need {blocks or 'none'}")
+    return dtypes[0]
 
 
 def _index(tensor: Tensor) -> int | None:

@@ -157,6 +157,7 @@ def _connect(folder: Path) -> socket.socket:
 
 
 def _start(folder: Path) -> None:
+    from kernelwright.core.secrets import without_secrets
     from kernelwright.evaluators.pipeline.processes import ENVIRONMENT
 
     settings = {**ENVIRONMENT, "TRITON_INTERPRET": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
@@ -173,7 +174,7 @@ def _start(folder: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, **settings},
+            env={**without_secrets(os.environ), **settings},
             start_new_session=True,
         )
     deadline = time.monotonic() + START_S

@@ -20,8 +20,6 @@ _SMALL = 8
 _SHARED_BYTES = 227 * 1024
 """Of the largest multiprocessor of today."""
 
-Choices = Mapping[str, Sequence[int]]
-
 
 def template_choices(tiles: Mapping[str, int], values: Mapping[str, int], grid_follows: bool) -> dict[str, list[int]]:
     """Return the choices of a product's template; its tiles have others where the launch's grid can follow them."""

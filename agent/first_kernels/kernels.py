@@ -21,6 +21,10 @@ _MATH = {"rsqrt", "sqrt", "exp", "exp2", "log", "log2", "sin", "cos", "erf", "ab
 """Functions that `tl` has too; those run in Triton's interpreter as well."""
 _BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK")
 _CONSTANTS = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
+_OVERFLOWING = "Grid2DWithYZOverflow"
+"""Of Inductor: programs that are too many for the second dimension go on in the third."""
+_MOST_ROWS = 65535
+"""Programs in a grid's second dimension."""
 _SIZE = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
 _TILE = re.compile(r"^    (BLOCK_[MNK]|GROUP_M) : tl\.constexpr = (\d+)\n", re.MULTILINE)
 _UNMASKED = re.compile(r"^    ([xyz])mask = tl\.full\(", re.MULTILINE)
@@ -100,11 +104,15 @@ class GeneratedKernel:
             written = {argument: self._written(argument) for argument in self.values}
             found = template_grid({**self.sizes, **self.values}, {**self.sizes, **written}, recorded)
             return f"({', '.join(found)})"
-        if self.grid_type not in ("Grid1D", "Grid2D", "Grid3D"):
+        if self.grid_type not in ("Grid1D", "Grid2D", "Grid3D", _OVERFLOWING):
             raise Obstacle(f"{self.name} has a grid of the kind {self.grid_type}")
         blocks = [block for block in _BLOCKS if block in self.values]
         numels = [one for one in given if one.isdigit()][: len(blocks)][::-1]  # x comes last
         sizes = [f"triton.cdiv({numel}, {self._written(block)})" for numel, block in zip(numels, blocks, strict=True)]
+        if self.grid_type == _OVERFLOWING:
+            x, rows = sizes
+            parts = f"triton.cdiv({rows}, {_MOST_ROWS})"
+            sizes = [x, f"triton.cdiv({rows}, {parts})", parts]
         return f"({', '.join(sizes)},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
 
 

@@ -18,14 +18,18 @@ _GRIDS: tuple[tuple[tuple[Part, ...] | None, ...], ...] = (
 def template_grid(values: Mapping[str, int], written: Mapping[str, object], recorded: Sequence[int]) -> list[str]:
     """Return the grid as Python: the one of these that gives the recorded numbers, else the numbers.
 
-    `written` holds the names of the tile sizes' constants, beside the sizes.
+    `written` holds the names of the tile sizes' constants, beside the sizes. Inductor starts programs for all channels
+    in each group, of which those beyond the group's own store nothing: these are left out.
     """
+    own = dict(written or values)
+    if values.get("GROUPS", 1) > 1:
+        own["OUT_C"] = values["OUT_C"] // values["GROUPS"]
     for grid in _GRIDS:
         parts = [part for dimension in grid for part in dimension or ()]
         names = {name for sizes, tile in parts for name in (*sizes, *filter(None, [tile]))}
         pairs = list(zip(grid, recorded, strict=True))
         if names <= values.keys() and all(one is None or _value(one, values) == number for one, number in pairs):
-            return [str(number) if one is None else _text(one, written or values) for one, number in pairs]
+            return [str(number) if one is None else _text(one, own) for one, number in pairs]
     return [str(number) for number in recorded]
 
 

@@ -13,12 +13,15 @@ from .option import described, option
 SHAPES = "Shapes"
 SEARCH = "Search"
 MOE = "moe"
+FP8 = "float8_e4m3fn"
 DTYPES = {
-    "gemm": ("float16", "bfloat16", "float8_e4m3fn"),
+    "gemm": ("float16", "bfloat16", FP8),
     "a8w8_blockscale": ("bfloat16", "float16"),
-    MOE: ("bfloat16", "float16"),
+    MOE: ("bfloat16", "float16", FP8),
 }
-"""The products. Of the operands; of the result where the operands are fp8 with scales. The first is the default."""
+"""The products. Of the operands; of a8w8_blockscale's result; of moe's weights. The first is the default."""
+SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp8": FP8}
+"""Other spellings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,10 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         metavar="TT|TN|NT|NN",
     )
     dtype: str | None = option(
-        None, "float16, bfloat16 or float8_e4m3fn; of a8w8_blockscale's result and of moe bfloat16 or float16.", SHAPES
+        None,
+        "fp16, bf16 or fp8 (float8_e4m3fn); of moe that of the weights, fp8 with a scale per 128x128; of "
+        "a8w8_blockscale that of the result, fp16 or bf16.",
+        SHAPES,
     )
     trials: int = option(50, "At most this many configs per shape.", SEARCH, at_least=1)
     seconds: float | None = option(None, "Start no trial of a shape after this time.", SEARCH, above=0)
@@ -108,7 +114,7 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     @property
     def chosen_dtype(self) -> str:
         """The dtype that was asked for, or the product's own."""
-        return self.dtype or DTYPES[self.product][0]
+        return SHORT.get(self.dtype, self.dtype) if self.dtype else DTYPES[self.product][0]
 
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""

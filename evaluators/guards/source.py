@@ -14,10 +14,12 @@ from ...core import Kernel, Rejection, Target, known_languages, source_lines
 from ...core.syntax_tree import syntax_tree
 from ..settings import AllowTorch
 from . import operators
+from .foreign_code import foreign_code
 from .live import live_nodes
-from .names import Function
+from .patches import patching_call, patching_store
 from .paths import broken_rule, hides, words
 from .rules import RULES
+from .surroundings import Surroundings
 from .values import Value, Values
 
 _FRAMES = words(
@@ -32,20 +34,11 @@ _METHODS = {
     "elapsed_time": "timer", "do_bench": "timer", "get_profiler": "timer", "record_stream": "stream",
     "wait_stream": "stream", "wait_event": "stream", "as_subclass": "lazy-result", "_lazy_clone": "lazy-result",
 }  # fmt: skip
-_CHANGES = words("update setdefault pop popitem clear __setitem__ __delitem__ __ior__")
-_SETTERS = frozenset(["builtins.setattr", "builtins.delattr"])
 _ARRAYS = ("numpy.", "scipy.linalg.", "scipy.special.", "scipy.signal.", "scipy.fft.")
 """Libraries whose functions return arrays; others could return something that computes later."""
 _CPU_THREADS = "concurrent.futures.ThreadPoolExecutor"
 _ENCODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _READABLE = re.compile(r"utf[-_]?8|ascii|us[-_]ascii", re.IGNORECASE)
-_FOREIGN_FLAGS = re.compile(
-    r"(--?pre-include|-include|-imacros|-[lL]|-Wl|-Xlinker|-fplugin|-specs|-wrapper|-B|@|-fsanitize|-finstrument)"
-)
-"""Compiler flags that bring in code of another file."""
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(::\w+)*(<[\w, ]*>)?")
-_FOREIGN_CALLS = ("call_extern", "call_pure_extern")
-_PTX_CLOCKS = re.compile(r"%(globaltimer|clock)|nanosleep")
 _Found = Iterator[tuple[str, str]]
 
 
@@ -103,8 +96,7 @@ class _Check:
         self.language = kernel.language.name
         self.allow_torch = allow_torch
         self.withheld = frozenset(withheld)
-        self._kernels: dict[ast.AST, bool] = {}
-        self._setup: dict[ast.AST, bool] = {}
+        self.around = Surroundings(tree, self.values)
 
     def violations(self) -> list[Rejection]:
         found: dict[tuple[int, str], tuple[int, Rejection]] = {}
@@ -119,7 +111,7 @@ class _Check:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from self._imports(node)
         elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-            yield from self._uses(node) if isinstance(node.ctx, ast.Load) else self._stores(node)
+            yield from self._uses(node) if isinstance(node.ctx, ast.Load) else patching_store(node, self.values)
         elif isinstance(node, ast.Call):
             yield from self._uses(node)
             yield from self._calls(node)
@@ -160,7 +152,7 @@ class _Check:
         if rule == "torch-compiler":
             return self.allow_torch is AllowTorch.ALL
         if rule == "other-library" and path.startswith(_ARRAYS):  # a table that is computed once
-            return self._is_called(node) and self._in_setup(node)
+            return self.around.is_called(node) and self.around.in_setup(node)
         return path == _CPU_THREADS and self.threads
 
     def _names_a_global(self, call: ast.AST | None) -> bool:
@@ -175,9 +167,9 @@ class _Check:
     def _is_torch_work(self, path: str, node: ast.AST) -> bool:
         if self.allow_torch is AllowTorch.ALL:
             return False
-        called = self._is_called(node)
+        called = self.around.is_called(node)
         # A call in the constructor cannot see an input; a mere reference can be called later.
-        if called and self._in_setup(node):
+        if called and self.around.in_setup(node):
             return False
         if called and path == "torch.einsum" and self._permutes(self.values.names.parents[node]):
             return False
@@ -191,12 +183,12 @@ class _Check:
 
     def _methods(self, node: ast.expr, holder: ast.expr, name: str) -> _Found:
         """Check methods of values that may be tensors, by their names."""
-        if not _may_be_tensor(self.values.of(holder)) or self._in_kernel(node):
+        if not _may_be_tensor(self.values.of(holder)) or self.around.in_kernel(node):
             return
-        called = self._is_called(node)
+        called = self.around.is_called(node)
         if name in _METHODS and called:
             yield _METHODS[name], f"{name}()"
-        if self.allow_torch is AllowTorch.ALL or (called and self._in_setup(node)):
+        if self.allow_torch is AllowTorch.ALL or (called and self.around.in_setup(node)):
             return
         if operators.method_gives_work_back(name, called):
             yield "torch-operator", f"Tensor.{name}"
@@ -208,77 +200,18 @@ class _Check:
         for path in sorted(functions):
             if ".?" in path and hides(path):
                 yield "hidden-name", "a name that is computed"
-            if path in _SETTERS or path.endswith((".__setattr__", ".__delattr__")):
-                if node.args and self._is_external(node.args[0]) and self._may_change(node.args[0]):
-                    yield "patched-function", path.removeprefix("builtins.")
-                holder = path.rpartition(".")[0]
-                if holder and path not in _SETTERS and len(node.args) == 2 and _is_external(holder):
-                    yield "patched-function", path
-            if ".__dict__." in path and "()" not in path and path.rpartition(".")[2] in _CHANGES:
-                yield "patched-function", path
+            yield from patching_call(path, node, self.values)
             if path == "builtins.type" and len(node.args) == 3 and self._has_tensor_base(self.values.of(node.args[1])):
                 yield "lazy-result", "a subclass of torch.Tensor"
-            yield from self._foreign_code(path.rpartition(".")[2], node)
+            yield from foreign_code(path.rpartition(".")[2], node, self.values)
             module = operators.module_called(path)
-            called_later = module is not None and not self._in_setup(node)
+            called_later = module is not None and not self.around.in_setup(node)
             if called_later and self.allow_torch is not AllowTorch.ALL and "()" in path:
                 yield "torch-operator", f"torch.nn.{module}"
         if isinstance(node.func, ast.Name) and "builtins.getattr" in functions and len(node.args) > 1:
             name = self.values.text(node.args[1]) or ""
             yield from self._names_of_frames(name)
             yield from self._methods(node, node.args[0], name)
-
-    def _foreign_code(self, name: str, node: ast.Call) -> _Found:
-        """Check texts that reach the compiler of generated code: names of functions, flags, assembly."""
-        if name in _FOREIGN_CALLS and len(node.args) > 1:
-            # The type of the result comes first; a name that is put together is not known here.
-            texts = [text for text in map(self.values.text, node.args[:2]) if text is not None]
-            if not texts or not all(_IDENTIFIER.fullmatch(text) for text in texts):
-                yield "other-language", f"a text that {name} writes into the generated code"
-        assembly = node.args[:1] if name == "inline_asm_elementwise" else []
-        if any(_PTX_CLOCKS.search(self.values.text(text) or "") for text in assembly):
-            yield "timer", "a clock that assembly reads"
-        for keyword in node.keywords:
-            if keyword.arg == "compile_flags":
-                for flag in self._texts_in(keyword.value):
-                    if _FOREIGN_FLAGS.match(flag):
-                        yield "other-language", f"the compiler flag {flag}"
-
-    def _texts_in(self, node: ast.expr) -> Iterator[str]:
-        """Yield the texts of a list, which may have a name."""
-        if isinstance(node, ast.Name):
-            for binding in self.values.names.scope_of[node].find(node.id) or []:
-                if binding.value is not None and not isinstance(binding.value, ast.Name):
-                    yield from self._texts_in(binding.value)
-            return
-        for part in ast.walk(node):
-            if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                yield part.value
-
-    def _stores(self, node: ast.Name | ast.Attribute | ast.Subscript) -> _Found:
-        """Check assignments to objects that the file does not define."""
-        if isinstance(node, ast.Name):
-            return
-        if isinstance(node, ast.Attribute) and node.attr == "__class__":
-            yield "lazy-result", "an object that changes its class"
-        elif isinstance(node, ast.Attribute) and node.attr in ("__code__", "__builtins__"):
-            yield "introspection", node.attr
-        elif isinstance(node, ast.Subscript) and any(broken_rule(path) for path in self.values.of(node.value)):
-            return  # reported where it is named
-        elif self._is_external(node.value) and self._may_change(node):
-            yield "patched-function", f"an assignment to {_short(node)}"
-
-    def _is_external(self, node: ast.expr) -> bool:
-        """Return whether this is a module or class from outside the file, or the class of an object."""
-        if isinstance(node, ast.Attribute) and node.attr == "__class__":
-            return any(not path.startswith("#") for path in self.values.of(node.value))
-        if isinstance(node, ast.Call) and "builtins.type" in self.values.of(node.func) and len(node.args) == 1:
-            return any(not path.startswith("#") for path in self.values.of(node.args[0]))
-        return any(_is_external(path) for path in self.values.of(node))
-
-    def _may_change(self, node: ast.expr) -> bool:
-        """Return False except for switches of precision and back ends, which affect only torch in this process."""
-        return not any(path.startswith("torch.backends") for path in self.values.of(node))
 
     def _class(self, node: ast.ClassDef) -> _Found:
         bases: Value = frozenset().union(*(self.values.of(base) for base in node.bases))
@@ -294,7 +227,7 @@ class _Check:
 
     def _product(self, node: ast.BinOp | ast.AugAssign) -> _Found:
         left = node.left if isinstance(node, ast.BinOp) else node.target
-        if self.allow_torch is AllowTorch.ALL or self._in_setup(node) or self._in_kernel(node):
+        if self.allow_torch is AllowTorch.ALL or self.around.in_setup(node) or self.around.in_kernel(node):
             return
         if isinstance(node, ast.AugAssign) or not all(path.startswith("#") for path in self.values.of(left)):
             yield "torch-operator", "the operator @"
@@ -306,50 +239,6 @@ class _Check:
         before, arrow, after = (self.values.text(call.args[0]) or "").replace(" ", "").partition("->")
         return bool(arrow) and len(set(before)) == len(before) and sorted(before) == sorted(after)
 
-    def _is_called(self, node: ast.AST) -> bool:
-        parent = self.values.names.parents.get(node)
-        return isinstance(parent, ast.Call) and parent.func is node
-
-    def _in_kernel(self, node: ast.AST) -> bool:
-        """Return whether this is in the body of a function in the kernel language."""
-        for around in self.values.names.surrounding(node):
-            if around not in self._kernels:
-                self._kernels[around] = self.values.is_kernel(around)
-            if self._kernels[around]:
-                return True
-        return False
-
-    def _in_setup(self, node: ast.AST) -> bool:
-        """Return whether this runs only when the file is loaded or the model is constructed."""
-        functions = [around for around in self.values.names.surrounding(node) if isinstance(around, Function)]
-        if not functions:
-            return True
-        return len(functions) == 1 and (
-            getattr(functions[0], "name", "") == "__init__" or self._serves_setup(functions[0])
-        )
-
-    def _serves_setup(self, function: Function) -> bool:
-        """Return whether all that is done with a function of the module is calling it where `_in_setup` holds."""
-        if function not in self._setup:
-            self._setup[function] = False  # one that calls itself does not count
-            self._setup[function] = (
-                isinstance(function, ast.FunctionDef)
-                and function in self.tree.body
-                and not function.decorator_list
-                and self._only_called_early(function.name)
-            )
-        return self._setup[function]
-
-    def _only_called_early(self, name: str) -> bool:
-        uses = self.values.names.uses(name)
-        return bool(uses) and all(
-            isinstance(use, ast.Name) and self._is_called(use) and self._in_setup(use) for use in uses
-        )
-
-
-def _is_external(path: str) -> bool:
-    return path[:1] not in ("?", "!", "#") and "()" not in path and not path.startswith("builtins.globals")
-
 
 def _may_be_tensor(holder: Value) -> bool:
     modules = ("torch.", *(f"{module}." for language in known_languages() for module in language.modules))
@@ -359,10 +248,3 @@ def _may_be_tensor(holder: Value) -> bool:
 def _is_looked_up(node: ast.AST) -> bool:
     """Return whether this names something by a string, such as getattr(torch, "mm")."""
     return isinstance(node, ast.Call | ast.Subscript)
-
-
-def _short(node: ast.AST) -> str:
-    try:
-        return ast.unparse(node)[:60]
-    except (RecursionError, ValueError):
-        return "a library"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import MlirProblem, Status
 from ..workers.channel import Channel, ChannelClosed, Message
-from .comparison import SLACK, Difference, compare
+from .comparison import SLACK, Difference, compare, is_whole
 
 if TYPE_CHECKING:
     from .comparison import Array
@@ -139,7 +139,7 @@ class Modules:
 def _poisoned(array: Array) -> Array:
     import numpy as np
 
-    return np.full_like(array, np.nan if array.dtype.kind == "f" else 99)
+    return np.full_like(array, 99 if is_whole(array) else np.nan)
 
 
 def main() -> None:

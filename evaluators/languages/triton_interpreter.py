@@ -1,4 +1,4 @@
-"""Triton's interpreter, mended: bf16, and autotuners, which ask a driver for a clock."""
+"""Triton's interpreter, mended: bf16, fp8, masks, and autotuners, which ask a driver for a clock."""
 
 from __future__ import annotations
 
@@ -9,20 +9,35 @@ from typing import Any
 def mend() -> None:
     """Replace what the interpreter does otherwise than a GPU. Raises `ImportError` where there is no Triton.
 
-    The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds. What an
-    autotuner would choose by time means nothing there.
+    The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds; what it
+    rounds up to a power of two in fp8 becomes half of it, or less. Of a comparison of two numbers that meets a block it
+    makes whole numbers, which are no mask. What an autotuner would choose by time means nothing there.
     """
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpreterBuilder
 
     InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
     InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)
+    InterpreterBuilder.create_splat = _keeping_truth(InterpreterBuilder.create_splat)
+    InterpreterBuilder.create_fp_to_fp = _rounding_to_fp8(InterpreterBuilder.create_fp_to_fp)
     Autotuner.do_bench = property(lambda tuner: tuner._do_bench or _untimed)
 
 
 def _untimed(call: object, quantiles: Sequence[float]) -> list[float]:
     """Stand for Triton's benchmark: all configs take as long, so that the first is chosen."""
     return [0.0 for _ in quantiles]
+
+
+def _keeping_truth(really: Any) -> Any:
+    """Return the interpreter's block of one value, with blocks of bool for a bool."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def create_splat(self: Any, block: Any, value: Any) -> Any:
+        return really(self, block, TensorHandle(value.data, tl.int1) if value.data.dtype == np.bool_ else value)
+
+    return create_splat
 
 
 def _dot_in_fp32(really: Any) -> Any:
@@ -58,3 +73,24 @@ def _rounding_to_bf16(really: Any) -> Any:
         return TensorHandle(found.astype(np.uint16), tl.bfloat16)
 
     return cast
+
+
+def _rounding_to_fp8(really: Any) -> Any:
+    """Return the interpreter's conversion with fp8 rounded as torch rounds, and as GPUs never beyond what is finite."""
+    import torch
+    import triton.language as tl
+    from triton._C.libtriton import ir
+    from triton.runtime.interpreter import TensorHandle
+
+    types = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
+
+    def convert(self: Any, src: Any, dst_type: Any, rounding_mode: Any) -> Any:
+        dtype = types.get(dst_type.scalar)
+        if dtype is None or src.dtype.scalar.primitive_bitwidth == 8 or rounding_mode == ir.ROUNDING_MODE.RTZ:
+            return really(self, src, dst_type, rounding_mode)
+        wide = src if src.dtype.scalar == tl.float32 else self.cast_impl(src, tl.float32)
+        limits = torch.finfo(dtype)
+        found = torch.from_numpy(wide.data.copy()).clamp(limits.min, limits.max).to(dtype)
+        return TensorHandle(found.view(torch.uint8).numpy(), dst_type.scalar)
+
+    return convert

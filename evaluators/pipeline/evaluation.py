@@ -16,10 +16,11 @@ from ..reference.roofline import ceilings
 from ..replay.saved import save_plan
 from ..settings import Sampling, Settings
 from ..timing.sampling import Timing
+from .impossible_time import CPU_CACHE_BYTES, impossible
 from .interleaved_timer import InterleavedTimer, InterleavedTimes
 from .processes import Processes
 from .verdicts import common_fields, failed_evaluation
-from .verification import CPU_CACHE_BYTES, Verification, impossible
+from .verification import Verification
 
 PRUNED = "slower than {:g} times the best: not timed any further"
 

@@ -15,7 +15,7 @@ from unittest import mock
 from ...core.text import first_line
 from ..replay.values import form_of, weights_of
 from ..workers.channel import Message
-from .depthwise import depthwise
+from .decompositions.table import decompositions
 from .drawn_reference import DrawnReference
 from .inductor_kernels import config_of, configs, helpers, kernel_texts
 
@@ -163,7 +163,6 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tup
     """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form."""
     import torch
     import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded
-    from torch._inductor.decomposition import select_decomp_table
     from torch.fx.experimental.proxy_tensor import make_fx
 
     names, form = list(weights), ""
@@ -180,8 +179,7 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tup
     with torch.no_grad():
         # Without writes inside of the graph: those to weights come at its end.
         pure = torch.func.functionalize(call, remove="mutations")
-        table = {**select_decomp_table(), torch.ops.aten.convolution.default: depthwise}
-        return make_fx(pure, decomposition_table=table, tracing_mode="fake")(*flat), form
+        return make_fx(pure, decomposition_table=decompositions(), tracing_mode="fake")(*flat), form
 
 
 def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
@@ -197,4 +195,6 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
     with tracing(TracingContext(mode)), torch.no_grad():
         with mode:  # a pattern's own constants are fake too
             joint_graph_passes(graph)
+        (output,) = graph.graph.find_nodes(op="output")
+        output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))  # else their strides are padded
         return compile_fx_inner(graph, fake)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ def test_other_tuners_and_the_seeds_function(tmp_path: Path, tuner: str) -> None
     schedule, latency = tune_attention(AttentionConfig(**SMALL, causal=True, tuner=tuner, trials=4, results=tmp_path))
     assert set(schedule) == {"COPY_K", "QK", "ROW_MAX", "SCALE", "EXP", "ROW_SUM", "CAST", "RESCALE", "COPY_V", "PV"}
     assert 0 < latency < 1
+
+
+def test_verbose_logs_each_trial(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO, "kernelwright")
+    for verbose, lines in ((True, 3), (False, 0)):
+        caplog.clear()
+        result = ScheduleOptimizer(AttentionConfig(**SMALL, results=tmp_path)).optimize(3, verbose=verbose)
+        logged = [record.getMessage() for record in caplog.records]
+        assert len(logged) == lines and result.iterations == 3
+        assert not verbose or logged[-1].startswith("trial 3, ok: 0.")
+    assert capsys.readouterr().out == ""
 
 
 def test_it_starts_from_a_file_or_an_interval(tmp_path: Path) -> None:

@@ -1,84 +1,18 @@
-"""The page of a run: what it shows, that it needs nothing else, and that no text of a model becomes markup."""
+"""The page of a run: what it shows, and that it needs nothing else."""
 
 from __future__ import annotations
 
-import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.report import ReportOptions
-from kernelwright.api.report import NOTHING, TIMES, ReportResult, run_report
+from kernelwright.api.report import NOTHING, TIMES, run_report
 from kernelwright.core import Config, Journal, KernelwrightError, RunRecord, Trial
 
-from ..agent.history.recorded import JOURNAL, RUN, TRANSCRIPT, Change, Record, copied, each
+from ..agent.history.recorded import RUN, TRANSCRIPT, Record, copied, each
 from ..fakes import evaluation, kernel
-
-VOID = {"meta", "br"}
-ELEMENTS = {
-    *("html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p", "div"),
-    *("span", "b", "strong", "small", "br", "a", "code", "pre", "ul", "ol", "li", "dl", "dt", "dd", "details"),
-    *("summary", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
-    *("svg", "defs", "g", "path", "use", "text", "clippath", "rect"),
-}
-"""All that a page is made of. Scripts, images, links and frames are not among them."""
-
-
-class Page(HTMLParser):
-    """What a browser would make of a page, as far as the tests ask."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.source = text
-        self.attributes: list[tuple[str, str, str]] = []
-        self.texts: list[tuple[tuple[str, ...], str]] = []
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if not attrs:
-            self.attributes.append((tag, "", ""))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append((tuple(self.open), data))
-
-    @property
-    def elements(self) -> set[str]:
-        return {tag for tag, _, _ in self.attributes}
-
-    @property
-    def text(self) -> str:
-        """With single spaces, and the sign of multiplication as an x."""
-        return " ".join("".join(text for _, text in self.texts).split()).replace(TIMES, "x")
-
-    def within(self, element: str) -> str:
-        return "\n".join(text for path, text in self.texts if element in path)
-
-    def values(self, attribute: str) -> list[str]:
-        return [value for _, name, value in self.attributes if name == attribute]
-
-
-def report(run: Path, output: Path | None = None) -> ReportResult:
-    return run_report(ReportOptions(run, output=output), Observer())
-
-
-def page_of(folder: Path, name: str = JOURNAL, change: Change = lambda records: records) -> Page:
-    """The page of the recorded run with one of its files changed."""
-    copied(folder, name, change)
-    report(folder, folder / "page.html")
-    return Page((folder / "page.html").read_text(encoding="utf-8"))
+from .report_page import ELEMENTS, Page, page_of, report
 
 
 @pytest.fixture(scope="module")
@@ -142,63 +76,6 @@ def test_the_page_needs_nothing_else(page: Page) -> None:
     assert "@import" not in page.source and "://" not in page.within("style") and "url(" not in page.within("style")
     assert not [value for _, _, value in page.attributes if "://" in value]
     assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
-
-
-EVIL = "</pre></details></style><script>alert(1)</script><img src=x onerror=alert(1)> & {{ 7*7 }} \"'"
-
-
-def spoil(value: object) -> object:
-    """Every free text of a record, with markup in it."""
-    if isinstance(value, str):
-        return value + EVIL
-    if isinstance(value, list):
-        return [spoil(one) for one in value]
-    if isinstance(value, dict):
-        return {key: spoil(one) for key, one in value.items()}
-    return value
-
-
-def test_no_text_of_a_kernel_or_a_turn_becomes_markup(tmp_path: Path) -> None:
-    texts = ("strategy", "category", "rationale", "kernel", "before", "code_changes", "error", "suggestions",
-             "bottleneck_analysis", "tool_calls")  # fmt: skip
-
-    def spoiled(records: list[Record]) -> list[Record]:
-        for record in records:
-            if record["kind"] == "turn":
-                record |= {name: spoil(record[name]) for name in texts}
-                record["attempts"] = [spoil(one) | {"statuses": one["statuses"]} for one in record["attempts"]]
-                record["best"]["config"] = {EVIL: EVIL}
-            if record["kind"] == "trial":
-                record["origin"] += EVIL
-                record["evaluation"]["message"] += EVIL
-                record["evaluation"]["config"] = {EVIL: EVIL}
-                record["evaluation"]["environment"] |= {EVIL: EVIL, "device": EVIL}
-            if record["kind"] == "run":
-                record |= {"model": EVIL, "problem": EVIL, "sizes": repr([(EVIL, EVIL)])}
-            if record["kind"] == "finished":
-                record |= {"stopped": EVIL, "workload": EVIL, "kernel": EVIL}
-        return records
-
-    page = page_of(tmp_path, change=spoiled)
-    assert page.elements <= ELEMENTS
-    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
-    assert "{{ 7*7 }}" in page.text
-    assert page.text.count("<script>alert(1)</script>") > 50
-
-
-def test_no_text_of_an_exchange_becomes_markup(tmp_path: Path) -> None:
-    def spoiled(record: Record) -> None:
-        role = [message.pop("role") for message in record["request"]["messages"]]
-        record["request"] = spoil(record["request"])
-        for message, was in zip(record["request"]["messages"], role, strict=True):
-            message["role"] = was
-        record["reply"] = spoil(record["reply"]) | {"input_tokens": 1, "output_tokens": 1}
-        record |= {"purpose": EVIL, "model": EVIL}
-
-    page = page_of(tmp_path, TRANSCRIPT, each(spoiled, "exchange"))
-    assert page.elements <= ELEMENTS
-    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
-    assert page.text.count("<script>alert(1)</script>") > 50
 
 
 def test_a_reply_with_half_a_character_can_be_written(tmp_path: Path) -> None:
@@ -281,78 +158,6 @@ def test_mistakes(tmp_path: Path) -> None:
         with pytest.raises(KernelwrightError, match=says):
             report(run, output)
     assert journal.read_bytes() == before
-
-
-SOFTMAX, CUT_OFF, UNREAD = (f"journal_{name}_tilelang_cpu.jsonl" for name in ("23_Softmax", "40_LayerNorm", "1_Empty"))
-
-
-@pytest.fixture
-def batch(tmp_path: Path) -> Path:
-    """A results folder as `--batch` leaves it: a run, one that did not verify, one cut off, and one not begun."""
-    logs = tmp_path / "multiturn_logs"
-    records = [json.loads(line) for line in copied(logs).read_text().splitlines()]
-
-    def write(name: str, problem: str, records: list[Record]) -> None:
-        changed = [{**one, "problem": problem} if one["kind"] in ("run", "finished") else one for one in records]
-        (logs / name).write_text("".join(json.dumps(record) + "\n" for record in changed))
-
-    unverified = [{**one, "verified": False} if one["kind"] == "finished" else one for one in records]
-    write(SOFTMAX, "level1/1_23", unverified)
-    write(CUT_OFF, "level1/1_40" + EVIL, records[:5])
-    (logs / UNREAD).write_text("")
-    return tmp_path
-
-
-class Noting(Observer):
-    """Writes warnings down."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-
-def test_a_batch_gets_a_page_for_each_run_and_one_that_lists_them(batch: Path) -> None:
-    logs, observer = batch / "multiturn_logs", Noting()
-    result = run_report(ReportOptions(batch), observer)
-    pages = [logs / f"report_{name}_tilelang_cpu.html" for name in ("36_RMSNorm_", "23_Softmax", "40_LayerNorm")]
-    assert result.summary() == {"report": str(logs / "report.html"), "runs": [str(path) for path in pages]}
-    assert all(Page(path.read_text()).elements <= ELEMENTS for path in pages)
-    (warning,) = observer.warnings
-    assert UNREAD in warning
-    page = Page((logs / "report.html").read_text())
-    assert page.elements <= ELEMENTS
-    assert page.values("href") == [path.name for path in pages]
-    assert page.text.index("level1/1_36") < page.text.index("level1/1_23") < page.text.index("level1/1_40")
-    for said in (
-        "3 runs", "0 of 3 runs reached the target.", "1 ended with a kernel that passed the final check.",
-        "6.11x", "1.238x[1.158, 1.324]", "3x", "target not reached", "no kernel passed the final check",
-        "not finished", "6.113x as fast as the start, geometric mean", "Not readable " + UNREAD,
-    ):  # fmt: skip
-        assert said in page.text, said
-
-
-def test_a_batch_can_be_written_elsewhere_and_overwrites_no_run(batch: Path, tmp_path: Path) -> None:
-    top = tmp_path / "pages" / "all.html"
-    result = report(batch, top)
-    assert result.page == top and {page.parent for page in result.runs} == {top.parent}
-    assert sorted(path.name for path in top.parent.iterdir()) == sorted(path.name for path in (top, *result.runs))
-    with pytest.raises(KernelwrightError, match="would be the page of one run as well"):
-        report(batch, result.runs[0])
-    journal = batch / "multiturn_logs" / SOFTMAX
-    before = journal.read_bytes()
-    with pytest.raises(KernelwrightError, match="which the report would overwrite"):
-        report(batch, journal)
-    assert journal.read_bytes() == before
-
-
-def test_a_folder_of_runs_that_cannot_be_read(tmp_path: Path) -> None:
-    for name in (UNREAD, SOFTMAX):
-        (tmp_path / name).write_text("")
-    with pytest.raises(KernelwrightError, match="is no journal of 'optimize'"):
-        report(tmp_path)
-    assert not list(tmp_path.glob("*.html"))
 
 
 def test_each_change_of_a_batch_is_shown_with_its_parameters_time_and_gain(tmp_path: Path) -> None:

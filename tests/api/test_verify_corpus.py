@@ -98,6 +98,8 @@ def test_shipped_kernels_are_checked_too(tmp_path: Path, monkeypatch: pytest.Mon
     for backend in ("tilelang_cpu", "triton", "tilelang"):
         (tmp_path / backend / "level1").mkdir(parents=True)
         shutil.copy(kernels.SHIPPED / backend / "level1" / "1_19.py", tmp_path / backend / "level1")
+    (tmp_path / "triton" / "gemm").mkdir()
+    shutil.copy(kernels.SHIPPED / "triton" / "gemm" / "gemm.py", tmp_path / "triton" / "gemm")
     wrong = tmp_path / "triton" / "level1" / "1_19.py"
     wrong.write_text(wrong.read_text().replace("tl.where(x < 0.0, 0.0, x)", "tl.where(x < 0.0, 1.0, x)"))
     monkeypatch.setattr(kernels, "SHIPPED", tmp_path)
@@ -108,8 +110,10 @@ def test_shipped_kernels_are_checked_too(tmp_path: Path, monkeypatch: pytest.Mon
     found = json.loads(run.stdout)
     # TileLang for CUDA has no interpreter.
     assert [(one["kernel"], one["right"]) for one in found["kernels"]] == [
+        ("triton/gemm/gemm", True),
         ("tilelang_cpu/level1/1_19", True),
         ("triton/level1/1_19", False),
     ]
-    assert found["kernels"][0]["speedup"] > 0 and found["kernels"][1]["messages"][0].startswith("wrong_value: ")
+    assert [bool(one["speedup"]) for one in found["kernels"]] == [False, True, False]
+    assert found["kernels"][2]["messages"][0].startswith("wrong_value: ")
     assert found["wrong"] == ["triton/level1/1_19"]

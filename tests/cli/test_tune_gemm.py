@@ -84,15 +84,16 @@ def test_a_file_of_another_schema_is_refused_before_the_first_search(tmp_path: P
     assert "the key '16' is none of kernelwright's" in warned
 
 
-def test_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path) -> None:
+def test_fp8_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path) -> None:
     code, shown, warned = run(
         *("moe", "-m", 6, "-n", 32, "-k", 32, "--experts", 3, "--top-k", 2, "--device", "cpu", "--format", "sglang"),
-        *("--results", tmp_path / "results", "--output", tmp_path),
+        *("--dtype", "fp8", "--results", tmp_path / "results", "--output", tmp_path),
     )
     assert code == 0, warned
     assert "[1/1] M=6 N=32 K=32 E=3 TOP_K=2: analytic choice, checked, not timed" in shown
     (folder,) = (tmp_path / "configs").iterdir()
-    one, down = (json.loads((folder / f"E=3,N=32,device_name=cpu{end}.json").read_text()) for end in ("", "_down"))
+    name = "E=3,N=32,device_name=cpu,dtype=fp8_w8a8,block_shape=[128, 128]"
+    one, down = (json.loads((folder / f"{name}{end}.json").read_text()) for end in ("", "_down"))
     assert one == down and list(one) == ["6"]
     (found,) = json.loads(next(tmp_path.rglob("sweep.json")).read_text())["shapes"]
     assert (found["E"], found["TOP_K"]) == (3, 2)
@@ -101,6 +102,7 @@ def test_experts_are_checked_and_both_files_of_sglang_written(tmp_path: Path) ->
 def test_options_know_the_products_dtypes() -> None:
     one = GemmOptions("a8w8_blockscale", m=(16,), n=128, k=128)
     assert one.chosen_dtype == "bfloat16"
+    assert GemmOptions(m=(16,), n=128, k=128, dtype="fp8").chosen_dtype == "float8_e4m3fn"
     with pytest.raises(OptionError, match="takes weights as"):
         GemmOptions("a8w8_blockscale", m=(16,), n=128, k=128, layout="TT")
     with pytest.raises(OptionError, match="configs"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernelwright.core import (
@@ -76,5 +78,22 @@ def test_elements_that_numpy_lacks_are_refused() -> None:
         3,
         1,
     )
-    with pytest.raises(ProblemError, match="no random inputs of bf16"):
-        _ = TensorType((2,), "bf16").dtype
+    with pytest.raises(ProblemError, match="no random inputs of f8E4M3FN"):
+        _ = TensorType((2,), "f8E4M3FN").dtype
+
+
+def test_bf16_is_drawn_and_rounded_once_per_operation() -> None:
+    narrow, wide = TensorType((4, 512), "bf16"), TensorType((512, 3), "bf16")
+    product = replace(PRODUCT, loops=(Loop("M", 4), Loop("N", 3), Loop("K", 512, True)), operands=(narrow, wide))
+    for element in ("f32", "bf16"):
+        result = TensorType((4, 3), element)
+        zeros, applied = Filled(result, 1.0), Applied(replace(product, result=result), (0, 1, 2))
+        problem = MlirProblem(
+            "mlir/x", "x", "text", "f", (narrow, wide), (result,), "text", (product,),
+            steps=(zeros, applied), returns=(3,),
+        )  # fmt: skip
+        lhs, rhs = inputs = problem.draw(7)
+        assert lhs.dtype == narrow.dtype and set(np.unique(lhs.astype(float))) == {-1, -0.5, 0, 0.5, 1}
+        (found,) = problem.reference(inputs) or []
+        exact = lhs.astype(float) @ rhs.astype(float) + 1
+        assert found.dtype == result.dtype and np.array_equal(found, exact.astype(result.dtype))

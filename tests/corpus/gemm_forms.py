@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import torch
 import triton
 from kernelwright.api.triton_cache_program import _Driver
 from kernelwright.corpus import find_kernel, find_problem
+from kernelwright.evaluators.correctness.fp64 import in_fp64
+from kernelwright.evaluators.languages.triton_interpreter import mend
 from kernelwright.evaluators.workers.modules import ProblemModule
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -51,34 +54,38 @@ def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]
     for variant, split in FORMS[compact:]:
         for n, k in [(64, 128)] if compact else [(64, 128), (256, 64)]:
             yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "VARIANT": variant, "SPLIT_K": split}
-    # The interpreter's own products of bf16 are wrong; the evaluator puts them right.
-    yield "moe", {} if compact else {"DTYPE": "float16"}, {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32}
+    for dtype in ("bfloat16", "float8_e4m3fn"):
+        yield "moe", {"DTYPE": dtype}, {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32}
     if not compact:
-        # More experts than tokens, and extents that no tile divides.
-        yield "moe", {"M": 3, "E": 9, "K": 40, "TOP_K": 3, "DTYPE": "float16"}, {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32}
+        # More experts than tokens, extents that no tile divides, and a tile with several scales.
+        few = {"M": 3, "E": 9, "K": 40, "TOP_K": 3}
+        yield "moe", {**few, "DTYPE": "float16"}, {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32}
+        few = {**few, "N": 150, "K": 200}
+        yield "moe", {**few, "DTYPE": "float8_e4m3fn"}, {"BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 128}
 
 
 def interpret() -> dict[str, float]:
-    """The largest error of each form, as a share of the largest result."""
+    """The largest error of each form against fp64, as a share of the largest result."""
+    mend()
     found = {}
     for name, sizes, config in cases(compact=False):
         problem, kernel = find_problem(f"gemm/{name}").read(), find_kernel(f"gemm/{name}", "triton").read()
         tiny = {**problem.workloads["tiny"], **sizes}
         sized = ProblemModule(problem.path, tiny, "cpu")
         inputs, reference = sized.inputs(0), sized.model(0)
-        expected = reference(*inputs).float()
+        (expected,) = in_fp64(reference)(inputs)
         bound = kernel.bind({"BLOCK_SIZE_M": 32, "GROUP_SIZE_M": 2, **config})
         model = module(bound.source).ModelNew(*sized.init_inputs())
         model.load_state_dict(reference.state_dict())
         result = model(*inputs)
         assert result.shape == expected.shape
-        error = (result.float() - expected).abs().max() / expected.abs().max()
+        error = (result.double() - expected).abs().max() / expected.abs().max()
         found[f"{name} {sizes} {config}"] = float(error)
     return found
 
 
 def compile_all() -> dict[str, list[Any]]:
-    """The bytes of shared memory of each form, and whether it has Hopper's matrix instructions and bulk copies."""
+    """Of each form the bytes of shared memory, the operands of matrix instructions, and whether it copies in bulk."""
     found: dict[str, list[Any]] = {}
     label = ""
 
@@ -89,7 +96,7 @@ def compile_all() -> dict[str, list[Any]]:
         constants, attributes = {}, {}
         for i, parameter in enumerate(self.params):
             value = given[parameter.name]
-            if parameter.is_constexpr:
+            if parameter.is_constexpr or value is None:
                 signature[parameter.name], constants[parameter.name] = "constexpr", value
             elif isinstance(value, TensorDescriptor):
                 signature[parameter.name] = f"tensordesc<{TYPES[value.base.dtype]}{list(value.block_shape)}>"
@@ -103,7 +110,8 @@ def compile_all() -> dict[str, list[Any]]:
         compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch)
         ptx = compiled.asm["ptx"]
         if self.fn.__name__ in MULTIPLY:
-            found[label] = [compiled.metadata.shared, "wgmma" in ptx, "cp.async.bulk.tensor" in ptx]
+            operands = sorted(set(re.findall(r"wgmma\.mma_async[.\w]*\.f32\.(\w+)\.", ptx)))
+            found[label] = [compiled.metadata.shared, operands, "cp.async.bulk.tensor" in ptx]
 
     driver.set_active(_Driver(["cuda", 90, 32]))
     JITFunction.run = run

@@ -56,17 +56,18 @@ def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> Non
 
 def test_every_form_is_right_in_the_interpreter() -> None:
     errors = forms("interpreted")
-    assert len(errors) == 4 + 3 * 2 + 4 * 2 + 2
+    assert len(errors) == 4 + 3 * 2 + 4 * 2 + 4
     # At most the next number in bf16.
     assert {form: error for form, error in errors.items() if error > 2**-7} == {}
 
 
 def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
     found = forms("compiled")
-    assert len(found) == 3 * 3 + 1
+    assert len(found) == 3 * 3 + 2
     for form, (shared, matrix, bulk) in found.items():
         assert 0 < shared <= 227 * 1024
-        assert matrix, form
+        fp8 = "float8" in form or "a8w8" in form
+        assert matrix == ["e4m3" if fp8 else "bf16" if "bfloat16" in form else "f16"], form
         assert bulk == ("'tma'" in form), form
 
 
@@ -143,7 +144,7 @@ def test_tilelangs_products_are_right_on_a_gpu(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("block_m", [16, 64, 128])
-@pytest.mark.parametrize(("m", "dtype"), [(3, "float16"), (500, "bfloat16")])
+@pytest.mark.parametrize(("m", "dtype"), [(3, "float16"), (500, "bfloat16"), (300, "float8_e4m3fn")])
 def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str, block_m: int) -> None:
     sizes = {"M": m, "N": 320, "K": 520, "E": 16, "TOP_K": 4, "DTYPE": dtype}
     problem = find_problem("gemm/moe").read().resized("test", sizes)

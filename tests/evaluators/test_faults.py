@@ -198,9 +198,9 @@ def test_each_fault_is_one_trial_between_healthy_ones(
 
 def processes(evaluator: LocalEvaluator, problem: Problem) -> dict[str, tuple[int, ...]]:
     """Who takes part in the evaluation that is under way."""
-    assert evaluator._client is not None
+    assert evaluator._bench.client is not None
     return {
-        "worker": (evaluator._client.worker.pid,),
+        "worker": (evaluator._bench.client.worker.pid,),
         "judge": (evaluator.processes.reference_client(problem).pid,),
         "servers": evaluator.processes.server_pids,
     }

@@ -18,6 +18,7 @@ from kernelwright.evaluators.candidate.client import CandidateClient
 from kernelwright.evaluators.candidate.verified import CheckPlan
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.bench import Bench
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.workers.channel import Message
 from kernelwright.evaluators.workers.device_lock import DeviceLock
@@ -186,20 +187,20 @@ def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:
         writer.join()
 
 
-class AGpu(LocalEvaluator):
-    """An evaluator whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
+class ABench(Bench):
+    """A bench whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
-    def __init__(self, compiled: CompileResult) -> None:
-        super().__init__("cuda", replace(FAST, compile_ahead=True))
+    def __init__(self, gpu: LocalEvaluator, compiled: CompileResult) -> None:
+        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.examiner)
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
         self.came = threading.Event()
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
-    def _reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
-        return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self)}"}, arithmetic={})
+    def reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
+        return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self.processes)}"}, arithmetic={})
 
-    def _new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
+    def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
         return SimpleNamespace(kernel=kernel, alive=True, cache=cache, close=lambda: None)
 
     @contextlib.contextmanager
@@ -213,10 +214,18 @@ class AGpu(LocalEvaluator):
 
         yield SimpleNamespace(submit=submit)
 
-    def _evaluate(self, reference_client: Any, bench: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
+    def evaluate(self, reference_client: Any, client: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
         assert (ahead, more) == ((self.compiled,), {})
-        self.happened.append(("measured", bench.cache))
-        return Evaluation(status=Status.CRASHED, kernel_digest=bench.kernel.digest, message="made up")
+        self.happened.append(("measured", client.cache))
+        return Evaluation(status=Status.CRASHED, kernel_digest=client.kernel.digest, message="made up")
+
+
+class AGpu(LocalEvaluator):
+    """An evaluator with such a bench."""
+
+    def __init__(self, compiled: CompileResult) -> None:
+        super().__init__("cuda", replace(FAST, compile_ahead=True))
+        self.bench = self._bench = ABench(self, compiled)
 
 
 def work(gpu: AGpu) -> list[Path]:
@@ -233,15 +242,15 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Torch
         measuring = threading.Thread(
             target=lambda: found.extend(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": 2}), Config({"SIZE": 3})]))
         )
-        with DeviceLock(f"made-up-{id(gpu)}").held():
+        with DeviceLock(f"made-up-{id(gpu.processes)}").held():
             measuring.start()
-            assert gpu.came.wait(20)
+            assert gpu.bench.came.wait(20)
             measuring.join(0.1)
-            assert [what for what, _ in gpu.happened] == [f"compiled {SIZED.bind({'SIZE': 2}).source}"]
+            assert [what for what, _ in gpu.bench.happened] == [f"compiled {SIZED.bind({'SIZE': 2}).source}"]
         measuring.join(20)
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-    assert [what.partition(" ")[0] for what, _ in gpu.happened] == ["compiled", "measured"] * 3
-    folders = [folder for _, folder in gpu.happened]
+    assert [what.partition(" ")[0] for what, _ in gpu.bench.happened] == ["compiled", "measured"] * 3
+    folders = [folder for _, folder in gpu.bench.happened]
     assert folders[0] is not None
     assert len(set(folders[:4])) == 1, "what was compiled is there when it is measured"
     assert folders[4] == folders[5] != folders[0], "a last check compiles anew"
@@ -257,10 +266,10 @@ def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: TorchProblem,
         for size in (2, 3):
             list(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": size})]))
             (kept,) = work(gpu)
-            assert kept == gpu.happened[-1][1]
+            assert kept == gpu.bench.happened[-1][1]
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
         assert work(gpu) == []
-        assert len({folder for _, folder in gpu.happened}) == 5
+        assert len({folder for _, folder in gpu.bench.happened}) == 5
 
 
 def test_an_evaluation_that_is_broken_off_leaves_nothing(
@@ -270,17 +279,17 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
         raise KeyboardInterrupt
 
     with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
-        for step in ("_compile_ahead", "_evaluate"):
+        for step in ("compile_ahead", "evaluate"):
             with monkeypatch.context() as patch:
-                patch.setattr(gpu, step, interrupted)
+                patch.setattr(gpu.bench, step, interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-            assert gpu._client is None and work(gpu) == []
+            assert gpu.bench.client is None and work(gpu) == []
 
 
 def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: TorchProblem) -> None:
     hangs = CompileResult(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)")
-    with AGpu(hangs) as gpu, DeviceLock(f"made-up-{id(gpu)}").held():
+    with AGpu(hangs) as gpu, DeviceLock(f"made-up-{id(gpu.processes)}").held():
         (evaluation,) = gpu.evaluate(scale_problem, SIZED, [Config()])
     assert (evaluation.status, evaluation.message) == (Status.TIMEOUT, hangs.message)
 

@@ -44,6 +44,19 @@ up = torch.einsum("ehk,mk->meh", w1.float(), x.float()).half().float()
 each = torch.einsum("ekh,meh->mek", w2.float(), torch.nn.functional.silu(up[..., :32]) * up[..., 32:])
 expected = (each[torch.arange(6)[:, None], ids] * weights[..., None]).sum(1)
 found["experts"] = float((moe(x, w1, w2, weights, ids.int()) - expected).abs().max())
+x16 = torch.randn(6, 200).bfloat16()
+v1, v2 = torch.randn(4, 96, 200).to(torch.float8_e4m3fn), torch.randn(4, 200, 48).to(torch.float8_e4m3fn)
+s1, s2 = torch.rand(4, 1, 2) / 14, torch.rand(4, 2, 1) / 7
+wide = lambda w, s: w.double() * s.repeat_interleave(128, 1).repeat_interleave(128, 2)[:, : w.shape[1], : w.shape[2]]
+up = torch.einsum("ehk,mk->meh", wide(v1, s1), x16.double())
+each = torch.einsum("ekh,meh->mek", wide(v2, s2), torch.nn.functional.silu(up[..., :48]) * up[..., 48:])
+expected = (each[torch.arange(6)[:, None], ids] * weights[..., None]).sum(1)
+result = moe(x16, v1, v2, weights, ids.int(), s1, s2)
+found["fp8 experts"] = float((result - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+try:
+    moe(x16, v1, v2, weights, ids.int(), s1)
+except ValueError as error:
+    found["no scale"] = str(error)
 try:
     moe(x, w1, w1, weights, ids.int())
 except ValueError as error:
@@ -72,6 +85,9 @@ def test_operators_take_tuned_configs_and_are_right(tmp_path: Path) -> None:
     assert found["config"] == dict(config)
     assert found["tuned"] < 0.04 and found["analytic"] < 0.04 and found["scaled"] < 1e-3
     assert found["experts"] < 0.01
+    # What enters a product is rounded to fp8.
+    assert 0.005 < found["fp8 experts"] < 0.15
+    assert "scales of shapes [(4, 1, 2)]: float8_e4m3fn weights need [(4, 1, 2), (4, 2, 1)]" in found["no scale"]
     assert "no experts of shapes (6, 48), (4, 64, 48), (4, 64, 48)" in found["refused"]
     assert found["dtype"] == "torch.float16"
     assert found["said"] == 1

@@ -22,9 +22,14 @@ class Device:
         """The name in files of vLLM and SGLang: 'NVIDIA_H200'."""
         return self.name.replace(" ", "_")
 
+    @property
+    def has_fp8(self) -> bool:
+        """Whether its matrix units take fp8."""
+        return self.limits.capability >= FP8_CAPABILITY
+
     def require(self, dtype: str) -> None:
         """Raise `OptionError` for a dtype that its matrix units lack."""
-        if dtype.startswith("float8") and self.limits.capability < FP8_CAPABILITY:
+        if dtype.startswith("float8") and not self.has_fp8:
             raise OptionError(
                 f"{self.name} has no fp8 products (compute capability {self.limits.capability / 10:.1f})",
                 "use `dtype` float16 or bfloat16, or a GPU from 8.9 on",

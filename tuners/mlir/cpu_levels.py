@@ -12,6 +12,8 @@ _STACK = 16384
 """Bytes of an accumulator tile that IREE still keeps on the stack when the depth is cut: it refuses twice that."""
 _CACHE = 64
 """Rows and columns of such a tile at most."""
+_WIDE = 4
+"""Bytes of the results in which processors add."""
 _UNROLLED = 16
 """Steps of the depth at most that are unrolled in registers."""
 
@@ -39,12 +41,15 @@ def levels(roles: Roles, machine: Machine) -> Levels:
         f"vector_m * vector_n <= {registers * lanes}",
         f"vector_m * vector_n >= {min(2 * lanes, max(1, rows * columns // 4))}",
     ]
-    steps = math.prod(loop.size for loop in roles.loops if not loop.reduction)
-    if values["tile_m"][0] * values["tile_n"][0] * machine.workers <= steps:
-        preferences.append(f"tile_m * tile_n * {machine.workers} <= {steps}")
+    results = math.prod(loop.size for loop in roles.loops if not loop.reduction)
+    if values["tile_m"][0] * values["tile_n"][0] * machine.workers <= results:
+        preferences.append(f"tile_m * tile_n * {machine.workers} <= {results}")
+    # A sum in fewer than 32 bits is widened and rounded around each unrolled part of the depth.
+    unrolled = 1 if roles.result_bytes >= _WIDE else values["vector_k"][-1]
     extents = {"tile_m": rows, "vector_m": rows, "tile_n": columns, "vector_n": columns, "tile_k": depth,
                "vector_k": depth, "tile_h": roles.height.size if roles.height else 1}  # fmt: skip
-    return Levels(values, tuple(constraints), tuple(preferences), _likely(rows, depth, lanes), _info(roles), extents)
+    likely = _likely(rows, depth, lanes, unrolled)
+    return Levels(values, tuple(constraints), tuple(preferences), likely, _info(roles), extents)
 
 
 def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
@@ -53,8 +58,11 @@ def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
     return tuple(width for width in every if width % lanes == 0) or every
 
 
-def _likely(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
-    """Return what was fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements."""
+def _likely(rows: int, depth: int, lanes: int, unrolled: int) -> tuple[dict[str, int], ...]:
+    """Return what was fastest on an AMD EPYC with AVX-512 (docs/mlir.md), for vectors of `lanes` elements.
+
+    `unrolled` are the steps of the depth in registers where there is more than one row.
+    """
     if rows == 1:
         wide = [(256, 16, 4), (512, 16, 1), (64, 4, 4), (256, 16, 1), (128, 8, 4), (256, 8, 4), (2048, 16, 4),
                 (1024, 16, 4)]  # fmt: skip
@@ -64,10 +72,8 @@ def _likely(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
         )
     forms = [(64, 64, 8, 2), (32, 128, 8, 2), (64, 128, 8, 2), (64, 64, 4, 4), (64, 64, 16, 1), (128, 128, 8, 2),
              (512, 32, 8, 2), (64, 128, 4, 4), (128, 64, 8, 2), (256, 512, 8, 2)]  # fmt: skip
-    return tuple(
-        {"tile_m": m, "tile_n": n, "tile_k": depth, "vector_m": vm, "vector_n": v * lanes, "vector_k": 1, "tile_h": 4}
-        for m, n, vm, v in forms
-    )
+    tiles = {"tile_k": depth, "vector_k": unrolled, "tile_h": 4}
+    return tuple({"tile_m": m, "tile_n": n, "vector_m": vm, "vector_n": v * lanes, **tiles} for m, n, vm, v in forms)
 
 
 def _info(roles: Roles) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
+from kernelwright.agent.first_kernels.kernels import GeneratedKernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.agent.rules.triton.split_precision import PRECISIONS
 from kernelwright.core import Config, Kernel, TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.reference.decompositions import long_sums
 from kernelwright.evaluators.reference.inductor import generated
 from kernelwright.evaluators.settings import AllowTorch
 from kernelwright.evaluators.workers.modules import ProblemModule
@@ -65,6 +68,16 @@ CASES = {
         "self.conv = nn.Conv2d(4, 8, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=4)",
         "return self.conv(x)",
         "torch.randn(2, 4, 9, 8)",
+    ),
+    "grouped convolution": (
+        "self.conv = nn.Conv2d(16, 64, 3, padding=1, groups=2)",
+        "return self.conv(x)",
+        "torch.randn(1, 16, 4, 4)",
+    ),
+    "transposed convolution": (
+        "self.conv = nn.ConvTranspose2d(16, 16, (3, 2), stride=2, padding=1, output_padding=1, groups=2)",
+        "return torch.relu(self.conv(x))",
+        "torch.randn(1, 16, 3, 4)",
     ),
     "scan": ("pass", "return torch.cumsum(x, 1) + 1", "torch.randn(rows, 20)"),
     "scaled softmax": (
@@ -121,6 +134,45 @@ def test_every_config_of_the_space_is_correct(evaluator: LocalEvaluator, tmp_pat
     assert found.ok, found.message
 
 
+def test_a_long_sum_is_computed_in_parts(
+    evaluator: LocalEvaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_sums, "LONGEST", 48)
+    monkeypatch.setattr(long_sums, "PART", 32)
+    source = SOURCE.format(modules="pass", forward="return x @ x.t()", inputs="torch.randn(16, 96)")
+    problem = TorchProblem(id="level1/1_995", name="995_Case", source=source)
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "torch.empty_strided((3, 16, 16)" in kernel.source
+    (found,) = evaluator.evaluate(problem, kernel, [Config()])
+    assert found.ok, f"{found.message}\n{kernel.source}"
+
+
+def test_no_program_is_for_channels_of_another_group(tmp_path: Path) -> None:
+    problem = problem_of("grouped convolution")
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "triton.cdiv(32, BLOCK_N_0), 2)]" in kernel.source
+
+
+def test_a_result_has_the_strides_of_the_references(tmp_path: Path) -> None:
+    """Inductor pads those of 1024 and more where it may."""
+    modules, forward, inputs = CASES["convolution"]
+    source = SOURCE.format(modules=modules, forward=forward, inputs=inputs.replace(" 6, 6", " 35, 35"))
+    problem = TorchProblem(id="level1/1_995", name="995_Case", source=source)
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "torch.empty_strided((1, 16, 33, 33), (17424, 1089, 33, 1)" in kernel.source
+
+
+@pytest.mark.parametrize("rows", [100, 65535 * 32, 65536 * 32, 10_000_000])
+def test_rows_beyond_a_grids_second_dimension_go_to_its_third(rows: int) -> None:
+    tiles = {"XBLOCK": 64, "YBLOCK": 32}
+    choices = {name: [value, 2 * value] for name, value in tiles.items()}
+    kernel = GeneratedKernel("triton_poi_fused_1", 1, "", "Grid2DWithYZOverflow", tiles, choices, {}, 0, 0)
+    written = re.sub(r"triton\.cdiv", "cdiv", kernel.launch(["buf0", "buf1", f"{rows}", "130"]))
+    names = {"cdiv": lambda size, step: -(-size // step), "XBLOCK_1": 64, "YBLOCK_1": 32}
+    x, y, z = eval(written[written.index("[") + 1 : written.index("](")], names)
+    assert x == 3 and y <= 65535 and y * (z - 1) < -(-rows // 32) <= y * z
+
+
 def test_weights_keep_their_names_and_unused_sizes_go(tmp_path: Path) -> None:
     problem = problem_of("product")
     kernel = first_kernel(problem, code_of(problem, tmp_path))
@@ -130,13 +182,11 @@ def test_weights_keep_their_names_and_unused_sizes_go(tmp_path: Path) -> None:
 
 def test_what_torch_leaves_to_its_library_is_said(tmp_path: Path) -> None:
     modules, forward, inputs = (
-        "self.conv = nn.ConvTranspose2d(16, 16, 3)",
+        "self.conv = nn.Conv2d(16, 16, 3, bias=False, dtype=torch.float64)",
         "return self.conv(x)",
-        "torch.randn(1, 16, 6, 6)",
+        "torch.randn(1, 16, 6, 6, dtype=torch.float64)",
     )
-    source = SOURCE.format(modules=modules, forward=forward, inputs=inputs).replace(
-        "ConvTranspose2d(16, 16, 3)", "ConvTranspose2d(16, 16, 3, bias=False)"
-    )
+    source = SOURCE.format(modules=modules, forward=forward, inputs=inputs)
     problem = TorchProblem(id="level1/1_995", name="995_Case", source=source)
     with pytest.raises(Obstacle, match=r"leaves all of it to its library \(convolution\)"):
         first_kernel(problem, code_of(problem, tmp_path))

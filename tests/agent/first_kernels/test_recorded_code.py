@@ -24,7 +24,7 @@ RECORDED = [
     for line in lzma.decompress(Path(__file__).with_name("inductor_h200.jsonl.xz").read_bytes()).splitlines()
 ]
 IN_THE_LIBRARY = {f"level1/1_{number}" for number in (57, 69, 72, 75, 78, 81)}
-"""Transposed convolutions alone, for which Inductor has no template."""
+"""Transposed convolutions alone, recorded before they became ordinary ones: Inductor has no template for them."""
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=[one["id"] for one in RECORDED])

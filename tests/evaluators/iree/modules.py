@@ -27,6 +27,12 @@ def matmul_problem() -> MlirProblem:
     return analyse(MATMUL, "matmul")
 
 
+def of_bf16(result: str) -> str:
+    """The product with operands in bf16 and a result of the given type."""
+    source = MATMUL.replace("32x64xf32", "32x64xbf16").replace("64x48xf32", "64x48xbf16")
+    return source.replace("32x48xf32", f"32x48x{result}").replace(": f32", f": {result}")
+
+
 def scheduled(source: str = MATMUL) -> MlirKernel:
     """The product with a tile and a vector left open."""
     before, after = source.split("linalg.matmul ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelwright.core import Status
+from kernelwright.core import Status, TensorType
 from kernelwright.core.problem import TOLERANCES
 from kernelwright.evaluators.iree.comparison import compare
 
@@ -40,6 +40,15 @@ def test_kind_and_number_must_be_equal() -> None:
     assert compare([EXPECTED], [EXPECTED.T[:4]], TOLERANCES, "NumPy's").status is Status.WRONG_SHAPE
     assert compare([EXPECTED], [EXPECTED.astype(np.float64)], TOLERANCES, "NumPy's").status is Status.WRONG_DTYPE
     assert compare([EXPECTED], [], TOLERANCES, "NumPy's").status is Status.WRONG_SHAPE
+
+
+def test_bf16_is_a_float_with_its_own_tolerance() -> None:
+    expected = EXPECTED.astype(TensorType((8, 8), "bf16").dtype)
+    near = (expected.astype(np.float32) * 1.005).astype(expected.dtype)
+    found = compare([expected], [near], TOLERANCES, "NumPy's")
+    assert found.status is Status.OK and 0 < found.rms_error < 1e-2 and found.tolerance == 1e-2
+    far = (expected.astype(np.float32) * 1.125).astype(expected.dtype)
+    assert "first at (0, 0): -2.25 against -2" in compare([expected], [far], TOLERANCES, "NumPy's").message
 
 
 def test_whole_numbers_must_be_equal_whatever_the_slack() -> None:

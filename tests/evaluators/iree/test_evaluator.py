@@ -18,7 +18,7 @@ from kernelwright.evaluators.iree.verdicts import NO_NUMPY
 from kernelwright.evaluators.settings import Sampling, SearchSettings, Settings
 from kernelwright.tuners.mlir.analysis import analyse
 
-from .modules import MATMUL, configs, kernel, matmul_problem, scheduled, started_at
+from .modules import MATMUL, configs, kernel, matmul_problem, of_bf16, scheduled, started_at
 
 QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, quiet_timeout_s=0)
 SETTINGS = Settings(sampling=QUICK, search=SearchSettings(compilers=2, window=2, sampling=QUICK))
@@ -63,6 +63,17 @@ def test_a_wrong_module_is_found_and_not_timed(evaluator: IreeEvaluator, problem
     assert wrong.status is Status.WRONG_VALUE and wrong.measurement is None
     assert "1536 of 1536 elements differ from NumPy's" in wrong.message
     assert right.ok
+
+
+@pytest.mark.parametrize("result", ["f32", "bf16"])
+def test_products_of_bf16_are_verified_and_timed(evaluator: IreeEvaluator, result: str) -> None:
+    source = of_bf16(result)
+    problem = analyse(source, "bf16")
+    wrong, right = evaluator.evaluate(problem, started_at(source), [configs(start=1), configs(start=0)])
+    assert wrong.status is Status.WRONG_VALUE and "differ from NumPy's" in wrong.message
+    assert right.ok and right.correctness and right.correctness.error_fp64 == 0
+    (found,) = evaluator.evaluate(problem, scheduled(source), [configs(tile=16, vector=8)])
+    assert found.ok and found.speedup
 
 
 def test_equal_code_is_measured_once(evaluator: IreeEvaluator, problem: MlirProblem) -> None:

@@ -38,7 +38,7 @@ def product(x, y, z, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl
         left = tl.load(x + m * K + start + k[None, :])
         right = tl.load(y + (start + k[:, None]) * N + n)
         total = tl.dot(left, right, total)
-    tl.store(z + m * N + n, total.to(z.dtype.element_ty))
+    tl.store(z + m * N + n, total.to(z.dtype.element_ty), (m < M) & (tl.program_id(0) < 1))
 
 
 class ModelNew(nn.Module):
@@ -48,6 +48,50 @@ class ModelNew(nn.Module):
         product[(1,)](x, y, z, m, n, k, STEP=32)
         return z
 """
+
+ROUNDING = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.clamp(-448, 448).to(torch.float8_e4m3fn)
+
+
+def get_inputs():
+    return [torch.randn(64, 64) * torch.logspace(-4, 2, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+ROUNDED = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def rounded(x, y, SIZE: tl.constexpr):
+    offs = tl.arange(0, SIZE)
+    tl.store(y + offs, tl.load(x + offs).to(y.dtype.element_ty))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x, dtype=torch.float8_e4m3fn)
+        rounded[(1,)](x, y, x.numel())
+        return y
+"""
+
+
+def test_fp8_is_rounded_as_torch_rounds_and_stays_finite(evaluator: LocalEvaluator) -> None:
+    problem = TorchProblem(id="level1/1_997", name="997_Rounded", source=ROUNDING)
+    (evaluation,) = evaluator.evaluate(problem, PythonKernel.parse(ROUNDED), [Config()])
+    assert evaluation.status is Status.OK, evaluation.message
+    assert evaluation.correctness is not None and evaluation.correctness.max_abs_error == 0
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])

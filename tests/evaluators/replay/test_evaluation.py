@@ -12,7 +12,7 @@ import torch
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.verification import Verification
+from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
 from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.reference.replays import ReplayRequests
 
@@ -30,14 +30,14 @@ def test_a_kernel_is_timed_when_its_process_has_ended(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alive = []
-    really = evaluator._examiner._timekeeper.time
+    really = evaluator._bench.examiner._timekeeper.time
 
     def time(*args: object, **kwargs: object) -> object:
-        assert evaluator._client is not None
-        alive.append(evaluator._client.alive)
+        assert evaluator._bench.client is not None
+        alive.append(evaluator._bench.client.alive)
         return really(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(evaluator._examiner._timekeeper, "time", time)
+    monkeypatch.setattr(evaluator._bench.examiner._timekeeper, "time", time)
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
     assert found.status is Status.OK and found.speedup is not None
     assert found.replay is not None and found.replay.replayed and alive == [False]
@@ -158,16 +158,16 @@ def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, 
 def test_a_plan_that_fails_is_not_the_references_fault(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = Verification._record
+    really = LaunchPlans.record
 
-    def forged(verification: Verification, checked: VerifiedConfig) -> RecordedPlan | None:
-        recorded = really(verification, checked)
+    def forged(plans: LaunchPlans, checked: VerifiedConfig) -> RecordedPlan | None:
+        recorded = really(plans, checked)
         assert recorded is not None
         first, *rest = recorded.plan.steps
         step = first.model_copy(update={"args": ({"tensor": 0}, [7])})
         return replace(recorded, plan=recorded.plan.model_copy(update={"steps": (step, *rest)}))
 
-    monkeypatch.setattr(Verification, "_record", forged)
+    monkeypatch.setattr(LaunchPlans, "record", forged)
     kernel = torch_kernel("return x.view(-1).view(x.shape) * self.weight")
     (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
     assert found.status is Status.OK and found.replay is not None and not found.replay.replayed

@@ -68,8 +68,8 @@ def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Pr
         servers, reference_client = fresh.processes.server_pids, fresh.processes.reference_client(scale_problem)
         evaluations = fresh.evaluate(scale_problem, scale_kernel, [config] * 2)
         assert next(evaluations).status is Status.OK
-        assert fresh._client is not None
-        worker = fresh._client.worker
+        assert fresh._bench.client is not None
+        worker = fresh._bench.client.worker
         _kill(servers, lambda: worker.alive or reference_client.alive)
         with pytest.raises(DeviceError, match="run again with `resume`"):
             reference_client.call("properties")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kernelwright.core import Config
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
 from kernelwright.tuners.gemm.fields import from_fields
@@ -36,10 +37,13 @@ def nearest_rows(found: dict[str, Any], m: int) -> Any:
     return configs[min(configs, key=lambda x: abs(x - m))]
 
 
+def without_version(path: Path) -> dict[str, Any]:
+    """vLLM drops the key."""
+    return {key: value for key, value in json.loads(path.read_text()).items() if key != "triton_version"}
+
+
 def vllm_experts(folder: Path, m: int) -> Any:
-    found = json.loads((folder / "E=8,N=14336,device_name=NVIDIA_H200.json").read_text())
-    found.pop("triton_version", None)
-    return nearest_rows(found, m)
+    return nearest_rows(without_version(folder / "E=8,N=14336,device_name=NVIDIA_H200.json"), m)
 
 
 def sglang_experts(folder: Path, m: int, triton: str, down: str = "") -> Any:
@@ -80,6 +84,21 @@ def test_sglang_reads_our_files_for_experts_of_another_version_too(tmp_path: Pat
     files[1].write_text(json.dumps(tuned))
     store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
     assert json.loads(files[1].read_text())["7"] == tuned["7"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "folder", "shape"), [("vllm", ".", "[128,128]"), ("sglang", "configs/triton_3_6_0", "[128, 128]")]
+)
+def test_engines_find_fp8_experts_by_their_block_shape(tmp_path: Path, engine: str, folder: str, shape: str) -> None:
+    store, fp8 = store_of(engine), replace(EXPERTS, dtype="float8_e4m3fn")
+    store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)
+    store.save(tmp_path, fp8, moe_entries(64), VERSIONS)
+    name = f"E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape={shape}.json"
+    assert nearest_rows(without_version(tmp_path / folder / name), 1)["GROUP_SIZE_M"] == 64
+    asked = Shape(14336, 4096, 16, experts=8, top_k=2)
+    for subject, tuned in ((EXPERTS, 16), (fp8, 64)):
+        found = store.find(tmp_path, subject, asked)
+        assert found is not None and found[0]["GROUP_SIZE_M"] == tuned
 
 
 def test_own_files_know_experts_and_languages(tmp_path: Path) -> None:

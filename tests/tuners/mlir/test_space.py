@@ -39,6 +39,12 @@ def test_a_space_is_derived_for_every_shape_with_tiles_within_it(size: tuple[int
         assert all(0 < t <= extent for t, extent in zip(tile[:2], size[:2], strict=True))
 
 
+def test_a_sum_in_bf16_is_unrolled_from_the_start() -> None:
+    """IREE rounds it to bf16 after each part: with parts of one step it takes three times as long."""
+    assert {config["vector_k"] for config in of(matmul(128, 128, 256), CPU).first} == {1}
+    assert {config["vector_k"] for config in of(matmul(128, 128, 256, "bf16"), CPU).first} == {16}
+
+
 def test_threads_of_a_block_share_out_just_its_tile() -> None:
     """A module with twice the threads that its tile needs compiles without a word."""
     one = of(SEED, CUDA)

@@ -32,7 +32,7 @@ class Subject:
     kernel: str
     """'gemm', 'a8w8_blockscale' or 'moe'."""
     dtype: str
-    """Of the operands."""
+    """Of the operands; of experts that of the weights."""
     device: Device
     layout: str = "TN"
     backend: str = TRITON

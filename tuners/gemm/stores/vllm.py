@@ -17,8 +17,8 @@ VERSION = "triton_version"
 
 
 class Vllm(Store):
-    """`{"16": {...}, ...}` in `N=..,K=..,device_name=..,dtype=fp8_w8a8,block_shape=[128,128].json`, or for experts in
-    `E=..,N=..,device_name=...json`."""
+    """`{"16": {...}, ...}` in `N=..,K=..,device_name=..,dtype=fp8_w8a8,block_shape=[128,128].json`; for experts
+    E and N, and no dtype where it is fp16 or bf16."""
 
     id = "vllm"
     kernels = (BLOCKSCALE, MOE)
@@ -30,11 +30,9 @@ class Vllm(Store):
 
     def name(self, subject: Subject, shape: Shape) -> str:
         """Return the file of a weight."""
-        device = f"device_name={subject.device.file_name}"
-        if subject.kernel == MOE:
-            # Files for fp16 and bf16 name no dtype.
-            return f"E={shape.experts},N={shape.n},{device}.json"
-        return f"N={shape.n},K={shape.k},{device},dtype=fp8_w8a8,block_shape={self.block_shape}.json"
+        weight = f"E={shape.experts},N={shape.n}" if subject.kernel == MOE else f"N={shape.n},K={shape.k}"
+        fp8 = f",dtype=fp8_w8a8,block_shape={self.block_shape}" if subject.dtype.startswith("float8") else ""
+        return f"{weight},device_name={subject.device.file_name}{fp8}.json"
 
     def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
         """One file per weight."""

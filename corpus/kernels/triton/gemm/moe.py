@@ -4,7 +4,8 @@ Problem Name: gemm/moe
 Mixture of experts as vLLM's fused_moe: the (token, expert) pairs are sorted by expert, each expert's padded to whole
 blocks of BLOCK_SIZE_M rows, so that a block of rows meets the weights of one expert only. One product for gate and
 factor, SiLU, the second product, and the sum over a token's experts with the router's weights. Both products run with
-the same config, as one entry of an engine's file serves both.
+the same config, as one entry of an engine's file serves both. Weights in fp8 have a scale for each 128x128: what they
+multiply is rounded to fp8 with a scale for each 1x128, and each block of K is multiplied on its own and scaled.
 """
 
 import torch
@@ -34,6 +35,8 @@ CONSTRAINTS = [
 
 BLOCK_PAIRS = 1024
 BLOCK_COLUMNS = 512
+BLOCK = 128
+LEAST = 1e-10
 
 
 @triton.jit
@@ -83,9 +86,21 @@ def place(tile, grid_m, grid_n, GROUP_M: tl.constexpr):
 
 
 @triton.jit
+def round_kernel(x_ptr, out_ptr, scales_ptr, K, LIMIT: tl.constexpr, LEAST: tl.constexpr, SCALED: tl.constexpr):
+    # A program per 1x128: divided as PyTorch divides, since quotients often lie between two fp8 values.
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    offs = block * SCALED + tl.arange(0, SCALED)
+    x = tl.load(x_ptr + row * K + offs, mask=offs < K, other=0.0).to(tl.float32)
+    scale = tl.div_rn(tl.maximum(tl.max(tl.abs(x), 0), LEAST), LIMIT)
+    scaled = tl.minimum(tl.maximum(tl.div_rn(x, scale), -LIMIT), LIMIT)
+    tl.store(out_ptr + row * K + offs, scaled.to(out_ptr.dtype.element_ty), mask=offs < K)
+    tl.store(scales_ptr + row * tl.num_programs(1) + block, scale)
+
+
+@triton.jit
 def expert_kernel(
-    a_ptr, b_ptr, c_ptr, sorted_ptr, experts_ptr, padded_ptr, pairs, blocks_m, N, K,
-    SHARED: tl.constexpr, EVEN_K: tl.constexpr,
+    a_ptr, b_ptr, c_ptr, as_ptr, bs_ptr, sorted_ptr, experts_ptr, padded_ptr, pairs, blocks_m, N, K,
+    SHARED: tl.constexpr, EVEN_K: tl.constexpr, SCALED: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     block_m, block_n = place(tl.program_id(0), blocks_m, tl.cdiv(N, BLOCK_N), GROUP_M)
@@ -101,6 +116,9 @@ def expert_kernel(
     offs_k = tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + offs_a[:, None] * K + offs_k[None, :]
     b_ptrs = b_ptr + expert * N * K + offs_k[:, None] + offs_n[None, :] * K
+    if SCALED:
+        as_ptrs = as_ptr + offs_a * tl.cdiv(K, SCALED)
+        bs_ptrs = bs_ptr + (expert * tl.cdiv(N, SCALED) + offs_n // SCALED) * tl.cdiv(K, SCALED)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for step in range(0, tl.cdiv(K, BLOCK_K)):
         if EVEN_K:
@@ -110,7 +128,12 @@ def expert_kernel(
             within = offs_k < K - step * BLOCK_K
             a = tl.load(a_ptrs, mask=valid[:, None] & within[None, :], other=0.0)
             b = tl.load(b_ptrs, mask=within[:, None], other=0.0)
-        acc = tl.dot(a, b, acc)
+        if SCALED:
+            block = step * BLOCK_K // SCALED
+            a_scale = tl.load(as_ptrs + block, mask=valid, other=0.0)
+            acc += tl.dot(a, b) * a_scale[:, None] * tl.load(bs_ptrs + block)[None, :]
+        else:
+            acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K
     columns = block_n * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -158,27 +181,40 @@ def sort_by_expert(ids, experts):
     return order, owners, padded
 
 
-def multiply(A, B, shared, sorting, pairs):
+def rounded(rows):
+    """Return fp8 rows, and a scale for each 1x128 of them."""
+    count, K = rows.shape
+    found = torch.empty_like(rows, dtype=torch.float8_e4m3fn)
+    scales = torch.empty((count, triton.cdiv(K, BLOCK)), device=rows.device, dtype=torch.float32)
+    round_kernel[scales.shape](
+        rows, found, scales, K, LIMIT=torch.finfo(found.dtype).max, LEAST=LEAST, SCALED=BLOCK, num_warps=1
+    )
+    return found, scales
+
+
+def multiply(A, B, scales, shared, sorting, pairs):
     _, N, K = B.shape
     C = torch.empty((pairs, N), device=A.device, dtype=A.dtype)
+    A, a_scales = (A, None) if scales is None else rounded(A)
     blocks = sorting[1].numel()
     expert_kernel[(blocks * triton.cdiv(N, BLOCK_SIZE_N),)](
-        A, B, C, *sorting, pairs, blocks, N, K, SHARED=shared, EVEN_K=K % BLOCK_SIZE_K == 0,
+        A, B, C, a_scales, scales, *sorting, pairs, blocks, N, K,
+        SHARED=shared, EVEN_K=K % BLOCK_SIZE_K == 0, SCALED=0 if scales is None else BLOCK,
         BLOCK_M=BLOCK_SIZE_M, BLOCK_N=BLOCK_SIZE_N, BLOCK_K=BLOCK_SIZE_K, GROUP_M=GROUP_SIZE_M,
         num_warps=NUM_WARPS, num_stages=NUM_STAGES,
     )  # fmt: skip
     return C
 
 
-def fused_moe(x, w1, w2, weights, ids):
+def fused_moe(x, w1, w2, weights, ids, w1_scale=None, w2_scale=None):
     x, weights, ids = x.contiguous(), weights.contiguous(), ids.contiguous()
     M, K = x.shape
     top_k, pairs, N = ids.shape[1], ids.numel(), w2.shape[2]
     sorting = sort_by_expert(ids, w1.shape[0])
-    up = multiply(x, w1, top_k, sorting, pairs)
+    up = multiply(x, w1, w1_scale, top_k, sorting, pairs)
     hidden = torch.empty((pairs, N), device=x.device, dtype=x.dtype)
     silu_kernel[(pairs, triton.cdiv(N, BLOCK_COLUMNS))](up, hidden, N, BLOCK_COLUMNS=BLOCK_COLUMNS)
-    parts = multiply(hidden, w2, 1, sorting, pairs)
+    parts = multiply(hidden, w2, w2_scale, 1, sorting, pairs)
     out = torch.empty((M, K), device=x.device, dtype=x.dtype)
     sum_kernel[(M, triton.cdiv(K, BLOCK_COLUMNS))](parts, weights, out, K, TOP_K=top_k, BLOCK_COLUMNS=BLOCK_COLUMNS)
     return out
@@ -187,8 +223,14 @@ def fused_moe(x, w1, w2, weights, ids):
 class ModelNew(nn.Module):
     def __init__(self, experts: int, width: int, hidden: int, dtype: str) -> None:
         super().__init__()
-        self.w1 = nn.Parameter(torch.empty(experts, 2 * width, hidden, dtype=getattr(torch, dtype)))
-        self.w2 = nn.Parameter(torch.empty(experts, hidden, width, dtype=getattr(torch, dtype)))
+        kind = getattr(torch, dtype)
+        self.w1 = nn.Parameter(torch.empty(experts, 2 * width, hidden, dtype=kind))
+        self.w2 = nn.Parameter(torch.empty(experts, hidden, width, dtype=kind))
+        self.w1_scale = self.w2_scale = None
+        if kind.itemsize == 1:
+            across, along = triton.cdiv(width, BLOCK), triton.cdiv(hidden, BLOCK)
+            self.w1_scale = nn.Parameter(torch.empty(experts, triton.cdiv(2 * width, BLOCK), along))
+            self.w2_scale = nn.Parameter(torch.empty(experts, along, across))
 
     def forward(self, x: torch.Tensor, weights: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        return fused_moe(x, self.w1, self.w2, weights, ids)
+        return fused_moe(x, self.w1, self.w2, weights, ids, self.w1_scale, self.w2_scale)

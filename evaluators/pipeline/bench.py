@@ -1,0 +1,138 @@
+"""One kernel after the other on a device: its reference, its worker, and the lock while it is checked and timed."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from ...core import Config, Evaluation, Kernel, KernelError, ProblemError, Status, Target, TorchProblem
+from ..candidate.client import CandidateClient
+from ..candidate.verified import Failure
+from ..compilation.pool import CompileResult, CompileStatus
+from ..reference.client import ReferenceClient
+from ..settings import Settings
+from ..workers.device_lock import DeviceLock
+from .evaluation import EvaluationPipeline
+from .processes import Processes
+from .verdicts import compile_failure, failed_evaluation
+
+SUSPICIOUS_SPEEDUP = 10.0
+"""A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
+CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
+BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
+
+
+class Bench:
+    """Evaluates single configs; keeps the candidate's worker from one to the next where that is the same kernel's."""
+
+    def __init__(self, device: str, settings: Settings, processes: Processes, examiner: EvaluationPipeline) -> None:
+        self.device = device
+        self.examiner = examiner
+        self.processes = processes
+        self.client: CandidateClient | None = None
+        """The candidate's, kept for another config."""
+        self._settings = settings
+        self._problem: TorchProblem | None = None  # the client's
+        self._ahead: Path | None = None  # the cache folder of the client's compilation ahead
+
+    def reference_for(self, problem: TorchProblem, kernel: Kernel) -> ReferenceClient:
+        """Return the problem's reference; raises `KernelError` for a kernel that the device cannot run."""
+        if not kernel.runs_on(Target.of_device(self.device)):
+            raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
+        self.processes.require(kernel.language.modules[0])
+        reference_client = self.processes.reference_client(problem)
+        reference_client.environment["sandbox"] = self.processes.sandbox_used
+        return reference_client
+
+    def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
+        """Return what holds the device's lock."""
+        return DeviceLock(reference_client.environment.get("uuid", self.device)).held()
+
+    def evaluate_in_full(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
+        """Evaluate in a process of its own where there is nothing to bind, and twice where it is suspiciously fast."""
+        # The current reference client: a server that the last config took down took its worker too.
+        reference_client = self.reference_for(problem, kernel)
+        try:
+            client = self._client_for(reference_client.problem, kernel, config)
+            ahead = self.compile_ahead(reference_client, kernel, config)
+            if ahead is not None and ahead.status is CompileStatus.TIMEOUT:
+                return compile_failure(reference_client, kernel, config, ahead)
+            with self.exclusive(reference_client):
+                found = self.evaluate(reference_client, client, config, ahead)
+            if found.speedup is None or found.speedup.ratio <= SUSPICIOUS_SPEEDUP:
+                return found
+            self.forget_candidate()
+            client = self._client_for(reference_client.problem, kernel, config)
+            with self.exclusive(reference_client):
+                again = self.evaluate(reference_client, client, config, ahead)
+            if again.speedup is None or again.speedup.ratio <= SUSPICIOUS_SPEEDUP:
+                return again  # the slower of two times that differ
+            message = CONFIRMED.format(SUSPICIOUS_SPEEDUP) if again.contention is None else again.message
+            return again.model_copy(update={"message": message})
+        finally:
+            if not config:
+                self.forget_candidate()
+
+    def _client_for(self, problem: TorchProblem, kernel: Kernel, config: Config) -> CandidateClient:
+        """Return the last call's client when a search continues with the same kernel, else a new one.
+
+        A kernel with nothing to bind always gets a fresh process: this is how a winner is checked for the last time.
+        """
+        known = self.client is not None and self.client.alive and (self._problem, self.client.kernel)
+        if self.client is None or not config or known != (problem, kernel):
+            self.forget_candidate()
+            if self.device != "cpu" and self._settings.compile_ahead:
+                self._ahead = self.processes.new_folder("ahead")
+            self.client, self._problem = self.new_client(problem, kernel, self._ahead), problem
+        return self.client
+
+    def compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
+        """Compile for the client before the device is locked, where the settings request it.
+
+        Never on a CPU, where compilers would disturb timings. A kernel that a compiler refuses is compiled again for
+        its log.
+        """
+        if self._ahead is None:
+            return None
+        with self.processes.compilers(reference_client.problem, self._ahead, 1) as pool:
+            return pool.submit(kernel.bind(config).source).result()
+
+    def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
+        """Return a client for a worker that is not started yet; `cache` has what was compiled for it."""
+        new_worker = self.processes.candidate(problem, cache)
+        share = self.device != "cpu" and self.processes.shares_memory
+        return CandidateClient(kernel, self._settings.limits, new_worker, share)
+
+    def evaluate(
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        config: Config,
+        compiled: CompileResult | None = None,
+        prune_above_ms: float | None = None,
+    ) -> Evaluation:
+        """Try again with both workers restarted where the reference failed; a second failure is the candidate's fault.
+
+        A candidate may leave too little memory for the reference. Raises `ProblemError` where the reference also fails
+        without a candidate.
+        """
+        for again in (False, True):
+            try:
+                return self.examiner.one(reference_client, client, config, compiled, prune_above_ms)
+            except ProblemError as error:
+                client.close()
+                reference_client = self.reference_for(reference_client.problem, client.kernel)
+                if again:
+                    reference_client.rehearse()
+                    failure = Failure(Status.RUNTIME_ERROR, BESIDE.format(error))
+        return failed_evaluation(reference_client, client, config, failure)
+
+    def forget_candidate(self) -> None:
+        """End the candidate's process, and remove its compiled files."""
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+        if self._ahead is not None:
+            shutil.rmtree(self._ahead, ignore_errors=True)
+            self._ahead = None

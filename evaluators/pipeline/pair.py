@@ -1,0 +1,56 @@
+"""A candidate and the reference beside it, and what all steps of their comparison need."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+from ..candidate.client import CandidateClient
+from ..reference.client import ReferenceClient
+from ..settings import Settings
+
+CHUNKS_PER_SEED = 8
+"""On a CPU, where drawing inputs is slow, this many chunks of samples share a seed."""
+
+
+class Pair:
+    """Both processes through their clients; `draw` gives seeds, `stages` collects the seconds of each step."""
+
+    def __init__(
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        settings: Settings,
+        device: str,
+        draw: Callable[[], int],
+    ) -> None:
+        self.reference_client = reference_client
+        self.client = client
+        self.settings = settings
+        self.on_cpu = device == "cpu"
+        self.draw = draw
+        self.stages: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the seconds spent inside to a stage of the evaluation."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
+
+    def release(self) -> None:
+        """End a phase: both processes free large tensors that they can draw again."""
+        if not self.on_cpu:
+            self.client.release()
+            self.reference_client.release()
+
+    def timing_seeds(self) -> Iterator[int]:
+        """Yield seeds for the inputs of timed calls, one for each chunk."""
+        for number in itertools.count():
+            if number % (CHUNKS_PER_SEED if self.on_cpu else 1) == 0:
+                seed = self.draw()
+            yield seed

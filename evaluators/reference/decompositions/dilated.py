@@ -1,0 +1,61 @@
+"""Dilated convolutions as ordinary ones, for which Inductor has a template.
+
+An output of which the next one with the same input pixels is R further on shares its filter with all of its residue
+modulo R: the residues' pixels become samples of one batch ("space to batch"). That is one more pass over the input, and
+one over the output, in which what follows is computed too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .interleaving import interleaved
+
+
+def dilated(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """A decomposition of `aten.convolution`: x is (batch, channels, *sizes), weight (filters, channels, *taps).
+
+    Any other convolution is left as it is.
+    """
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    taps = weight.shape[2:]
+    apart = [one if tap > 1 else 1 for one, tap in zip(dilation, taps, strict=True)]
+    if transposed or all(one == 1 for one in dilation):
+        return NotImplemented
+    shape = zip(x.shape[2:], stride, padding, apart, taps, strict=True)
+    sizes = [(size + 2 * pad - far * (tap - 1) - 1) // step + 1 for size, step, pad, far, tap in shape]
+    common = list(map(math.gcd, stride, apart))
+    residues = [far // one for far, one in zip(apart, common, strict=True)]
+    steps = [step // one for step, one in zip(stride, common, strict=True)]
+    counts = [-(-size // many) for size, many in zip(sizes, residues, strict=True)]
+    lengths = [(count - 1) * step + tap for count, step, tap in zip(counts, steps, taps, strict=True)]
+    ends = [
+        (many - 1) * step + (length - 1) * far + 1
+        for many, step, length, far in zip(residues, stride, lengths, apart, strict=True)
+    ]
+    margins = [(pad, end - size - pad) for pad, end, size in zip(padding, ends, x.shape[2:], strict=True)]
+    pixels = F.pad(x, [one for margin in reversed(margins) for one in margin])
+    for axis, (many, step, length, far) in enumerate(zip(residues, stride, lengths, apart, strict=True)):
+        dim = axis - len(taps)
+        starts = [number * step for number in range(many)]
+        parts = [torch.ops.aten.slice.Tensor(pixels, dim, at, at + (length - 1) * far + 1, far) for at in starts]
+        pixels = torch.stack(parts, axis)
+    batch = pixels.flatten(0, len(taps))
+    none = [0] * len(taps)
+    result = torch.ops.aten.convolution.default(batch, weight, None, steps, none, [1] * len(taps), False, none, groups)
+    result = result.unflatten(0, [*residues, x.shape[0]]).movedim(len(taps), 0)
+    return interleaved(result.movedim(len(taps) + 1, 1), none, sizes, bias)
