@@ -14,6 +14,7 @@ from ...core.generated_code import GeneratedCode
 from ...core.syntax_tree import syntax_tree
 from .choices import limits, loop_choices, template_choices
 from .obstacle import Obstacle
+from .settled_branches import settled
 from .template_grids import template_grid
 
 _MATH = {"rsqrt", "sqrt", "exp", "exp2", "log", "log2", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
@@ -178,7 +179,7 @@ def _plain(text: str, function: ast.FunctionDef, suffix: str) -> str:
     """Return a function without Inductor's decorators; those that it calls get a name of this kernel's."""
     body = "\n".join(text.splitlines()[function.lineno - 1 : function.end_lineno])
     module = cst.parse_module(f"@triton.jit\n{body}\n")
-    return re.sub(r"\b_triton_helper_fn(\w+)", rf"combine\1_{suffix}", module.visit(_OwnNames()).code.strip())
+    return re.sub(r"\b_triton_helper_fn(\w+)", rf"combine\1_{suffix}", settled(module.visit(_OwnNames())).code.strip())
 
 
 class _OwnNames(cst.CSTTransformer):

@@ -14,16 +14,20 @@ from .tilelang_cuda.keep_row import KeepRow
 from .tilelang_cuda.product_schedule import ProductSchedule
 from .tilelang_cuda.split_products import SplitProducts, SplitProductsTf32
 from .triton.channels_last import ChannelsLast
+from .triton.constant_sizes import ConstantSizes
+from .triton.dropped_tiles import DroppedTiles
 from .triton.epilogue_statistics import EpilogueStatistics
 from .triton.even_sizes import EvenSizes
 from .triton.eviction_hints import EvictionHints
 from .triton.fuse_neighbour import FuseNeighbour
 from .triton.grouped_order import GroupedOrder
 from .triton.joined_products import JoinedProducts
+from .triton.joined_taps import JoinedTaps
 from .triton.pack_weights import PackWeights
 from .triton.persistent_grid import PersistentGrid
 from .triton.persistent_rows import PersistentRows
 from .triton.pipelined_loads import PipelinedLoads
+from .triton.promoted_products import PromotedProducts
 from .triton.row_in_registers import RowInRegisters
 from .triton.rows_per_program import RowsPerProgram
 from .triton.split_k import SplitK
@@ -54,11 +58,15 @@ RULES: tuple[Rule, ...] = (
     PipelinedLoads(),
     PersistentRows(),
     EvictionHints(),
+    ConstantSizes(),
     WideStreams(),
+    JoinedTaps(),
     PackWeights(),
     ChannelsLast(),
+    DroppedTiles(),
     SplitPrecision(),
     SplitOperands(),
+    PromotedProducts(),
     JoinedProducts(),
     WideTiles(),
     GroupedOrder(),

@@ -15,7 +15,7 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, linear_from_inductor, shipped
+from .triton_rule_cases import BY_NAME, MACHINE, applied, case_of, from_inductor, linear_from_inductor, shipped
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
@@ -52,10 +52,6 @@ FIRES = [
     ),
     ("split-operands", "first kernel", "a_halves, a_distance = split_halves(x)", {}),
 ]
-
-
-def case_of(name: str) -> Case:
-    return linear_from_inductor() if name == "first kernel" else shipped(name)
 
 
 @pytest.mark.parametrize(("rules", "name", "expected", "config"), FIRES)
@@ -139,8 +135,7 @@ DOES_NOT_FIRE = [
     ("persistent-grid", changed("2_10", ("    tile = tl.program_id(0)", "    tile = tl.program_id(2)")), "three axes"),
     ("split-k", case_of("1_1").kernel, "the number of tiles is not in the file"),
     ("split-k", from_inductor("2_12"), "512 tiles"),
-    ("split-k", from_inductor("1_3"), "its loop counts down"),
-    ("split-operands", from_inductor("1_3"), "an operand is loaded in two branches"),
+    ("split-k", from_inductor("1_3"), "more tiles than multiprocessors"),
 ]
 
 
@@ -195,12 +190,15 @@ def test_what_a_file_declares_stays_in_a_wider_space() -> None:
 WGMMA, BULK, WIDE_COPIES = "wgmma.mma_async", "cp.async.bulk.tensor", "cp.async.cg.shared.global"
 COMPILED = {
     "in the loop": ("split-precision+wide-tiles", "2_12", {"PRECISION": "bf16x3", "BLOCK_N": 256}, WGMMA),
-    "promoted": ("split-precision", "2_12", {"PRECISION": "bf16x3-promoted"}, WGMMA),
+    "promoted in the loop": ("split-precision", "2_12", {"PRECISION": "bf16x3-promoted"}, WGMMA),
     "in TF32": ("split-precision", "2_95", {"PRECISION": "tf32x3"}, WGMMA),
     "without masks": ("grouped-order+even-sizes", "2_12", {}, "fma.rn.f32"),
     "by descriptors": ("split-operands+tensor-descriptors", "2_12", {"BLOCK_M": 128, "BLOCK_N": 128}, BULK),
     "one after the other": ("joined-products+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
     "channels side by side": ("channels-last+split-operands", "2_10", {}, WIDE_COPIES),
+    "taps and channels": ("joined-taps+split-precision", "volume", {"BLOCK_M_0": 128}, WIDE_COPIES),
+    "sizes as constants": ("constant-sizes", "1_1", {}, WIDE_COPIES),
+    "promoted": ("dropped-tiles+promoted-products", "triangle", {"NUM_WARPS_0": 8}, WGMMA),
     "with statistics": ("epilogue-statistics", "2_61", {}, "fma.rn.f32"),
     "beforehand": ("split-operands+wide-tiles", "1_1", {"BLOCK_N": 256, "NUM_STAGES": 4}, WGMMA),
 }

@@ -9,7 +9,17 @@ from kernelwright.core import Config, PythonKernel, Status
 from kernelwright.corpus import find_kernel
 from kernelwright.evaluators.local import LocalEvaluator
 
-from .triton_rule_cases import BY_NAME, MACHINE, Case, applied, from_inductor, resized, shipped
+from .triton_rule_cases import (
+    BY_NAME,
+    MACHINE,
+    MADE,
+    Case,
+    applied,
+    from_inductor,
+    resized,
+    shipped,
+    volume_from_inductor,
+)
 
 pytestmark = pytest.mark.usefixtures("own_inputs")
 
@@ -28,6 +38,17 @@ CONVOLUTION = {
     "576": "144",
 }
 """Numbers in the code of 2_54 from torch's compiler: 16 samples of 16 channels of 4 x 4 pixels."""
+BATCHES = {
+    "128": "2",
+    "256": "8",
+    "512": "8",
+    "1024": "32",
+    "2048": "32",
+    "524288": "256",
+    "1048576": "256",
+    "2097152": "1024",
+}
+"""The same of 1_3: two products of 8 x 32 and 32 x 32 elements."""
 NORM = {"1024": "4", "8192": "1024", "16384": "8", "8388608": "4096", "16": "2"}
 """The same of 2_30: 4 rows of two groups of 512 features."""
 DRAWS = 3
@@ -36,17 +57,27 @@ DRAWS = 3
 
 @functools.cache
 def case_of(name: str) -> Case:
-    first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM)}
+    if name in MADE:
+        return MADE[name]()
+    first = {"convolution": ("2_54", CONVOLUTION), "norm": ("2_30", NORM), "batches": ("1_3", BATCHES)}
     return resized(*first[name]) if name in first else shipped(name)
 
 
 SHIPPED = {name: find_kernel(name, "triton").read() for name in ("1_1", "2_10", "2_12", "2_61")}
 TILE = {"BLOCK_M_0": 64}
+TRIANGLE_TILE = {"BLOCK_M_0": 16, "BLOCK_N_0": 16, "BLOCK_K_0": 16}
+VOLUME_TILE = {"BLOCK_M_0": 256, "BLOCK_K_0": 32, "PRECISION": "ieee"}
 WIDE = {"BLOCK_M_0": 16, "BLOCK_K_0": 512, "XBLOCK_2": 4096}
 FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("channels-last", "2_10", "x_ptr + (ih * CI * IW + iw * CI)[None, :] + c[:, None]", {"PRECISION": "tf32x3"}),
     ("joined-products", "1_1", "a_ptrs_of_step = a_ptrs + tl.cast(step, tl.int64) * (BLOCK_K * stride_ak)", {}),
     ("channels-last+joined-products", "convolution", "* n_sum + idx_x_c[:, None] + (part == 1) * arg_W_low", TILE),
+    ("joined-taps", "volume", "mask_x = (idx_n < BATCH)[:, None] & (summed < N_SUM)[None, :]", VOLUME_TILE),
+    ("joined-taps+promoted-products", "convolution", "x_taps = (tap // KERNEL_W * 4 + tap % KERNEL_W) * 16", TILE),
+    ("promoted-products", "1_1", "acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))", {}),
+    ("dropped-tiles+joined-products", "triangle", "steps = tl.cdiv(K, BLOCK_K) * needed", TRIANGLE_TILE),
+    ("promoted-products", "batches", "= tl.load(A + arg_A_low)", {**TRIANGLE_TILE, "BLOCK_N_0": 32}),
+    ("constant-sizes", "2_61", "spatial: tl.constexpr", {}),
     ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
     (
         "epilogue-statistics",
@@ -109,6 +140,82 @@ DOES_NOT_FIRE = [
 @pytest.mark.parametrize(("rule", "name", "replacements", "reason"), DOES_NOT_FIRE)
 def test_does_not_fire(rule: str, name: str, replacements: tuple[tuple[str, str], ...], reason: str) -> None:
     assert BY_NAME[rule].apply(changed(SHIPPED[name], *replacements), MACHINE) is None, reason
+
+
+PRODUCTS = "acc = tl.dot(a_hi, b_lo, acc)"
+NO_TAPS = [
+    (("& (idx_x_w < IN_W)[:, None]\n", "\n"), "no border on one side"),
+    (("OUT_W = 5", "OUT_W = 6"), "a pixel of the output lies beyond the border"),
+    (("group = 0", "group = tl.program_id(2)"), "it has groups"),
+    (("BATCH = 8", "BATCH = 1 << 30"), "a size that is no number"),
+    (("BATCH = 8", "BATCH = 1073741824"), "indices of 32 bits do not reach it"),
+    (("    mask = (\n", "    acc = acc + tl.sum(matrix_x, 1)[:, None]\n    mask = (\n"), "a tile is read later"),
+    (("matrix_w, acc, PRECISION", "matrix_w + k, acc, PRECISION"), "the product reads what the loop counts"),
+    (("(idx_n < BATCH)[:, None]\n        & (idx_y_d", "(tl.load(X) > 0) & (idx_y_d"), "the input is read once more"),
+]
+
+
+@pytest.mark.parametrize(("replacement", "reason"), NO_TAPS)
+def test_taps_are_not_joined(replacement: tuple[str, str], reason: str) -> None:
+    assert BY_NAME["joined-taps"].apply(changed(volume_from_inductor().kernel, replacement), MACHINE) is None, reason
+
+
+def test_tensors_with_channels_side_by_side_are_read_in_place() -> None:
+    kernel = applied("joined-taps", from_inductor("1_63")).kernel
+    assert "x_rows = " in kernel.source and "pack_pixels" not in kernel.source
+    padded = changed(from_inductor("1_63"), ("PADDING_W : tl.constexpr = 0", "PADDING_W : tl.constexpr = 1"))
+    packed = applied("joined-taps", padded).kernel.source
+    assert "pack_pixels[(triton.cdiv(16809984, 64)" in packed and "pack_taps[" not in packed, "with a border"
+
+
+NO_CONSTANT = [
+    ("start + cols < n_cols", "start + cols < n_cols.to(tl.int64)", "a constant has no methods"),
+    ("    row_start = ", "    n_cols = n_cols + 0\n    row_start = ", "it is assigned"),
+    ("n_rows, n_cols = x.shape", "n_rows, n_cols = len(x), x.sum()", "a tensor"),
+    ("n_rows, n_cols = x.shape", "n_rows, n_cols = x.shape[0], self.scale", "it may be no whole number"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), NO_CONSTANT)
+def test_what_may_be_no_whole_number_stays_a_parameter(old: str, new: str, reason: str) -> None:
+    softmax = find_kernel("1_23", "triton").read()
+    assert "n_cols: tl.constexpr" in applied("constant-sizes", softmax).kernel.source
+    assert BY_NAME["constant-sizes"].apply(changed(softmax, (old, new)), MACHINE) is None, reason
+
+
+def test_factors_of_a_norm_stay_parameters() -> None:
+    assert "eps: tl.constexpr" not in applied("constant-sizes", SHIPPED["2_61"]).kernel.source
+
+
+KEPT = [
+    ("tmp5 = tl.where(tmp2, tmp3, tmp4)", "tmp5 = tl.where(tmp3 > 0.0, tmp3, tmp4)", "the condition is of the sum"),
+    ("tmp5 = tl.where(tmp2, tmp3, tmp4)", "tmp5 = tl.where(tmp2, tmp3, tmp3 * 0.5)", "both are of the sum"),
+    ("tmp5 = tl.where(tmp2, tmp3, tmp4)", "tmp5 = tl.where(tmp2, tmp3, tmp4) + acc", "the sum gets on besides"),
+    ("tmp2 = tmp0 <= tmp1", "tmp2 = tl.load(out_ptr0 + xindex) <= 0", "the condition comes from memory"),
+    ("tmp2 = tmp0 <= tmp1", "tmp2 = tmp0 <= a_k_idx_vals", "the condition is of the loop"),
+    ("for k_idx in range(0, ", "for k_idx in range(1, ", "the loop begins elsewhere"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), KEPT)
+def test_sums_that_are_kept_stay(old: str, new: str, reason: str) -> None:
+    fused = applied("fuse-neighbour", from_inductor("1_15")).kernel
+    assert BY_NAME["dropped-tiles"].apply(changed(fused, (old, new)), MACHINE) is None, reason
+
+
+def test_products_are_promoted_where_they_follow_each_other() -> None:
+    chained = applied("split-operands", SHIPPED["1_1"]).kernel
+    assert "acc += tl.dot(a_hi, b_hi, tl.dot(" in applied("promoted-products", chained).kernel.source
+    for line in ("acc = acc * 1.0", "acc = tl.dot(a_hi, b_hi, acc)"):
+        between = changed(chained, (PRODUCTS, f"{PRODUCTS}\n        {line}"))
+        assert BY_NAME["promoted-products"].apply(between, MACHINE) is None, line
+
+
+def test_first_kernels_start_with_products_on_tensor_cores() -> None:
+    for name in ("split-precision", "promoted-products"):
+        kernel = applied(name, from_inductor("2_12")).kernel
+        assert kernel.config["NUM_WARPS_0"] == 8, "two accumulators of 128 x 128 do not fit into 4 warps"
+    assert applied("split-precision", from_inductor("1_3")).kernel.config["PRECISION"] == "bf16x3-promoted"
 
 
 def test_what_first_kernels_of_torchs_compiler_do_not_allow() -> None:

@@ -37,6 +37,24 @@ SMALL = {
 SHRUNK = {"8388608": "2048", "8192": "64", "1024": "32"}
 """Numbers in the code of 2_12 from torch's compiler, which has its sizes as literals."""
 
+VOLUME = {
+    "5": "2",
+    "7": "2",
+    "35": "4",
+    "105": "12",
+    "315": "36",
+    "128": "4",
+    "124": "2",
+    "122": "5",
+    "15128": "10",
+    "211792": "140",
+    "13554688": "8960",
+    "786432": "768",
+    "262144": "256",
+    "16384": "16",
+}
+"""The same of 1_66: images of 16 x 4 x 4 pixels, of which every second line and a border make 14 x 2 x 5."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -93,6 +111,37 @@ def applied(names: str, kernel: PythonKernel) -> Rewritten:
         assert rewritten is not None, name
         kernel = formatted(rewritten.kernel)
     return Rewritten(kernel, rewritten.did, rewritten.parameters, rewritten.constraints)
+
+
+@functools.cache
+def triangle_from_inductor() -> Case:
+    """Return a triangular product of 64 x 64 elements."""
+    return resized("1_15", {"4096": "64", "16777216": "4096"})
+
+
+@functools.cache
+def volume_from_inductor() -> Case:
+    """Return a convolution of three dimensions with steps and a border, of which the recording has none, made small."""
+    case = resized("1_66", VOLUME)
+    source, reference = case.kernel.source, case.problem.source
+    for old, new in (
+        ("STRIDE_H : tl.constexpr = 1", "STRIDE_H : tl.constexpr = 2"),
+        ("PADDING_W : tl.constexpr = 0", "PADDING_W : tl.constexpr = 1"),
+    ):
+        assert old in source
+        source = source.replace(old, new)
+    old = "return [in_channels, out_channels, kernel_size]"
+    assert old in reference
+    steps = "return [in_channels, out_channels, kernel_size, (1, 2, 1), (0, 0, 1)]"
+    return Case(PythonKernel.parse(source), replace(case.problem, source=reference.replace(old, steps)))
+
+
+MADE = {"first kernel": linear_from_inductor, "volume": volume_from_inductor, "triangle": triangle_from_inductor}
+
+
+def case_of(name: str) -> Case:
+    """Return a first kernel by what it is, or a shipped one."""
+    return MADE[name]() if name in MADE else shipped(name)
 
 
 @functools.cache

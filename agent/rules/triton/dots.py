@@ -17,7 +17,10 @@ SPLIT_DOT = "split_dot"
 
 @dataclass(frozen=True)
 class Dot:
-    """`acc = tl.dot(a, b, acc, ...)` or `acc += tl.dot(a, b, ...)` inside of at least one loop."""
+    """`acc = tl.dot(a, b, acc, ...)` or `acc += tl.dot(a, b, ...)` inside of at least one loop.
+
+    In `acc += tl.dot(a, b, tl.dot(c, d))`, which promoted-products writes, the inner ones belong to it.
+    """
 
     function: Function
     node: cst.Call
@@ -26,9 +29,16 @@ class Dot:
     left: cst.BaseExpression
     right: cst.BaseExpression
     precision: str | None
-    """'ieee', 'tf32x3', ...; None where it is a parameter or another expression."""
+    """'ieee', 'tf32x3', ...; None where it is a parameter or another expression, or where there are inner products."""
     choice: str | None = None
     """The parameter that decides the precision of a `split_dot`."""
+    inner: tuple[cst.BaseExpression, ...] = ()
+    """The operands of inner products."""
+
+    @property
+    def operands(self) -> tuple[cst.BaseExpression, ...]:
+        """Those of all of its products."""
+        return self.left, self.right, *self.inner
 
     @property
     def loop(self) -> cst.For:
@@ -58,8 +68,9 @@ def _dot(function: Function, call: cst.Call) -> Dot | None:
     if not function.loops_around(call):
         return None
     inner, given = statement.body[0], argument(call, "acc", 2)
+    operands = _inner(given)
     if isinstance(inner, cst.AugAssign) and m.matches(inner, m.AugAssign(operator=m.AddAssign())):
-        target, whole = inner.target, given is None and inner.value is call
+        target, whole = inner.target, (given is None or bool(operands)) and inner.value is call
     elif isinstance(inner, cst.Assign) and len(inner.targets) == 1:
         target = inner.targets[0].target
         whole = inner.value is call and given is not None and code(given) == code(target)
@@ -70,7 +81,18 @@ def _dot(function: Function, call: cst.Call) -> Dot | None:
     if isinstance(call.func, cst.Name):
         chosen = argument(call, "PRECISION", 3)
         return Dot(function, call, statement, target.value, left, right, None, code(chosen) if chosen else None)
-    return Dot(function, call, statement, target.value, left, right, _precision(function, call))
+    precision = None if operands else _precision(function, call)
+    return Dot(function, call, statement, target.value, left, right, precision, inner=operands)
+
+
+def _inner(given: cst.BaseExpression | None) -> tuple[cst.BaseExpression, ...]:
+    """Return the operands of a product that another one adds to; none where that adds to anything else."""
+    if not m.matches(given or cst.Name("none"), m.Call(func=m.Attribute(m.Name("tl"), m.Name("dot")))):
+        return ()
+    call = cst.ensure_type(given, cst.Call)
+    left, right, further = argument(call, "input", 0), argument(call, "other", 1), argument(call, "acc", 2)
+    below = _inner(further)
+    return (left, right, *below) if left and right and (further is None or below) else ()
 
 
 def _precision(function: Function, call: cst.Call) -> str | None:

@@ -90,7 +90,8 @@ class Function:
         if not isinstance(node, cst.Name) or node.value in known:
             return known.get(node.value) if isinstance(node, cst.Name) else None
         known[node.value] = None  # of a name that is made of itself, until it is known
-        found = {self._base(value, known) for value in self.assignments.get(node.value, ())}
+        values = [one for one in self.assignments.get(node.value, ()) if not _adds_to(one, node.value)]
+        found = {self._base(value, known) for value in values}
         if node.value in self.parameters:
             known[node.value] = node.value if found <= {None, node.value} else None
         else:
@@ -148,6 +149,13 @@ class Function:
     def _lines(self) -> Sequence[cst.SimpleStatementLine]:
         lines = find_all(self.node, m.SimpleStatementLine())
         return [cst.ensure_type(one, cst.SimpleStatementLine) for one in lines]
+
+
+def _adds_to(value: cst.BaseExpression, name: str) -> bool:
+    """Return whether a value is a name plus something, which moves a pointer within what it points to."""
+    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
+        return False
+    return _adds_to(value.left, name) or (isinstance(value.left, cst.Name) and value.left.value == name)
 
 
 def argument(call: cst.Call, keyword: str, position: int | None = None) -> cst.BaseExpression | None:

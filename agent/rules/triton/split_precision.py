@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from ....core import Parameter, PythonKernel
+from ....core import Config, Parameter, PythonKernel
 from ..rule import Machine, Rewritten, with_source
 from ..source import add_constant, code, fresh, insert_before_definitions
 from .dots import SPLIT_DOT, Dot, dots_of
 from .edit import Edit, declaring, edited, put_statements, with_arguments, with_parameters
 from .file import TritonFile
 from .function import Function
+from .tiles import warps_for_two
 
 PRECISIONS = ("ieee", "tf32x3", "bf16x3", "tf32x3-promoted", "bf16x3-promoted")
 START = "bf16x3-promoted"
@@ -56,6 +57,7 @@ class SplitPrecision:
 
     Needs a kernel without other float types and a function that is launched at one place, whose products sum into
     an accumulator in a loop with `input_precision="ieee"` or without TF32. Triton's own default, TF32, is left alone.
+    Where the precision is a parameter already and IEEE, as in first kernels, another one is chosen.
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
 
@@ -66,7 +68,21 @@ class SplitPrecision:
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with the precision as a parameter, or None where no product of fp32 is precise."""
-        return with_precisions(kernel, START)
+        return with_precisions(kernel, START) or _with_another(kernel)
+
+
+def _with_another(kernel: PythonKernel) -> Rewritten | None:
+    """Return the kernel with the precision at which to start; None where none is a parameter, or it is not IEEE."""
+    file = TritonFile.read(kernel)
+    launches = [one for one in (file.launched_once() if file else ()) if dots_of(one.function)]
+    choices = {launch.constant(dot.choice) for launch in launches for dot in dots_of(launch.function) if dot.choice}
+    ieee = sorted(name for name in choices if name and kernel.config.get(name) == "ieee")
+    parameters = [Parameter(one, kernel.declared_values.get(one, PRECISIONS), START) for one in ieee]
+    if not parameters or any(START not in one.values for one in parameters):
+        return None
+    chosen = kernel.bind(Config({one.name: START for one in parameters}))
+    chosen = chosen.bind(warps_for_two(chosen, launches))
+    return Rewritten(chosen, "computed the products in three of bf16, each step's sum added in fp32", (*parameters,))
 
 
 def with_precisions(kernel: PythonKernel, start: str) -> Rewritten | None:

@@ -81,7 +81,7 @@ def _described(launch: Launch) -> list[_Described]:
     function = launch.function
     if all(dot.precision == "ieee" for dot in dots_of(function)):
         return []
-    names = {side.value for dot in dots_of(function) for side in (dot.left, dot.right) if isinstance(side, cst.Name)}
+    names = {side.value for dot in dots_of(function) for side in dot.operands if isinstance(side, cst.Name)}
     values = [function.value_of(name) for name in sorted(names)]
     loads = [matrix_load(launch, one) for one in values if isinstance(one, cst.Call) and one in function.loads]
     found = [described for one in loads if one is not None and (described := _descriptor(launch, one)) is not None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from ....core import Config, PythonKernel
+from ....core import Config, PythonKernel, Value
 from ....core.expressions import Expression
 from .dots import Dot, dots_of
 from .file import Launch
@@ -17,6 +17,7 @@ from .function import Function, argument
 
 TENSOR_CORES, VECTOR_UNITS = 128, 64
 """Accumulators of a thread above which registers spill: products on the vector units keep operands there too."""
+_MANY = 8
 _SIDES = (16, 32, 64, 128, 256, 512)
 _WARPS = (1, 2, 4, 8, 16)
 
@@ -92,6 +93,20 @@ class Tile:
             values = {self.m: one, self.n: other, self.warps: warps, self.choice or "": choice}
             (held if expression(values) else broken).append(one * other / (warps * 32))
         return bool(held) and bool(broken) and max(held) < min(broken)
+
+
+def warps_for_two(kernel: PythonKernel, launches: Sequence[Launch]) -> Config:
+    """Return the warps of products whose steps have a sum of their own: two accumulators of a thread fit, if 8 do it.
+
+    They change only where a file declares 8, or declares nothing.
+    """
+    found: dict[str, Value] = {}
+    for tile in (tile for launch in launches if (tile := Tile.of(launch, kernel))):
+        rows, columns, _, warps, _ = (int(kernel.config[name]) for name in tile.names)
+        crowded = 2 * rows * columns > warps * 32 * TENSOR_CORES
+        if crowded and warps < _MANY and _MANY in kernel.declared_values.get(tile.warps, [_MANY]):
+            found[tile.warps] = _MANY
+    return Config(found)
 
 
 def sides_of(function: Function, dots: Sequence[Dot]) -> tuple[str, str, str] | None:

@@ -1,0 +1,176 @@
+"""No sum for tiles of a product whose results a condition drops, such as those above a triangle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from ....core import PythonKernel
+from ..rule import Machine, Rewritten, with_source
+from ..search import contains, find_all
+from ..source import code, expression, fresh, names, operand, substitute
+from .dots import dots_of
+from .edit import Edit, edited, parsed
+from .file import TritonFile
+from .function import Function
+from .fuse_neighbour import FuseNeighbour
+from .sum_loop import assigned_names, read_first
+
+_RANGE = m.Name("range") | m.Attribute(m.Name("tl"), m.Name("range"))
+_MAXIMUM = m.Call(func=m.Attribute(m.Name("tl"), m.Name("max")))
+_WHERE = m.Call(func=m.Attribute(m.Name("tl"), m.Name("where")), args=[m.Arg(keyword=None)] * 3)
+_PURE = m.Attribute(m.Name("tl"), m.Name(value=m.MatchRegex("(?!store|atomic|load|device_|debug_|inline_|rand).*")))
+_METHODS = m.Attribute(attr=m.Name("to") | m.Name("broadcast_to"))
+
+
+class DroppedTiles:
+    """A tile's sum has no steps where nothing of it is kept.
+
+    Needs a function whose only loop with products begins at zero and hands one accumulator on, and after it no
+    branches: the accumulator reaches memory through one `tl.where(condition, sum, other)` alone, whose condition comes
+    of indices. An element-wise kernel with the condition, such as that of `torch.tril`, is fused first, as
+    fuse-neighbour does it.
+    """
+
+    name = "dropped-tiles"
+    category = "algorithm"
+    work = "products"
+    why = "of a triangular result only half of the tiles have elements that are kept"
+
+    def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
+        """Return the kernel without sums that are dropped, or None where all of them are kept."""
+        did = "left the sums of tiles out of which nothing is kept"
+        found = _without_sums(kernel)
+        if found is not None:
+            return Rewritten(found, did)
+        fused = FuseNeighbour().apply(kernel, machine)
+        found = _without_sums(fused.kernel) if fused else None
+        if fused is None or found is None:
+            return None
+        return Rewritten(found, f"{fused.did}, and {did}", fused.parameters, fused.constraints)
+
+
+@dataclass(frozen=True)
+class _Condition:
+    loop: cst.For
+    node: cst.BaseExpression
+    lines: Sequence[cst.Assign]
+    """What it is made of after the loop."""
+
+
+def _without_sums(kernel: PythonKernel) -> PythonKernel | None:
+    file = TritonFile.read(kernel)
+    edits: dict[cst.CSTNode, Edit] = {}
+    for launch in file.launched_once() if file else ():
+        found = _condition(launch.function)
+        if found is not None:
+            new = _guarded(found, {*launch.function.parameters, *names(launch.function.node)})
+            edits[found.loop] = lambda _, new=new: cst.FlattenSentinel(new)  # type: ignore[misc]
+    return with_source(kernel, edited(file.module, edits)) if file and edits else None
+
+
+def _condition(function: Function) -> _Condition | None:
+    dots = dots_of(function)
+    if len({(dot.accumulator, id(dot.loop)) for dot in dots}) != 1:
+        return None
+    loop, accumulator, body = dots[0].loop, dots[0].accumulator, list(function.node.body.body)
+    at = next((i for i, one in enumerate(body) if one is loop), None)
+    if at is None or not _is_range(function, loop) or any(contains(loop, one) for one in function.stores):
+        return None
+    changed = assigned_names([loop]) | names(loop.target)
+    changed |= {
+        name for one in find_all(loop, m.AugAssign()) for name in names(cst.ensure_type(one, cst.AugAssign).target)
+    }
+    rest = [_simple(one) for one in body[at + 1 :]]
+    lines = [one for one in rest if one is not None]
+    if len(lines) != len(rest) or read_first(body[at + 1 :]) & changed - {accumulator}:
+        return None
+    if accumulator not in assigned_names(body[:at]) or "atomic" in code(function.node):
+        return None
+    place = _only_choice(lines, accumulator)
+    return None if place is None else _made_of(loop, lines, place, changed)
+
+
+def _is_range(function: Function, loop: cst.For) -> bool:
+    """Return whether a loop begins at zero and goes upwards, to an end that does not come of a tile yet."""
+    if not m.matches(loop, m.For(target=m.Name(), iter=m.Call(func=_RANGE), orelse=None)):
+        return False
+    plain = [code(arg.value) for arg in cst.ensure_type(loop.iter, cst.Call).args if arg.keyword is None]
+    ends = [function.value_of(name) for name in names(loop.iter)]
+    guarded = any(one is not None and m.matches(one, _MAXIMUM) for one in ends)
+    return not guarded and (len(plain) == 1 or (plain[0] == "0" and not plain[-1].startswith("-")))
+
+
+def _simple(line: cst.CSTNode) -> cst.BaseSmallStatement | None:
+    return line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+
+
+def _only_choice(lines: Sequence[cst.BaseSmallStatement], accumulator: str) -> int | None:
+    """Return the place of the one `tl.where` through which the sum gets on; None where it does in another way."""
+    made, found = {accumulator}, list[int]()
+    for number, line in enumerate(lines):
+        match line:
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
+                reads = bool(names(value) & made)
+                if reads and m.matches(value, _WHERE):
+                    condition, _, other = (arg.value for arg in cst.ensure_type(value, cst.Call).args)
+                    if not (names(condition) | names(other)) & made:
+                        found.append(number)
+                        reads = False
+                if reads and not _is_pure(value):
+                    return None
+                made = made | {name} if reads else made - {name}
+            case _ if names(line) & made:
+                return None
+    return found[0] if len(found) == 1 else None
+
+
+def _made_of(
+    loop: cst.For, lines: Sequence[cst.BaseSmallStatement], place: int, changed: set[str]
+) -> _Condition | None:
+    """Return the condition with the lines that make it, if they read nothing that the loop changes, nor memory."""
+    call = cst.ensure_type(cst.ensure_type(lines[place], cst.Assign).value, cst.Call)
+    wanted, kept = names(call.args[0].value), list[cst.Assign]()
+    for line in reversed(lines[:place]):
+        if isinstance(line, cst.AugAssign | cst.AnnAssign) and names(line.target) & wanted:
+            return None
+        if (
+            not isinstance(line, cst.Assign)
+            or not {name for one in line.targets for name in names(one.target)} & wanted
+        ):
+            continue
+        if len(line.targets) != 1 or not isinstance(line.targets[0].target, cst.Name):
+            return None
+        kept.insert(0, line)
+        wanted = wanted - {line.targets[0].target.value} | names(line.value)
+    pure = all(_is_pure(one) for one in [call.args[0].value, *(line.value for line in kept)])
+    return _Condition(loop, call.args[0].value, kept) if pure and not wanted & changed else None
+
+
+def _is_pure(value: cst.BaseExpression) -> bool:
+    """Return whether all calls of an expression are computations of Triton's."""
+    calls = find_all(value, m.Call())
+    return all(m.matches(cst.ensure_type(one, cst.Call).func, _METHODS | _PURE) for one in calls)
+
+
+def _guarded(found: _Condition, taken: set[str]) -> list[cst.BaseStatement]:
+    """Write what the condition is made of, and the loop with steps only where it holds somewhere."""
+    now: dict[str, str] = {}
+    text = "# Where the condition holds for no element of the tile, the sum is dropped.\n"
+    for line in found.lines:
+        value = code(substitute(line.value, now))
+        name = code(line.targets[0].target)
+        now[name] = fresh(f"{name}_of_tile", taken)
+        text += f"{now[name]} = {value}\n"
+    needed = fresh("needed", taken)
+    text += f"{needed} = tl.max(({code(substitute(found.node, now))}).to(tl.int32))\n"
+    call = cst.ensure_type(found.loop.iter, cst.Call)
+    plain = [i for i, arg in enumerate(call.args) if arg.keyword is None]
+    stop = plain[min(1, len(plain) - 1)]
+    arguments = list(call.args)
+    bound = expression(f"{operand(code(arguments[stop].value))} * {needed}")
+    arguments[stop] = arguments[stop].with_changes(value=bound)
+    return [*parsed(text), found.loop.with_changes(iter=call.with_changes(args=arguments))]
