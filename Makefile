@@ -28,7 +28,7 @@ $(COMPLETE): $(READY)
 	@# Type checkers and import-linter do not follow editable installs; a link on their path they do.
 	@mkdir -p $(VENV)/link && ln -sfn "$(CURDIR)" $(VENV)/link/kernelwright
 	@# Tests start many processes, and where PYTHONDONTWRITEBYTECODE is set each would compile what it imports.
-	$(BIN)/python -m compileall -q -j 2 -x '/(\.venv|tests)/' .
+	$(BIN)/python -m compileall -q -j 2 -x '/(\.venv|tests|corpus/examples)/' .
 	@touch $@
 
 optimize: $(READY)

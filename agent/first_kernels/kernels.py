@@ -179,7 +179,9 @@ def _plain(text: str, function: ast.FunctionDef, suffix: str) -> str:
     """Return a function without Inductor's decorators; those that it calls get a name of this kernel's."""
     body = "\n".join(text.splitlines()[function.lineno - 1 : function.end_lineno])
     module = cst.parse_module(f"@triton.jit\n{body}\n")
-    return re.sub(r"\b_triton_helper_fn(\w+)", rf"combine\1_{suffix}", settled(module.visit(_OwnNames())).code.strip())
+    module = module.visit(_OwnNames())
+    code = (settled(module) if "tl.constexpr = " in body else module).code.strip()  # of a template
+    return re.sub(r"\b_triton_helper_fn(\w+)", rf"combine\1_{suffix}", code)
 
 
 class _OwnNames(cst.CSTTransformer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 import libcst as cst
 import libcst.matchers as m
@@ -24,6 +25,15 @@ def find_all(tree: cst.CSTNode, matcher: m.BaseMatcherNode) -> list[cst.CSTNode]
 def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
     """Return whether a node is another, or stands inside of it."""
     return inner in _members(outer)
+
+
+def outer_nodes(tree: cst.CSTNode, inner: Collection[cst.CSTNode]) -> set[cst.CSTNode]:
+    """Return the nodes of a tree inside of which some others stand."""
+    found: set[cst.CSTNode] = set()
+    for node in reversed(_nodes(tree)):  # inner ones before outer ones
+        if any(child in inner or child in found for child in _children(node)):
+            found.add(node)
+    return found
 
 
 def _kinds(matcher: m.BaseMatcherNode) -> tuple[type[cst.CSTNode], ...]:

@@ -31,7 +31,7 @@ by_slug = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.s
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A corpus of one example."""
-    shutil.copytree(SHIPPED / ONE, tmp_path / ONE)
+    shutil.copytree(SHIPPED / ONE, tmp_path / ONE, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import libcst as cst
 
 from ....core import Parameter, PythonKernel, Value
+from ..search import outer_nodes
 from ..source import expression, statements
 
 Edited = cst.CSTNode | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel
@@ -19,9 +20,13 @@ Edit = Callable[[cst.CSTNode], Edited]
 
 
 def edited(module: cst.Module, edits: Mapping[cst.CSTNode, Edit]) -> cst.Module:
-    """Return the module with every named node replaced, inner ones first."""
+    """Return the module with every named node replaced, inner ones first; the others stay the objects they are."""
+    around = outer_nodes(module, edits.keys())
 
     class Editor(cst.CSTTransformer):
+        def on_visit(self, node: cst.CSTNode) -> bool:
+            return node in around
+
         def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Edited:  # type: ignore[override]
             edit = edits.get(original_node)
             return edit(updated_node) if edit else updated_node
