@@ -8,34 +8,21 @@ one over the output, in which what follows is computed too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from .convolution import Convolution
 from .interleaving import interleaved
 
 
-def dilated(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Any:
-    """A decomposition of `aten.convolution`: x is (batch, channels, *sizes), weight (filters, channels, *taps).
-
-    Any other convolution is left as it is.
-    """
+def dilated(given: Convolution) -> Any:
+    """Return a dilated convolution, not transposed; any other one is left as it is."""
     import torch
     import torch.nn.functional as F  # noqa: N812
 
-    taps = weight.shape[2:]
-    apart = [one if tap > 1 else 1 for one, tap in zip(dilation, taps, strict=True)]
-    if transposed or all(one == 1 for one in dilation):
+    if given.transposed or all(one == 1 for one in given.dilation):
         return NotImplemented
+    x, taps, stride, padding = given.x, given.taps, given.stride, given.padding
+    apart = [one if tap > 1 else 1 for one, tap in zip(given.dilation, taps, strict=True)]
     shape = zip(x.shape[2:], stride, padding, apart, taps, strict=True)
     sizes = [(size + 2 * pad - far * (tap - 1) - 1) // step + 1 for size, step, pad, far, tap in shape]
     common = list(map(math.gcd, stride, apart))
@@ -56,6 +43,8 @@ def dilated(
         pixels = torch.stack(parts, axis)
     batch = pixels.flatten(0, len(taps))
     none = [0] * len(taps)
-    result = torch.ops.aten.convolution.default(batch, weight, None, steps, none, [1] * len(taps), False, none, groups)
+    result = torch.ops.aten.convolution.default(
+        batch, given.weight, None, steps, none, [1] * len(taps), False, none, given.groups
+    )
     result = result.unflatten(0, [*residues, x.shape[0]]).movedim(len(taps), 0)
-    return interleaved(result.movedim(len(taps) + 1, 1), none, sizes, bias)
+    return interleaved(result.movedim(len(taps) + 1, 1), none, sizes, given.bias)

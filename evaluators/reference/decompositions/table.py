@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .convolution import Convolution
 from .depthwise import depthwise
 from .dilated import dilated
-from .lines import lines
 from .long_sums import long_sums
+from .one_dimensional import one_dimensional
 from .transposed import transposed
 
-_CONVOLUTIONS = (transposed, depthwise, dilated, lines)
+_CONVOLUTIONS = (transposed, depthwise, dilated, one_dimensional)
 """Each leaves what it is not for; what it makes of a convolution comes here again."""
 
 
@@ -27,7 +28,7 @@ def _first_that_fits() -> dict[Any, Callable[..., Any]]:
     import torch
 
     def convolution(*args: Any) -> Any:
-        results = (rewrite(*args) for rewrite in _CONVOLUTIONS)
+        results = (rewrite(Convolution(*args)) for rewrite in _CONVOLUTIONS)
         return next((one for one in results if one is not NotImplemented), NotImplemented)
 
     return {torch.ops.aten.convolution.default: convolution}

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .convolution import Convolution
 from .interleaving import interleaved
 
 MOST_CONVOLUTIONS = 4
@@ -90,29 +91,18 @@ class _Axis:
         return sum(kind.count * kind.taps for kind in self.kinds(True)) / self.taps
 
 
-def transposed(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Any:
-    """A decomposition of `aten.convolution`: x is (batch, channels, *sizes), weight (channels, filters, *taps).
-
-    Any other convolution is left as it is.
-    """
-    if not transposed:
+def transposed(given: Convolution) -> Any:
+    """Return a transposed convolution; any other one is left as it is."""
+    if not given.transposed:
         return NotImplemented
-    shape = zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True)
+    shape = zip(
+        *(given.x.shape[2:], given.taps, given.stride, given.padding, given.dilation, given.output_padding), strict=True
+    )
     axes = [_Axis(*one) for one in shape]
-    parts = _joined(x, _by_residue(weight, groups, axes), axes, _kinds(axes), ())
+    parts = _joined(given.x, _by_residue(given.weight, given.groups, axes), axes, _kinds(axes), ())
     channels = parts.movedim(2 + len(axes), 2).flatten(1, 2)
     begins = [axis.padding - axis.begin * axis.stride for axis in axes]
-    return interleaved(channels, begins, [axis.output for axis in axes], bias)
+    return interleaved(channels, begins, [axis.output for axis in axes], given.bias)
 
 
 def _kinds(axes: Sequence[_Axis]) -> list[list[_Kind]]:

@@ -9,9 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelwright.evaluators.reference.decompositions.convolution import Convolution
 from kernelwright.evaluators.reference.decompositions.dilated import dilated
-from kernelwright.evaluators.reference.decompositions.lines import lines
 from kernelwright.evaluators.reference.decompositions.long_sums import LONGEST, PART, long_sums
+from kernelwright.evaluators.reference.decompositions.one_dimensional import one_dimensional
 from kernelwright.evaluators.reference.decompositions.table import decompositions
 from kernelwright.evaluators.reference.decompositions.transposed import MOST_CONVOLUTIONS, transposed
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -59,13 +60,13 @@ def same(found: torch.Tensor, arguments: Arguments) -> None:
 @settings(max_examples=150, deadline=None)
 @given(convolutions(backwards=True))
 def test_transposed_convolutions_are_ordinary_ones(arguments: Arguments) -> None:
-    same(transposed(*arguments), arguments)
+    same(transposed(Convolution(*arguments)), arguments)
 
 
 @settings(max_examples=80, deadline=None)
 @given(convolutions(backwards=False))
 def test_dilated_convolutions_are_ordinary_ones(arguments: Arguments) -> None:
-    found = dilated(*arguments)
+    found = dilated(Convolution(*arguments))
     if found is NotImplemented:
         assert set(arguments[5]) == {1}
     else:
@@ -101,7 +102,7 @@ def test_what_is_left_are_convolutions_with_a_template(case: str) -> None:
 
 def test_others_are_left_alone() -> None:
     arguments = (torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
-    assert all(one(*arguments) is NotImplemented for one in (transposed, dilated, lines))
+    assert all(one(Convolution(*arguments)) is NotImplemented for one in (transposed, dilated, one_dimensional))
 
 
 def test_a_long_sum_in_fp32_is_a_sum_of_short_ones() -> None:
