@@ -12,7 +12,7 @@ from ..source import code, expression, fresh, names, operand, statements, substi
 from .chained_products import Chain, chain_of
 from .edit import Edit, edited
 from .file import TritonFile
-from .split_operands import SplitOperands
+from .split_operands import where_split
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,11 @@ class JoinedProducts:
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with one product over both parts, or None where there are no three."""
-        joined = _joined(kernel)
-        if joined is not None:
-            return Rewritten(joined, "joined the three products of each step into one loop of three times the length")
-        split = SplitOperands().apply(kernel, machine)
-        joined = _joined(split.kernel) if split else None
-        if split is None or joined is None:
-            return None
-        did = f"{split.did}, and summed their products in one loop of three times the length"
-        return Rewritten(joined, did, split.parameters, split.constraints)
+        return where_split(
+            *(kernel, machine, _joined),
+            did="joined the three products of each step into one loop of three times the length",
+            then="and summed their products in one loop of three times the length",
+        )
 
 
 def _joined(kernel: PythonKernel) -> PythonKernel | None:

@@ -11,7 +11,7 @@ from .dots import Dot, dots_of
 from .edit import Edit, edited, put_statements
 from .file import TritonFile
 from .function import Function
-from .split_operands import SplitOperands
+from .split_operands import where_split
 from .tiles import warps_for_two
 
 _PLACED = {"input", "other", "acc"}
@@ -32,15 +32,8 @@ class PromotedProducts:
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with sums of each step's own, or None where no step has three products."""
-        promoted = _promoted(kernel)
-        if promoted is not None:
-            return Rewritten(promoted, "added each step's products to the sum in fp32")
-        split = SplitOperands().apply(kernel, machine)
-        promoted = _promoted(split.kernel) if split else None
-        if split is None or promoted is None:
-            return None
-        did = f"{split.did}, and added each step's products to the sum in fp32"
-        return Rewritten(promoted, did, split.parameters, split.constraints)
+        did = "added each step's products to the sum in fp32"
+        return where_split(kernel, machine, _promoted, did, f"and {did}")
 
 
 def _promoted(kernel: PythonKernel) -> PythonKernel | None:

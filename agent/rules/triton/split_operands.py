@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -95,6 +96,23 @@ class _Operand:
     load: cst.Call
     pointer: str
     """The parameter that it is loaded through."""
+
+
+def where_split(
+    kernel: PythonKernel, machine: Machine, change: Callable[[PythonKernel], PythonKernel | None], did: str, then: str
+) -> Rewritten | None:
+    """Change the products of split operands, in the kernel as it is or, where it has none, after `SplitOperands`.
+
+    `did` says what that was, and `then` completes what splitting did; None where the change does not apply.
+    """
+    changed = change(kernel)
+    if changed is not None:
+        return Rewritten(changed, did)
+    split = SplitOperands().apply(kernel, machine)
+    changed = change(split.kernel) if split else None
+    if split is None or changed is None:
+        return None
+    return Rewritten(changed, f"{split.did}, {then}", split.parameters, split.constraints)
 
 
 def _choices(launch: Launch) -> list[str]:
