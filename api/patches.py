@@ -25,7 +25,7 @@ def write_patch(path: Path, function: UserFunction, kernel: PythonKernel, config
     """
     files = put_back(function, kernel, configs)
     root = _root(function.target.path)
-    text = "".join(_diff(file.relative_to(root).as_posix(), file.read_text(), new) for file, new in files.items())
+    text = "".join(_diff(file.relative_to(root).as_posix(), file, new) for file, new in files.items())
     _try(text, root, files)
     write_whole(path, text, "choose another `patch`")
     return files
@@ -77,13 +77,16 @@ def _root(path: Path) -> Path:
     return folder
 
 
-def _diff(name: str, before: str, after: str) -> str:
-    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+def _diff(name: str, file: Path, after: str) -> str:
+    before = file.read_bytes().decode()  # with its own ends of lines
+    lines = difflib.unified_diff(_lines(before), _lines(after, before), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _lines(text: str) -> list[str]:
-    """Split at newlines only, as git does."""
+def _lines(text: str, like: str = "") -> list[str]:
+    """Split at newlines only, as git does; with `\\r\\n` between the lines where another text has them."""
+    if "\r\n" in like:
+        text = text.replace("\n", "\r\n")
     parts = text.split("\n")
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 

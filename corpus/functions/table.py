@@ -94,6 +94,10 @@ def read_table(path: Path) -> InputTable:
     """Read a table; raises `OptionError` that names the entry that is wrong."""
     import yaml
 
+    if path.suffix == ".py":
+        raise OptionError(f"`inputs` {path} names no function", f"write it as {path}::inputs")
+    if not path.is_file():
+        raise OptionError(f"`inputs`: there is no file {path}")
     try:
         said: Any = yaml.safe_load(path.read_text())
         if not isinstance(said, Mapping):

@@ -49,7 +49,10 @@ def find_target(reference: str, option: str) -> Target:
             f"`{option}` {name} is within another function or class", "name a function at the top level of its file"
         )
     path = _file_of(where, option)
-    defined = _functions(path, option)
+    defined, other = _functions(path, option)
+    if name in other:
+        line, advice = other[name]
+        raise OptionError(f"`{option}`: {path}, line {line}: {name} is no function of the file's top level", advice)
     if name not in defined:
         raise OptionError(f"`{option}`: {path} defines no function {name!r}{nearest(name, defined)}")
     return Target(path, name)
@@ -61,7 +64,9 @@ def reference_to(function: Callable[..., Any], option: str) -> str:
     while not inspect.isfunction(inner) and hasattr(inner, "fn"):  # under triton's decorators
         inner = inner.fn
     if not inspect.isfunction(inner):
-        raise OptionError(f"`{option}` is a {type(function).__name__}", "give a function that is defined with def")
+        raise OptionError(
+            f"`{option}` is a {type(function).__name__}", "give one that is defined with def, and calls it"
+        )
     path = inner.__code__.co_filename
     if not Path(path).is_file():
         raise OptionError(f"`{option}` {inner.__qualname__} is in no file", "put it into one, and import it from there")
@@ -82,9 +87,25 @@ def _file_of(where: str, option: str) -> Path:
     raise OptionError(f"`{option}`: there is no module {where}", "give the path of its file, or set PYTHONPATH")
 
 
-def _functions(path: Path, option: str) -> list[str]:
+def _functions(path: Path, option: str) -> tuple[list[str], dict[str, tuple[int, str]]]:
+    """Return the functions that a file defines; of what else it names, the line and what to do instead."""
     try:
         tree = syntax_tree(path.read_text())
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
         raise OptionError(f"`{option}`: cannot read {path}: {error}") from None
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    other: dict[str, tuple[int, str]] = {}
+    open_: list[ast.AST] = list(tree.body)
+    while open_:
+        node = open_.pop()
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                other[name] = node.lineno, "write one there that calls it"
+            case ast.Name(id=name, ctx=ast.Store()):
+                other[name] = node.lineno, "write one there that calls it"
+            case ast.ImportFrom(names=names):
+                given = {one.asname or one.name: one.name for one in names}
+                other |= {name: (node.lineno, f"name the file that defines {known}") for name, known in given.items()}
+            case _:
+                open_ += ast.iter_child_nodes(node)
+    return defined, {name: found for name, found in other.items() if name not in defined}

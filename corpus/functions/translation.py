@@ -39,6 +39,8 @@ class {name}(torch.nn.Module):
 _GET_INPUTS = """
 def get_inputs():
     found = {function}(torch.initial_seed(){sizes})
+    if not isinstance(found, (tuple, list, torch.Tensor)):
+        raise TypeError(f"{function} returns a {{type(found).__name__}}; return the arguments in order, as a list")
     return list(found) if isinstance(found, (tuple, list)) else [found]
 """
 _NO_WEIGHTS = """

@@ -9,6 +9,7 @@ from pathlib import Path
 import libcst as cst
 from libcst import matchers
 
+from ...core import KernelError
 from .modules import Library, Module, OwnModule, OwnName, Package, for_types_only
 from .naming import Names
 from .references import References, definition_of, references_of
@@ -96,6 +97,8 @@ class _Inliner:
         self._libraries: list[tuple[str, Library]] = []
         self._stars: list[str] = []
         """The libraries that those import."""
+        self._way: list[str] = []
+        """The names through which the statement at hand was reached."""
 
     def need_whole(self, name: str) -> None:
         """Add all statements of a module, and of those that it imports."""
@@ -118,16 +121,22 @@ class _Inliner:
 
     def need(self, wanted: OwnName) -> None:
         module = self._package.module(wanted.module)
+        self._way.append(wanted.name)
         for index in module.definitions[wanted.name]:
             self._add(module, index)
+        self._way.pop()
 
     def _add(self, module: Module, index: int) -> None:
         place = module.name, index
         if place in self._statements:
             return
         statement = module.tree.body[index]
-        self._replaced[place] = self._rewriting(module, statement)
-        found = self._statements[place] = references_of(module, statement, self._replaced[place], self._dynamic)
+        try:
+            self._replaced[place] = self._rewriting(module, statement)
+            found = self._statements[place] = references_of(module, statement, self._replaced[place], self._dynamic)
+        except KernelError as error:
+            way = ", which uses ".join(self._way).replace(", which", "", 1)
+            raise KernelError(f"{error} ({way})" if len(self._way) > 1 else str(error)) from None
         for name in module.bound(statement):
             for other in module.definitions[name]:
                 self._add(module, other)

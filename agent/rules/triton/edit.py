@@ -71,13 +71,17 @@ def _statement(node: cst.CSTNode) -> cst.BaseStatement:
 
 
 def with_parameters(names: Sequence[str], constexpr: bool = True) -> Edit:
-    """Return an edit of a FunctionDef that adds parameters at its end, `tl.constexpr` or plain."""
+    """Return an edit of a FunctionDef that adds parameters at its end, `tl.constexpr` or plain.
+
+    After one with a default they have one too, as Python asks; every call gives them.
+    """
 
     def add(node: cst.CSTNode) -> cst.CSTNode:
         function = cst.ensure_type(node, cst.FunctionDef)
         annotation = cst.Annotation(expression("tl.constexpr")) if constexpr else None
-        new = [cst.Param(cst.Name(name), annotation) for name in names]
         params = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in function.params.params]
+        default = cst.Name("None") if params and params[-1].default is not None else None
+        new = [cst.Param(cst.Name(name), annotation, default=default) for name in names]
         return function.with_changes(params=function.params.with_changes(params=[*params, *new]))
 
     return add

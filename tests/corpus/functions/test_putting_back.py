@@ -141,6 +141,18 @@ def test_files_without_a_newline_at_their_end(tmp_path: Path, package: UserPacka
     assert apply(tmp_path / "out.diff", folder).returncode == 0
 
 
+def test_files_with_windows_ends_of_lines_keep_them(tmp_path: Path) -> None:
+    folder = RMS_NORM.copied(tmp_path)
+    for path in folder.rglob("*.py"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    function = RMS_NORM.translated(folder)
+    kernel = changed(function, *CHANGES["rownorm"]).bind({"BLOCK": 512})
+    files = write_patch(tmp_path / "out.diff", function, kernel, [Config(kernel.config)])
+    assert (run := apply(tmp_path / "out.diff", folder)).returncode == 0, run.stderr
+    after = b"".join(path.read_bytes() for path in files)
+    assert b"tl.rsqrt(" in after and after.count(b"\n") == after.count(b"\r\n")
+
+
 def test_a_config_for_a_workload_only_where_it_is_faster_there_and_the_key_tells_it_apart() -> None:
     apart, same = {"few": "1", "many": "2"}, {"few": "1", "many": "1"}
     best = merged({"few": timed(1.0, block=4), "many": timed(4.0, block=4)})

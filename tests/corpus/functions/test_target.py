@@ -36,6 +36,27 @@ def test_what_is_no_function_says_so(reference: str, said: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hidden", "line 3: hidden is no function of the file's top level; write one there that calls it"),
+        ("Norm", "line 4: Norm is no function"),
+        ("norm", "line 6: norm is no function"),
+        ("later", "line 7: later is no function"),
+        ("other", "line 1: other is no function of the file's top level; name the file that defines swiglu"),
+    ],
+)
+def test_what_a_file_defines_in_another_way_says_where_and_what_to_do(tmp_path: Path, name: str, said: str) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text(
+        "from .mlp import swiglu as other\nif other:\n    def hidden(x): ...\nclass Norm:\n    def f(self): ...\n"
+        "norm = Norm().f\nasync def later(x): ...\n"
+    )
+    with pytest.raises(OptionError) as caught:
+        find_target(f"{path}::{name}", "kernel")
+    assert said in str(caught.value)
+
+
 def test_objects_that_have_no_name_in_a_file(tmp_path: Path) -> None:
     def nested() -> None: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.core import JointProblem, KernelError, KernelwrightError, OptionError
@@ -106,8 +107,24 @@ def test_a_function_that_returns_nothing_is_judged_by_its_arguments(tmp_path: Pa
     assert call in function.kernel.source and call in function.problem.source
 
 
+def test_arguments_by_name_are_asked_for_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text(
+        "import torch\nimport triton\ndef f(x):\n    return triton.cdiv(x, 2)\ndef inputs(seed):\n    return {'x': 1}\n"
+    )
+    problem = translate(f"{path}::f", f"{path}::f", f"{path}::inputs").problem
+    names: dict[str, Any] = {}
+    exec(problem.source, names)
+    with pytest.raises(TypeError, match="inputs returns a dict; return the arguments in order, as a list"):
+        names["get_inputs"]()
+
+
 def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
     function, reference, inputs = RMS_NORM.at(RMS_NORM.copied(tmp_path))
+    with pytest.raises(OptionError, match=r"`inputs` bench\.py names no function; write it as bench\.py::inputs"):
+        translate(function, reference, "bench.py")
+    with pytest.raises(OptionError, match=r"`inputs`: there is no file shapes\.yaml"):
+        translate(function, reference, "shapes.yaml")
     with pytest.raises(OptionError, match="a function needs `inputs`"):
         translate(function, reference, None)
     with pytest.raises(KernelwrightError, match="is a kernel; name the function that launches it"):

@@ -126,6 +126,10 @@ def test_what_a_module_does_with_its_names_comes_along(tmp_path: Path) -> None:
         ({"a": "from .b import x\ndef f():\n    return x\n", "b": "def __getattr__(n): ...\n"}, "defines no x in its"),
         ({"a": "from .b import x\ndef f():\n    return x\n"}, "the package has no module pkg.b"),
         (
+            {"a": "from .b import g\ndef f():\n    return g()\n", "b": "g = lambda: h()\ndef h():\n    eval('')\n"},
+            r"b\.py, line 3: eval asks for code from a text, .* \(f uses g, which uses h\)$",
+        ),
+        (
             {"a": "try:\n    from .b import x\nexcept:\n    x = 1\ndef f():\n    return x\n", "b": "x = 2\n"},
             "whether 'from .b import x' is used shows only when it runs; import it unconditionally",
         ),
