@@ -7,18 +7,22 @@ import json
 import re
 import symtable
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import libcst as cst
 
 from ...core import PythonKernel, TorchProblem
 from ...core.generated_code import GeneratedCode
 from ...core.syntax_tree import syntax_tree
+from ..rule_proposer import formatted
 from ..rules.triton.split_precision import with_precisions
 from .kernels import GeneratedKernel, helper, kernels_of
 from .obstacle import Obstacle
+from .tidying import tidied
 from .wrapper import Wrapper, names_of, weight_expression
 
 _OTHERS = ("get_inputs", "get_init_inputs")
+_SIZES = "Right only for inputs of the shapes that it was made for: their sizes are numbers in it."
 
 
 def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
@@ -41,7 +45,7 @@ def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
     helpers = [helper(text) for text in code.helpers.values()]
     parts = [
         *helpers,
-        *(kernel.source.replace(kernel.name, kernel.plain_name) for kernel in kernels),
+        *(kernel.text for kernel in kernels),
         _model(problem.source, signature, forward),
     ]
     top = [
@@ -52,13 +56,14 @@ def first_kernel(problem: TorchProblem, code: GeneratedCode) -> PythonKernel:
     kernel = PythonKernel.parse("\n\n\n".join(["\n\n".join(filter(None, top)), *parts]) + "\n", problem.name)
     # Inductor computes fp32 products without tensor cores, which are a search's to choose.
     rewritten = with_precisions(kernel, "ieee")
-    return rewritten.kernel if rewritten else kernel
+    found = rewritten.kernel if rewritten else kernel
+    return formatted(replace(found, source=tidied(found.source)))
 
 
 def _header(problem: TorchProblem, kernels: Sequence[GeneratedKernel], library: Sequence[str]) -> str:
     count = f"{len(kernels)} Triton kernel{'s' if len(kernels) > 1 else ''}"
     left = f"; torch computes {', '.join(dict.fromkeys(library))}" if library else ""
-    return f'"""{problem.name}: {count}, written by torch.compile and rewritten{left}."""'
+    return f'"""{problem.name}: {count}, written by torch.compile and rewritten{left}.\n\n{_SIZES}\n"""'
 
 
 def _imports(problem: TorchProblem, texts: Sequence[str]) -> str:
@@ -129,7 +134,8 @@ def _without_unused(text: str) -> str:
     for node in tree.body:
         if isinstance(node, ast.Assign) and not {one.id for one in node.targets if isinstance(one, ast.Name)} & used:
             lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    return "\n".join(lines)
+    left = "\n".join(lines)
+    return left if left == text else _without_unused(left)  # what only those needed
 
 
 def _globals_of(scope: symtable.SymbolTable) -> Iterator[str]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import libcst as cst
@@ -16,6 +17,7 @@ from .choices import limits, loop_choices, template_choices
 from .obstacle import Obstacle
 from .settled_branches import settled
 from .template_grids import template_grid
+from .tidying import overridden, without_arguments
 
 _MATH = {"rsqrt", "sqrt", "exp", "exp2", "log", "log2", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
 """Functions that `tl` has too; those run in Triton's interpreter as well."""
@@ -61,6 +63,16 @@ class GeneratedKernel:
         return re.sub(r"^triton_(poi|per|red|tem|for|mm)_", "", self.name)
 
     @property
+    def text(self) -> str:
+        """Its functions as the file has them."""
+        plain = without_arguments(self.source, self.name, set(self._overridden.values()))
+        return plain.replace(self.name, self.plain_name)
+
+    @cached_property
+    def _overridden(self) -> dict[int, str]:
+        return overridden(self.source, self.name)
+
+    @property
     def constants(self) -> dict[str, str]:
         """The module's constants by argument; what has one value only is written at the launch."""
         return {
@@ -87,7 +99,8 @@ class GeneratedKernel:
 
     def launch(self, given: Sequence[str]) -> str:
         """Return a launch as Python, from the arguments of Inductor's."""
-        passed = given[: len(given) - self.grid_arguments]
+        passed = [one for place, one in enumerate(given) if place not in self._overridden]
+        passed = passed[: len(passed) - self.grid_arguments]
         settings = [f"{argument}={self._written(argument)}" for argument in self.values]
         call = f"{self.plain_name}[{self._grid(given)}]("
         one_line = f"{call}{', '.join([*passed, *settings])})"

@@ -16,6 +16,7 @@ from ..inlining.modules import Library, Module, OwnName, Package
 from ..inlining.references import definition_of, references_of
 from ..inlining.rewriting import Rename, import_order
 from ..inlining.roots import Roots
+from ..inlining.statements import known_again
 from .autotuning import Autotuned, config_text, list_of_configs
 from .translation import UserFunction
 
@@ -141,6 +142,7 @@ class _Return:
             before = list_of_configs(module, original)
             if before is not None and _plain(self.final.code(known)) == _plain(kernel.single(names)):
                 texts[known] = kept.get(before) or module.code(before)
+        texts |= known_again(statement, piece.original) if piece.original else {}
         changed = statement.visit(Rename(texts, set(), statement, own))
         assert isinstance(changed, cst.CSTNode)
         return _with_imports(changed, piece.imports) if piece.imports else changed

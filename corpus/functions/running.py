@@ -7,6 +7,7 @@ from typing import Any
 
 import libcst as cst
 
+from ...core import KernelError
 from ..inlining.inliner import inline
 from ..inlining.modules import Library, Module, OwnName
 from ..inlining.references import references_of
@@ -15,6 +16,12 @@ from .program import answer_of
 
 TIMEOUT_S = 120.0
 """Seconds. The user's own code runs; this only ends an endless wait."""
+_SURROUNDINGS = ("os", "sys", "inspect", "importlib", "platform")
+_OTHER = "other"
+_VALUES = """
+import json as _json
+print("\\n" + _json.dumps([one if isinstance(one, (bool, int)) else "other" for one in [EXPRESSIONS]]))
+"""
 
 
 def evaluate(module: Module, expressions: Sequence[cst.CSTNode], template: str, what: str, advice: str) -> Any:
@@ -39,27 +46,65 @@ def evaluate(module: Module, expressions: Sequence[cst.CSTNode], template: str, 
 
 
 class Conditions:
-    """Decides, once each, the conditions of imports such as `if compare_version("triton", operator.ge, "3.0.0")`."""
+    """Decides, once each, what depends on where the package is imported, and is the same ever after.
+
+    These are conditions of imports such as `if compare_version("triton", operator.ge, "3.0.0")`, and switches such as
+    `FAST = os.getenv("FAST", "0") == "1"`, which no kernel may ask for itself.
+    """
 
     def __init__(self) -> None:
         self._known: dict[cst.CSTNode, Mapping[cst.CSTNode, str]] = {}
 
     def decided(self, module: Module, statement: cst.CSTNode) -> Mapping[cst.CSTNode, str]:
-        """Return the value of each condition of a top-level `if` that chooses between imports; empty for others."""
-        if not isinstance(statement, cst.If) or not _imports(statement):
-            return {}
+        """Return the value of each expression of a top-level statement that is decided; empty where there is none."""
         if statement not in self._known:
-            tests: list[cst.CSTNode] = []
-            branch: Any = statement
-            while isinstance(branch, cst.If):
-                tests.append(branch.test)
-                branch = branch.orelse
-            values = "[" + ", ".join(["bool({})"] * len(tests)) + "]"
-            template = f'\nimport json as _json\nprint("\\n" + _json.dumps({values}))\n'
-            what = f"{module}, line {module.line(statement)}: the condition of an import"
-            found = evaluate(module, tests, template, what, "import it unconditionally")
-            self._known[statement] = {node: repr(value) for node, value in zip(tests, found, strict=True)}
+            self._known[statement] = self._evaluated(module, statement)
         return self._known[statement]
+
+    def _evaluated(self, module: Module, statement: cst.CSTNode) -> Mapping[cst.CSTNode, str]:
+        what = f"{module}, line {module.line(statement)}: the condition of an import"
+        expressions, form = _assigned(statement), "{}"
+        if isinstance(statement, cst.If):
+            expressions, form = _tests(statement), "bool({})"
+            if _imports(statement):
+                return _values(module, expressions, form, what)
+        try:
+            asked = any(_asks_surroundings(module, one) for one in expressions)
+            return _values(module, expressions, form, what) if asked else {}
+        except KernelError:
+            return {}  # it stays as it is, and the guards say what they think of it
+
+
+def _values(module: Module, expressions: Sequence[cst.CSTNode], form: str, what: str) -> Mapping[cst.CSTNode, str]:
+    """Return truths and whole numbers as texts; other values stay expressions, since a text may be a secret."""
+    template = _VALUES.replace("EXPRESSIONS", ", ".join([form] * len(expressions)))
+    found = evaluate(module, expressions, template, what, "import it unconditionally")
+    return {node: repr(value) for node, value in zip(expressions, found, strict=True) if value != _OTHER}
+
+
+def _tests(statement: cst.If) -> list[cst.CSTNode]:
+    tests: list[cst.CSTNode] = []
+    branch: Any = statement
+    while isinstance(branch, cst.If):
+        tests.append(branch.test)
+        branch = branch.orelse
+    return tests
+
+
+def _assigned(statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return the value that a statement gives to one name."""
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name())], value=value)]):
+            return [value]
+        case cst.SimpleStatementLine(body=[cst.AnnAssign(target=cst.Name(), value=cst.BaseExpression() as value)]):
+            return [value]
+    return []
+
+
+def _asks_surroundings(module: Module, node: cst.CSTNode) -> bool:
+    found = references_of(module, node, dynamic=True).nodes.values()
+    libraries = [one[1].statement.split() for one in found if isinstance(one, tuple)]
+    return any(words[1].partition(".")[0] in _SURROUNDINGS for words in libraries)
 
 
 def _imports(node: cst.CSTNode) -> bool:

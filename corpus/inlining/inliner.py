@@ -14,7 +14,7 @@ from .modules import Library, Module, OwnModule, OwnName, Package, for_types_onl
 from .naming import Names
 from .references import References, definition_of, references_of
 from .rewriting import Rename, import_order
-from .statements import changed_by, is_plain
+from .statements import changed_by, is_plain, unknown_types
 
 Rewriting = Callable[[Module, cst.CSTNode], Mapping[cst.CSTNode, str]]
 """For a statement, its expressions that are replaced, and by what; what they refer to is not needed then."""
@@ -197,9 +197,10 @@ class _Inliner:
                     names.add_own(OwnName(module_name, name))
         imports = [*names.imports(), *(star.statement for one in found for star in one.stars), *self._stars]
         modules = [self._package.module(name) for name in order]
-        if self._has_future(modules):
+        future = self._has_future(modules)
+        if future:
             imports.append("from __future__ import annotations")
-        pieces = [self._piece(place, names) for place in places]
+        pieces = [self._piece(place, names, future) for place in places]
         files = {module.path: module.text for module in modules if module.path is not None}
         headers = [module.header for module in modules if module.name in self._whole]
         return Inlined(tuple(dict.fromkeys(imports)), tuple(pieces), names.own, files, "".join(headers))
@@ -214,7 +215,7 @@ class _Inliner:
         lazy = {module.name for module in modules if "from __future__ import annotations" in module.text}
         return bool(lazy) and annotated <= lazy
 
-    def _piece(self, place: tuple[str, int], names: Names) -> Piece:
+    def _piece(self, place: tuple[str, int], names: Names, future: bool) -> Piece:
         module = self._package.module(place[0])
         statement = module.tree.body[place[1]]
         found = self._statements[place]
@@ -223,7 +224,8 @@ class _Inliner:
             for node, one in found.nodes.items()
         }
         own = {name: names.own[OwnName(module.name, name)] for name in module.bound(statement)}
-        changed = statement.visit(Rename({**flat, **self._replaced[place]}, set(found.imports), statement, own))
+        texts = {**flat, **self._replaced[place], **({} if future else unknown_types(statement, found.free))}
+        changed = statement.visit(Rename(texts, set(found.imports), statement, own))
         assert isinstance(changed, cst.CSTNode) and module.path is not None
         spelled = {text: module.code(node) for node, text in flat.items() if module.code(node) != text}
         spelled |= {text: name for name, text in own.items() if name != text}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Collection
 from typing import Any
 
 import libcst as cst
@@ -13,6 +15,27 @@ def is_plain(statement: cst.CSTNode) -> bool:
     small = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
     text = matchers.Expr(matchers.SimpleString())
     return all(isinstance(one, cst.Import | cst.ImportFrom) or matchers.matches(one, text) for one in small)
+
+
+def unknown_types(statement: cst.CSTNode, free: Collection[str]) -> dict[cst.CSTNode, str]:
+    """Return the annotations with names of `free` that Python does not know, as texts: `if TYPE_CHECKING` has them."""
+    unknown = [name for name in free if not hasattr(builtins, name)]
+    return {
+        one: f'"{cst.Module([]).code_for_node(one)}"'
+        for one in _types(statement)
+        if any(matchers.findall(one, matchers.Name(name)) for name in unknown) and not isinstance(one, cst.SimpleString)
+    }
+
+
+def known_again(statement: cst.CSTNode, original: str) -> dict[cst.CSTNode, str]:
+    """Return the annotations that `unknown_types` made texts of, as the original has them."""
+    texts = [one for one in _types(statement) if isinstance(one, cst.SimpleString) and one.value not in original]
+    return {one: str(one.evaluated_value) for one in texts}
+
+
+def _types(statement: cst.CSTNode) -> list[cst.BaseExpression]:
+    found = matchers.findall(statement, matchers.Annotation())
+    return [cst.ensure_type(one, cst.Annotation).annotation for one in found]
 
 
 def changed_by(statement: cst.CSTNode) -> str | None:

@@ -26,7 +26,7 @@ OPTIONS = {
     "triton.cudagraphs": False,
     "triton.num_decompose_k_splits": 0,  # its products of parts have no template
     "triton.unique_kernel_names": True,
-    "triton.descriptive_names": "torch",
+    "triton.descriptive_names": "original_aten",
     "assert_indirect_indexing": False,
     "graph_partition": False,
     "cpp_wrapper": False,
@@ -164,6 +164,7 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tup
     import torch
     import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.traceback import preserve_node_meta
 
     names, form = list(weights), ""
 
@@ -176,7 +177,7 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tup
         return list(result) if form != "tensor" else [result]
 
     flat = [*weights.values(), *(value for value in inputs if isinstance(value, torch.Tensor))]
-    with torch.no_grad():
+    with torch.no_grad(), preserve_node_meta():  # else no kernel is named after its operators
         # Without writes inside of the graph: those to weights come at its end.
         pure = torch.func.functionalize(call, remove="mutations")
         return make_fx(pure, decomposition_table=decompositions(), tracing_mode="fake")(*flat), form

@@ -163,7 +163,7 @@ def test_taps_are_not_joined(replacement: tuple[str, str], reason: str) -> None:
 def test_tensors_with_channels_side_by_side_are_read_in_place() -> None:
     kernel = applied("joined-taps", from_inductor("1_63")).kernel
     assert "x_rows = " in kernel.source and "pack_pixels" not in kernel.source
-    padded = changed(from_inductor("1_63"), ("PADDING_W : tl.constexpr = 0", "PADDING_W : tl.constexpr = 1"))
+    padded = changed(from_inductor("1_63"), ("PADDING_W: tl.constexpr = 0", "PADDING_W: tl.constexpr = 1"))
     packed = applied("joined-taps", padded).kernel.source
     assert "pack_pixels[(triton.cdiv(16809984, 64)" in packed and "pack_taps[" not in packed, "with a border"
 

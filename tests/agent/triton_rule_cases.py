@@ -125,8 +125,8 @@ def volume_from_inductor() -> Case:
     case = resized("1_66", VOLUME)
     source, reference = case.kernel.source, case.problem.source
     for old, new in (
-        ("STRIDE_H : tl.constexpr = 1", "STRIDE_H : tl.constexpr = 2"),
-        ("PADDING_W : tl.constexpr = 0", "PADDING_W : tl.constexpr = 1"),
+        ("STRIDE_H: tl.constexpr = 1", "STRIDE_H: tl.constexpr = 2"),
+        ("PADDING_W: tl.constexpr = 0", "PADDING_W: tl.constexpr = 1"),
     ):
         assert old in source
         source = source.replace(old, new)

@@ -166,7 +166,9 @@ def test_a_result_has_the_strides_of_the_references(tmp_path: Path) -> None:
 def test_rows_beyond_a_grids_second_dimension_go_to_its_third(rows: int) -> None:
     tiles = {"XBLOCK": 64, "YBLOCK": 32}
     choices = {name: [value, 2 * value] for name, value in tiles.items()}
-    kernel = GeneratedKernel("triton_poi_fused_1", 1, "", "Grid2DWithYZOverflow", tiles, choices, {}, 0, 0)
+    kernel = GeneratedKernel(
+        "triton_poi_fused_1", 1, "def triton_poi_fused_1(): ...", "Grid2DWithYZOverflow", tiles, choices, {}, 0, 0
+    )
     written = re.sub(r"triton\.cdiv", "cdiv", kernel.launch(["buf0", "buf1", f"{rows}", "130"]))
     names = {"cdiv": lambda size, step: -(-size // step), "XBLOCK_1": 64, "YBLOCK_1": 32}
     x, y, z = eval(written[written.index("[") + 1 : written.index("](")], names)

@@ -14,7 +14,7 @@ from kernelwright.api.patches import untried, worthwhile, write_patch
 from kernelwright.api.workload_keys import workload_keys
 from kernelwright.core import Config, KernelError, PythonKernel
 from kernelwright.corpus.functions.putting_back import put_back
-from kernelwright.corpus.functions.translation import UserFunction
+from kernelwright.corpus.functions.translation import UserFunction, translate
 
 from ...core.test_workload_rows import merged, timed
 from ...user_packages import LINEAR, RMS_NORM, SCALED_MM, SWIGLU, TRITON, UserPackage, apply, run_tests
@@ -117,6 +117,21 @@ def test_a_new_forward_is_a_new_body_of_the_function() -> None:
     (text,) = put_back(function, kernel, []).values()
     node = next(one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef) and one.name == "linear_relu")
     assert ast.unparse(node.body[0]) == "return build(*x.shape, weight.shape[1])(x, weight)"
+
+
+def test_types_that_were_texts_in_the_kernel_are_types_again(tmp_path: Path) -> None:
+    (tmp_path / "sizes.py").write_text("N: int = 2\n")
+    path = tmp_path / "ops.py"
+    path.write_text(
+        "from __future__ import annotations\nfrom typing import TYPE_CHECKING\nimport triton\nfrom sizes import N\n"
+        "if TYPE_CHECKING:\n    from collections.abc import Sequence\n"
+        "def f(x, sizes: Sequence[int] | None = None):\n    return x + triton.cdiv(N, 2)\n"
+        "def inputs(seed):\n    return [1]\n"
+    )
+    function = translate(f"{path}::f", f"{path}::f", f"{path}::inputs")
+    kernel = changed(function, ("return x + triton.cdiv(N, 2)", "return triton.cdiv(N, 2) + x"))
+    before = path.read_text()
+    assert put_back(function, kernel, []) == {path: before.replace("x + triton.cdiv(N, 2)", "triton.cdiv(N, 2) + x")}
 
 
 def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:

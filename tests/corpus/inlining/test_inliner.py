@@ -104,6 +104,18 @@ def test_annotations_stay_texts_where_all_that_have_some_ask_for_it(tmp_path: Pa
     assert "__future__" not in eager.source
 
 
+def test_types_that_only_a_type_checker_knows_are_texts(tmp_path: Path) -> None:
+    """Where not all annotations are, since another module does not ask for it."""
+    lazy = (
+        "from __future__ import annotations\nfrom typing import TYPE_CHECKING\nfrom .b import N\n"
+        "if TYPE_CHECKING:\n    from collections.abc import Sequence\n"
+        "def f(x: int = 1, sizes: Sequence[int] | None = None) -> list[Sequence]:\n    return x + N\n"
+    )
+    found = inlined(tmp_path, a=lazy, b="N: int = 2\n")
+    assert run(found)() == 3
+    assert 'def f(x: int = 1, sizes: "Sequence[int] | None" = None) -> "list[Sequence]":' in found.source
+
+
 def test_what_a_module_does_with_its_names_comes_along(tmp_path: Path) -> None:
     found = inlined(
         tmp_path,
@@ -180,3 +192,37 @@ def test_the_condition_of_an_import_is_decided_here_and_now(tmp_path: Path) -> N
         KernelError, match=r"line 11: the condition of an import cannot be evaluated here: ZeroDivision"
     ):
         inlined(tmp_path, a=CHOOSES.replace('newer("numpy", operator.ge, "99")', "1 / 0"))
+
+
+SWITCHES = """import os
+import sys
+from .flags import flag
+
+FAST: bool = os.getenv("FAST_OF_TEST", "1") == "1"
+SIZE = int(os.environ.get("SIZE_OF_TEST", "4"))
+SECRET = os.getenv("PATH")
+BROKEN = os.environ["NONE_OF_TEST"] if flag() else 1
+if sys.version_info >= (3, 8):
+    BITS = 64
+else:
+    BITS = 32
+
+
+def f():
+    return FAST, SIZE, BITS
+
+
+def g():
+    return SECRET, BROKEN
+"""
+
+
+def test_switches_of_the_environment_are_decided_and_texts_stay_where_they_are(tmp_path: Path) -> None:
+    found = inlined(tmp_path, a=SWITCHES, flags="def flag():\n    return 1 / 0\n")
+    assert run(found)() == (True, 4, 64)
+    assert "FAST: bool = True\n" in found.source and "SIZE = 4\n" in found.source and "if True:" in found.source
+    assert not re.search(r"\b(os|sys)\b", found.source)
+    (tmp_path / "other").mkdir()
+    other = SWITCHES.replace("def f", "def h").replace("def g", "def f")
+    kept = inlined(tmp_path / "other", a=other, flags="def flag():\n    return 1 / 0\n")
+    assert 'SECRET = os.getenv("PATH")' in kept.source and 'BROKEN = os.environ["NONE_OF_TEST"]' in kept.source

@@ -1,0 +1,107 @@
+"""Leaves out of Inductor's kernels what a reader stumbles over: names that nothing reads, needless parentheses."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+import libcst.matchers as m
+
+from ...core.syntax_tree import syntax_tree
+
+_PURE = {"full", "arange", "zeros", "program_id", "cdiv", "to"}
+"""Functions whose result alone counts."""
+
+
+def tidied(source: str) -> str:
+    """Return a file whose kernels assign to no name that they do not read, and have no needless parentheses."""
+    module = cst.parse_module(source)
+    body = [
+        _tidied(module, one).visit(_Plain()) if isinstance(one, cst.FunctionDef) and one.decorators else one
+        for one in module.body
+    ]
+    return module.with_changes(body=body).code
+
+
+def _tidied(module: cst.Module, function: cst.FunctionDef) -> cst.FunctionDef:
+    while True:
+        changed = cst.ensure_type(function.visit(_Unread(module.code_for_node(function))), cst.FunctionDef)
+        if changed.deep_equals(function):
+            return changed
+        function = changed  # what only those read is not read any more
+
+
+def overridden(source: str, name: str) -> dict[int, str]:
+    """Return the arguments of a function that it gives a number before it reads them, by their places."""
+    function = next(one for one in syntax_tree(source).body if isinstance(one, ast.FunctionDef) and one.name == name)
+    given = [one.arg for one in function.args.args]
+    found = {}
+    for statement in function.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=target)], value=ast.Constant(value=int())) if target in given:
+                found[given.index(target)] = target
+            case _:
+                break  # they stand at the top
+    return found
+
+
+def without_arguments(source: str, name: str, left_out: set[str]) -> str:
+    """Return functions of which one no longer takes some of its arguments."""
+    return cst.parse_module(source).visit(_WithoutArguments(name, left_out)).code
+
+
+class _Unread(cst.CSTTransformer):
+    def __init__(self, function: str) -> None:
+        self._read: set[str] = set()
+        for node in ast.walk(syntax_tree(function)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self._read.add(node.id)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                self._read.add(node.target.id)
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        match updated_node.body:
+            case [
+                cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)
+                | cst.AnnAssign(target=cst.Name(value=name), value=cst.BaseExpression() as value)
+            ] if name not in self._read and _is_pure(value):
+                return cst.RemoveFromParent()
+        return updated_node
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        return updated_node if updated_node.body else original_node
+
+
+class _Plain(cst.CSTTransformer):
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        return updated_node.with_changes(lpar=[], rpar=[])
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        value = updated_node.value
+        on_one_line = not m.findall(value, m.ParenthesizedWhitespace())
+        return updated_node.with_changes(value=value.with_changes(lpar=[], rpar=[])) if on_one_line else updated_node
+
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        whole = m.SubscriptElement(m.Slice(lower=None, upper=None, step=None))
+        return updated_node.value if m.matches(updated_node, m.Subscript(slice=[whole])) else updated_node
+
+
+class _WithoutArguments(cst.CSTTransformer):
+    def __init__(self, name: str, left_out: set[str]) -> None:
+        self._name = name
+        self._left_out = left_out
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        if updated_node.name.value != self._name:
+            return updated_node
+        kept = [one for one in updated_node.params.params if one.name.value not in self._left_out]
+        return updated_node.with_changes(params=updated_node.params.with_changes(params=kept))
+
+
+def _is_pure(value: cst.BaseExpression) -> bool:
+    calls = [node for node in m.findall(value, m.Call()) if isinstance(node, cst.Call)]
+    return all(isinstance(one.func, cst.Attribute) and one.func.attr.value in _PURE for one in calls)
