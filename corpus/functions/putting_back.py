@@ -14,7 +14,7 @@ from ...core.syntax_tree import syntax_tree
 from ..inlining.inliner import Piece
 from ..inlining.modules import Library, Module, OwnName, Package
 from ..inlining.references import definition_of, references_of
-from ..inlining.rewriting import Rename, import_order
+from ..inlining.rewriting import Rename, import_order, with_imports
 from ..inlining.roots import Roots
 from ..inlining.statements import known_again
 from .autotuning import Autotuned, config_text, list_of_configs
@@ -145,7 +145,7 @@ class _Return:
         texts |= known_again(statement, piece.original) if piece.original else {}
         changed = statement.visit(Rename(texts, set(), statement, own))
         assert isinstance(changed, cst.CSTNode)
-        return _with_imports(changed, piece.imports) if piece.imports else changed
+        return with_imports(changed, piece.imports) if piece.imports else changed
 
     def _local_name(self, piece: Piece, module: Module, flat: str, library: tuple[str, Library] | None) -> str:
         """Return what a name of the kernel file is called in a module; notes what the module lacks."""
@@ -239,15 +239,6 @@ def _equal(one: Module, first: cst.CSTNode, other: Module, second: cst.CSTNode) 
 
 def _itself(statement: Any) -> dict[str, str]:
     return {statement.name.value: statement.name.value} if hasattr(statement, "name") else {}
-
-
-def _with_imports(statement: cst.CSTNode, imports: Sequence[str]) -> cst.CSTNode:
-    """Put the imports back at the begin of a function, after its docstring."""
-    assert isinstance(statement, cst.FunctionDef)
-    lines = list(statement.body.body)
-    at = 1 if statement.get_docstring() is not None else 0
-    lines[at:at] = [cst.parse_statement(text) for text in imports]
-    return statement.with_changes(body=statement.body.with_changes(body=lines))
 
 
 def _is_import(statement: cst.CSTNode) -> bool:

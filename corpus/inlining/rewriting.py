@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import libcst as cst
@@ -39,3 +39,12 @@ class Rename(cst.CSTTransformer):
 def import_order(line: str) -> tuple[bool, str]:
     """Return a key by which imports are sorted: whole modules first."""
     return line.startswith("from "), line.split()[1]
+
+
+def with_imports(statement: cst.CSTNode, imports: Sequence[str]) -> cst.CSTNode:
+    """Return a function with imports at its begin, after its docstring."""
+    assert isinstance(statement, cst.FunctionDef)
+    lines = list(statement.body.body)
+    at = 1 if statement.get_docstring() is not None else 0
+    lines[at:at] = [cst.parse_statement(text) for text in imports]
+    return statement.with_changes(body=statement.body.with_changes(body=lines))
