@@ -34,6 +34,12 @@ OPTIONS = {
     "freezing": False,
 }
 """Inductor's settings; those that a version does not know are left out."""
+_VALUES = {
+    "DataDependentOutputException": "its Python asks for a value of a tensor, which a compiler does not know",
+    "GuardOnDataDependentSymNode": "its Python asks for a value of a tensor, which a compiler does not know",
+    "DynamicOutputShapeException": "a shape follows from the values of a tensor, which a compiler does not know",
+}
+"""What torch's exceptions mean, by their names."""
 
 
 class InductorRequests:
@@ -51,7 +57,7 @@ class InductorRequests:
         try:
             return {"code": generated(reference.model, reference.inputs), "obstacle": None}
         except Exception as error:  # of any part of the compiler
-            why = first_line(f"{type(error).__name__}: {error}", 300)
+            why = _VALUES.get(type(error).__name__) or first_line(f"{type(error).__name__}: {error}", 300)
             return {"obstacle": f"{why}{_place(error, reference.problem.module.__file__)}"}
         finally:
             reference.release()
