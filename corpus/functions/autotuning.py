@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import libcst as cst
+from libcst import matchers
 
 from ...core import KernelError, Value
 from ...core.space_inference import suggest
 from ...core.syntax_tree import expression_tree, literal
-from ..inlining.modules import Library, Module
+from ..inlining.modules import Library, Meaning, Module, OwnName
+from ..inlining.references import definition_of
 from .running import evaluate
 
 TRITON = ("triton", Library("import triton"))
@@ -150,12 +152,36 @@ def library_path(module: Module, node: cst.BaseExpression) -> str:
     while isinstance(inner, cst.Attribute):
         parts.insert(0, inner.attr.value)
         inner = inner.value
-    meaning = module.imports.get(inner.value) if isinstance(inner, cst.Name) else None
-    if not isinstance(meaning, Library):
+    meaning = _library(module, inner.value) if isinstance(inner, cst.Name) else None
+    if meaning is None:
         return ""
     words = meaning.statement.split("\n")[0].split()
     head = f"{words[1]}.{words[3]}" if words[0] == "from" else words[1] if "as" in words else words[1].partition(".")[0]
     return ".".join([head, *parts])
+
+
+def lacks_triton(module: Module) -> bool:
+    """Return whether `triton.Config` needs an import; a condition in the package may have imported it by this name."""
+    return not isinstance(_meaning(module, "triton"), OwnName)
+
+
+def _meaning(module: Module, name: str) -> Meaning | None:
+    meaning = OwnName(module.name, name) if name in module.definitions else module.imports.get(name)
+    if isinstance(meaning, OwnName):
+        return definition_of(module.package, meaning.module, meaning.name, str(module))
+    return meaning
+
+
+def _library(module: Module, name: str) -> Library | None:
+    """Return the library that a name stands for, also where another module imports it, or a condition."""
+    meaning = _meaning(module, name)
+    if not isinstance(meaning, OwnName):
+        return meaning if isinstance(meaning, Library) else None
+    there = module.package.module(meaning.module)
+    statements = [there.tree.body[index] for index in there.definitions[meaning.name]]
+    imports = [one for each in statements for one in matchers.findall(each, matchers.Import() | matchers.ImportFrom())]
+    found = [there.meanings(one).get(meaning.name) for one in imports]  # type: ignore[arg-type]
+    return next((one for one in found if isinstance(one, Library)), None)
 
 
 def _argument(call: cst.Call, place: int, name: str) -> cst.BaseExpression | None:

@@ -15,7 +15,7 @@ from ...core.syntax_tree import syntax_tree
 from ..inlining.inliner import Inlined, inline
 from ..inlining.modules import Library, Module, OwnName, Package
 from ..inlining.roots import Roots
-from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations
+from .autotuning import TRITON, Autotuned, autotuned, constants_of, declarations, lacks_triton
 from .running import Conditions
 from .table import read_table
 from .target import Target, find_target, is_function
@@ -113,7 +113,8 @@ def _inlined(
         return {found[place].expression: single[place]} if place in single else conditions.decided(module, statement)
 
     reserved = {*_KERNEL_NAMES, *(name for names in constants for name in names.values())}
-    libraries = [_TORCH, *([TRITON] if kernels else [])]
+    lacking = any(lacks_triton(package.module(one.module)) for one in kernels)
+    libraries = [_TORCH, *([TRITON] if lacking else [])]
     return inline(package, [wanted], reserved, write, libraries), kernels, constants
 
 

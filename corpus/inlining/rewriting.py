@@ -28,9 +28,18 @@ class Rename(cst.CSTTransformer):
             new = cst.parse_expression(self._texts[original_node])
             return updated_node if self._same(original_node, new) else new
         found = super().on_leave(original_node, updated_node)
+        if isinstance(found, cst.ImportAlias):
+            return self._alias(found)
         if original_node is self._top and isinstance(found, cst.FunctionDef | cst.ClassDef):
             return found.with_changes(name=cst.Name(self._own.get(found.name.value, found.name.value)))
         return found
+
+    def _alias(self, node: cst.ImportAlias) -> cst.ImportAlias:
+        """Import what the statement defines, such as under a condition, by its new name."""
+        bound = str(node.evaluated_alias or node.evaluated_name)
+        if self._own.get(bound, bound) == bound:
+            return node
+        return node.with_changes(asname=cst.AsName(cst.Name(self._own[bound])))
 
     def _same(self, old: Any, new: Any) -> bool:
         return isinstance(old, cst.Name) and isinstance(new, cst.Name) and old.value == new.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,30 @@ def test_arguments_by_name_are_asked_for_in_order(tmp_path: Path) -> None:
     exec(problem.source, names)
     with pytest.raises(TypeError, match="inputs returns a dict; return the arguments in order, as a list"):
         names["get_inputs"]()
+
+
+def test_triton_that_a_module_of_the_package_imports_is_triton(tmp_path: Path) -> None:
+    """As packages do that also run without it; a second module imports it plainly."""
+    package = tmp_path / "pkg"
+    package.mkdir()
+    files = {
+        "__init__": "",
+        "compat": "if HAS:\n    import triton\n    import triton.language as tl\nelse:\n    triton = tl = None\n",
+        "grid": "import triton\ndef grid(n):\n    return (triton.cdiv(n, 16),)\n",
+        "ops": "import torch\nfrom .compat import tl, triton\nfrom .grid import grid\n"
+        "@triton.autotune([triton.Config({'B': b}) for b in (16, 32)], key=['n'])\n@triton.jit\n"
+        "def kernel(x, n, B: tl.constexpr):\n    pass\n"
+        "def f(x):\n    kernel[grid(4)](x, 4)\n    return x\ndef inputs(seed):\n    return [1]\n",
+    }
+    files["compat"] = f"HAS = True\n{files['compat']}"
+    for name, text in files.items():
+        (package / f"{name}.py").write_text(text)
+    path = package / "ops.py"
+    function = translate(f"{path}::f", f"{path}::f", f"{path}::inputs")
+    assert [one.kernel for one in function.kernels] == ["kernel"]
+    assert [dict(one) for one in function.kernel.declared_configs][1]["B"] == 32
+    (tmp_path / "flat.py").write_text(function.kernel.source)
+    runpy.run_path(str(tmp_path / "flat.py"))
 
 
 def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
