@@ -30,13 +30,14 @@ SEARCH_SPACE = {
     "GROUP_SIZE_M": [1, 8, 16, 32],
     "SPLIT_K": [1, 2, 4, 8],
     "NUM_WARPS": [4, 8],
-    "NUM_STAGES": [2, 3, 4, 5],
+    "NUM_STAGES": [2, 3, 4, 5, 6, 8],
     "VARIANT": ["plain", "persistent", "tma"],
 }
 CONSTRAINTS = [
     "SPLIT_K == 1 or (VARIANT == 'plain' and SPLIT_K * 128 <= K)",
-    "GROUP_SIZE_M == 1 or (GROUP_SIZE_M - 1) * BLOCK_SIZE_M < M",
+    "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 8 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
+    "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
     "VARIANT != 'tma' or (N % 16 == 0 and K % 16 == 0)",
 ]
 

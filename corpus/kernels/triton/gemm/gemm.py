@@ -29,14 +29,15 @@ SEARCH_SPACE = {
     "GROUP_SIZE_M": [1, 4, 8, 16],
     "SPLIT_K": [1, 2, 4, 8, 16],
     "NUM_WARPS": [4, 8],
-    "NUM_STAGES": [2, 3, 4, 5],
+    "NUM_STAGES": [2, 3, 4, 5, 6],
     "VARIANT": ["plain", "persistent", "tma"],
 }
 CONSTRAINTS = [
     "BLOCK_SIZE_M <= 128 or BLOCK_SIZE_N <= 128",
     "SPLIT_K == 1 or (VARIANT == 'plain' and SPLIT_K * BLOCK_SIZE_K <= K)",
-    "GROUP_SIZE_M == 1 or (GROUP_SIZE_M - 1) * BLOCK_SIZE_M < M",
+    "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 4 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
+    "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
     "VARIANT != 'tma' or (M % 16 == 0 and N % 16 == 0 and K % 16 == 0)",
 ]
 
