@@ -38,7 +38,7 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     )
     sizes: Path | None = option(
         None,
-        "A YAML or JSON file: [{M: .., N: .., K: ..}, ...], [[[batch sizes], N, K], ...], or an earlier result.",
+        "A YAML or JSON file: [{M: .., N: .., K: ..}, ...], [[[16, 32], N, K], ...], or an earlier result.",
         SHAPES,
         metavar="FILE",
         also=("--gemm_size_file",),

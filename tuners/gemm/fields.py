@@ -12,7 +12,7 @@ LAUNCH = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
 SPLITS = ("SPLIT_K", "NUM_KSPLIT")
 """tune_gemm's name and aiter's for the parts of K."""
 AMD: Mapping[str, Value] = {"waves_per_eu": 0, "kpack": 1, "matrix_instr_nonkdim": 16, "cache_modifier": ""}
-"""What AMD's compiler takes besides; these values leave the choice to it. They mean nothing on other GPUs."""
+"""What AMD's compiler takes besides; these values leave the choice to it. NVIDIA's refuses all but the last."""
 VARIANT = "VARIANT"
 OWN: Mapping[str, tuple[str, ...]] = {
     VARIANT: ("plain", "persistent", "tma"),
@@ -58,15 +58,18 @@ def suited(config: Config, kernel: Kernel) -> Config:
 
 
 def to_fields(
-    config: Mapping[str, Value], split: str | None = None, amd: bool = False, own: bool = False
+    config: Mapping[str, Value],
+    split: str | None = None,
+    more: Mapping[str, Value] | None = None,
+    own: bool = False,
 ) -> dict[str, Value]:
-    """Return an engine's entry for a config; `split` is its name for the parts of K, if its kernel has them."""
+    """Return an engine's entry for a config; `split` is its name for the parts of K, if its kernel has them, and `more`
+    what every entry has besides."""
     found: dict[str, Value] = {name: config[name] for name in TILES}
     if split and "SPLIT_K" in config:
         found[split] = config["SPLIT_K"]
     found |= {name: config[constant] for name, constant in LAUNCH.items()}
-    if amd:
-        found |= AMD
+    found |= more or {}
     if own:
         found |= {name: config[name] for name in OWN if name in config}
     return found
