@@ -164,7 +164,7 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
     whole = sweep(everything)[0]
     device = device_of(arguments.device.split(",")[0])
     task = task_of(everything, device, True)
-    fixed = store_of(everything.format).fixed(Subject(everything.product, task.dtype, device))
+    fixed = store_of(everything.chosen_format).fixed(Subject(everything.product, task.dtype, device))
     for ours, best in zip(searched.shapes, whole.shapes, strict=True):
         assert ours.config is not None and best.times
         least, chosen = min(best.times.values()), best.times.get(ours.config)

@@ -152,6 +152,21 @@ def test_tune_gemms_file_is_valid_input(tmp_path: Path) -> None:
     assert found is not None and from_fields(found[0]) == config(4)
 
 
+def test_older_results_of_tune_gemm_are_sizes_configs_and_neighbours(tmp_path: Path) -> None:
+    target = tmp_path / "tuned.yaml"
+    line = (
+        "- {'M': 16, 'N': 4096, 'K': 1024, 'rowMajorA': 'T', 'rowMajorB': 'N', 'BLOCK_SIZE_M': 16, 'BLOCK_SIZE_N': 64, "
+        "'BLOCK_SIZE_K': 128, 'GROUP_SIZE_M': 1, 'SPLIT_K': 5, 'num_warps': 8, 'num_stages': 0, 'waves_per_eu': 2, "
+        "'matrix_instr_nonkdim': 16, 'kpack': 2, 'schedule_hint': 'none'} # TFLOPS: 27.52 time(us): 4.88"
+    )
+    target.write_text(f"{line}\n")
+    sizes = read_sizes(target)
+    assert not sizes.refused
+    assert sizes.configs[Shape(4096, 1024, 16)]["NUM_STAGES"] == 1
+    store_of("tune-gemm").save(target, subject("gemm", "float16"), [Entry(Shape(64, 64, 16), config(1), 0.1)], {})
+    assert target.read_text().splitlines()[0] == line
+
+
 @pytest.mark.parametrize("format", ["tune-gemm", "triton-cache"])
 def test_a_check_replaces_no_entry_with_a_time(tmp_path: Path, format: str) -> None:
     """The names of these files have no device."""
