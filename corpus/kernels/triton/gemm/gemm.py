@@ -184,8 +184,10 @@ def sum_kernel(parts_ptr, c_ptr, numel, SPLIT: tl.constexpr, BLOCK: tl.constexpr
     mask = offs < numel
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
     # In a fixed order, so that the same inputs give the same bits.
-    for part in tl.static_range(SPLIT):
-        acc += tl.load(parts_ptr + part * numel + offs, mask=mask, other=0.0)
+    part_ptrs = parts_ptr + offs
+    for _ in tl.static_range(SPLIT):
+        acc += tl.load(part_ptrs, mask=mask, other=0.0)
+        part_ptrs += numel
     tl.store(c_ptr + offs, acc.to(c_ptr.dtype.element_ty), mask=mask)
 
 
