@@ -17,6 +17,8 @@ from .shapes import Shape
 
 LAUNCH = 5000.0
 """Clocks of the second kernel that adds the parts of K."""
+LINE = 128
+"""Bytes that memory delivers at once."""
 BYTES = 2500.0
 """Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
 STORED_COLUMNS = 128
@@ -76,8 +78,9 @@ def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixPro
     kept = np.ones(len(rows), dtype=bool)
     if "VARIANT" in columns:
         kept &= np.asarray(columns["VARIANT"]) == _first(columns["VARIANT"], ("plain", "persistent", "tma"))
-    if not kept.any():
-        kept[:] = True
+    # Shorter rows of a tile take as many requests to memory for fewer bytes; the model of tiles counts bytes only.
+    whole = kept & (np.asarray(columns["BLOCK_SIZE_K"]) * product.element_bytes >= LINE)
+    kept = next((one for one in (whole, kept) if one.any()), np.ones(len(rows), dtype=bool))
     rows = rows[kept]
     times = np.exp(model.estimate(rows)) + _parts(rows, space, product)
     preference = _preference(rows, space)

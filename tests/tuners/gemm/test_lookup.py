@@ -74,6 +74,7 @@ def test_two_sums_of_fp8_fit_the_registers() -> None:
         sized = product_of(shape, 1, "float8_e4m3fn")
         chosen = analytic_choice(space_for(kernel, shape, sized, H200_LIMITS, {}), H200_LIMITS, sized)
         tile = int(chosen["BLOCK_SIZE_M"]) * int(chosen["BLOCK_SIZE_N"])
+        assert chosen["BLOCK_SIZE_K"] == 128  # a whole line of memory
         assert 2 * tile <= 128 * 32 * int(chosen["NUM_WARPS"])
 
 
