@@ -155,7 +155,9 @@ def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str, blo
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("form", [("plain", 1), ("plain", 2), ("persistent", 1), ("tma", 1)])
+@pytest.mark.parametrize(
+    "form", [("plain", 1, 128), ("plain", 2, 128), ("persistent", 1, 128), ("tma", 1, 128), ("tma", 1, 256)]
+)
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
@@ -165,10 +167,11 @@ def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str, blo
     ],
 )
 def test_every_form_is_right_on_a_gpu(
-    gpu: LocalEvaluator, name: str, sizes: dict[str, str], form: tuple[str, int]
+    gpu: LocalEvaluator, name: str, sizes: dict[str, str], form: tuple[str, int, int]
 ) -> None:
     kernel = find_kernel(f"gemm/{name}", "triton").read()
     problem = find_problem(f"gemm/{name}").read().resized("test", {"M": 272, "N": 528, "K": 1040, **sizes})
-    config = Config({"VARIANT": form[0], "SPLIT_K": form[1], "BLOCK_SIZE_M": 64})
+    variant, split, columns = form
+    config = Config({"VARIANT": variant, "SPLIT_K": split, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": columns})
     (found,) = gpu.evaluate(problem, kernel, [config])
     assert found.status is Status.OK, found.message + found.log
