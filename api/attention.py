@@ -152,9 +152,8 @@ class ScheduleOptimizer:
         return self._loop_at(self.rates, self.space, config)
 
     def _loop_at(self, rates: Rates, space: ScheduleSpace, config: Config) -> Loop | str:
-        mine = Config({name: config[name] for name in space.names})
-        tiles = space.tiles_of(mine)
-        loop = loop_in(space, mine, self.shape.iterations(tiles))
+        tiles = space.tiles_of(Config({name: config[name] for name in space.names}))
+        loop = loop_in(space, config, self.shape.iterations(tiles))
         if isinstance(loop, str):
             return loop
         rounds, cycle_us = self.shape.rounds(tiles, rates), CLOCKS / rates.clock_ghz / 1e3

@@ -57,9 +57,9 @@ def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Setting
     return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=memory_folder())
 
 
-def remote_evaluator(remote: Remote, trust: TrustOptions = STRICT, settings: Settings | None = None) -> RemoteEvaluator:
+def remote_evaluator(remote: Remote, trust: TrustOptions) -> RemoteEvaluator:
     """The evaluator of other machines, for any number of lanes at once."""
-    return remote.evaluator(settings_of(trust, settings or Settings()))
+    return remote.evaluator(settings_of(trust, Settings()))
 
 
 def search_evaluator(

@@ -14,12 +14,7 @@ from ..agent.models.choice import Kind
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.workbench import Workbench
-from ..core import (
-    Budget,
-    Journal,
-    OptionError,
-    Problem,
-)
+from ..core import Budget, Journal, OptionError, Problem
 from ..core.baselines import COMPILE
 from ..core.space_inference import declared_space
 from ..corpus.functions.target import is_function
@@ -36,7 +31,7 @@ from .observers import RunObserver
 from .optimize_result import OptimizeResult
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
-from .proposers import Proposers, model_of
+from .proposers import Proposers
 from .run_journal import keep, same_run
 from .solutions import save_solution
 
@@ -51,12 +46,7 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
         with Session(options, device, remote, observer) as session:
             if is_function(options.named):
                 session.start()  # its package is imported to translate it, which takes as long as ours
-            # A mistake in the reference shows before anything is written.
-            known = open_problem(options, options.named, device, model_of(options)) is None
-            job = find_joint_job(options, options.named, device, remote, observer) if known else None
-            if job is not None:
-                require_timed(job)
-            result = session.optimize(job or session.job(options.named))
+            result = session.optimize(session.job(options.named))
     observer.run_ended(result)
     return result
 

@@ -148,11 +148,6 @@ def _no_model(environment: Mapping[str, str]) -> str:
     return f"no key for a language model ({DEFAULT_KEY})"
 
 
-def model_of(options: RunOptions) -> bool:
-    """Whether a language model proposes."""
-    return choose(options.model, os.environ).is_model
-
-
 def quiet_libraries() -> None:
     """DSPy and LiteLLM look for prices on the network at the first call, and report it when there is none."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")

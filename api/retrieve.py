@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target, of_backend
+from ..core import BOTTLENECKS, Hit, Kernel, OptionError, Query, of_backend
 from ..corpus import find_kernel
 from ..rag.render import within
 from .archive import Memory
@@ -37,10 +37,11 @@ def search(examples: Examples, options: RetrieveOptions) -> list[Hit]:
     if options.category is not None and options.category not in BOTTLENECKS:
         raise OptionError(f"`category` {options.category!r}", f"use {', '.join(BOTTLENECKS)}")
     kernel, problem = _kernel(options)
+    language, target = of_backend(options.backend) if options.backend else (None, None)
     query = Query(
         text=options.text,
-        language=_language(options.backend, kernel),
-        target=_target(options.backend, kernel),
+        language=language or (kernel.language if kernel else None),
+        target=target or (kernel.target if kernel else None),
         device=options.device,
         operation=options.operation,
         category=options.category,
@@ -56,15 +57,3 @@ def _kernel(options: RetrieveOptions) -> tuple[Kernel | None, str | None]:
         return None, None
     file = find_kernel(options.kernel, options.backend or Backend.TRITON)
     return file.read(), file.problem
-
-
-def _language(backend: Backend | None, kernel: Kernel | None) -> Language | None:
-    if backend is not None:
-        return of_backend(backend)[0]
-    return kernel.language if kernel else None
-
-
-def _target(backend: Backend | None, kernel: Kernel | None) -> Target | None:
-    if backend is not None:
-        return of_backend(backend)[1]
-    return kernel.target if kernel else None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..core import TorchProblem
+from ..core import KernelwrightError, TorchProblem
 from ..core.json_lines import JsonLines
 from .devices import device_label
 from .options.groups import TimingOptions
+from .options.optimize import ListSlowOptions
 
 VERSION = "2"
 """Of the way in which is measured: records of another one do not count."""
 _FAILED = "failed"
+
+
+Measure = Callable[[], tuple[dict[str, Any], dict[str, str]]]
+"""Returns metrics and environment; raises `KernelwrightError` where nothing can be measured."""
 
 
 class Records(JsonLines):
@@ -23,6 +28,27 @@ class Records(JsonLines):
     def __init__(self, path: Path) -> None:
         super().__init__(path, "set KERNELWRIGHT_CACHE to another folder")
         self._known = self.replay()
+
+    def find_or_measure(
+        self, key: Mapping[str, str], options: ListSlowOptions, measure: Measure
+    ) -> dict[str, Any] | str:
+        """The record with this key, measured now where there is none; or why there is none.
+
+        A disturbed record is kept too, or a busy machine would measure for minutes at every call; `again` measures it
+        once more. `resume` takes a failure from its record, too.
+        """
+        if options.resume and (reason := self.failure(key)) is not None:
+            return reason
+        known = self.find(key)
+        if known is None or (options.again and known.get("contention") is not None):
+            try:
+                self.add(key, *measure())
+            except KernelwrightError as error:
+                self.add_failure(key, str(error))
+                return str(error)
+            known = self.find(key)
+            assert known is not None
+        return known
 
     def find(self, key: Mapping[str, str]) -> dict[str, Any] | None:
         """The newest record with this key, one that nothing disturbed before one that something did."""
