@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from ..core import (
@@ -23,7 +22,7 @@ from ..core import (
     TurnRecord,
 )
 from ..core.journal import of
-from ..core.text import first_line
+from ..core.text import digest_of, first_line
 from ..core.turn_record import AttemptRecord
 from .turn import NO_KERNEL, SIGNIFICANT, latest_turns
 
@@ -34,8 +33,7 @@ START, FINAL = "start", "final"
 
 def run_id(run: RunRecord, first: Trial) -> str:
     """Return sixteen hexadecimal digits that identify a run, wherever its journal lies."""
-    said = f"{run.model_dump_json()}{first.at}{first.seconds}"
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    return digest_of(f"{run.model_dump_json()}{first.at}{first.seconds}")
 
 
 def archived(records: Sequence[Record]) -> ArchivedRun | None:

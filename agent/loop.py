@@ -12,13 +12,14 @@ from ..core import Budget, Config, Evaluation, Kernel, Profile
 from ..core.baselines import STRICT, against_text
 from .analysis import Category, analyse
 from .batch import Batch, search
+from .lane import Lane
 from .observer import Observer
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
 from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
-from .workbench import Lane, Workbench
+from .workbench import Workbench
 
 OTHER = "first kernel"
 """The origin of a trial with which a run begins besides its start."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..agent.archived_run import archived, run_id
 from ..agent.priors import Gains, archived_gains
-from ..agent.workbench import TUNING
+from ..agent.searches import TUNING
 from ..core import (
     Archive,
     ArchivedRun,

@@ -152,7 +152,7 @@ class ScheduleOptimizer:
         return self._loop_at(self.rates, self.space, config)
 
     def _loop_at(self, rates: Rates, space: ScheduleSpace, config: Config) -> Loop | str:
-        tiles = space.tiles_of(Config({name: config[name] for name in space.names}))
+        tiles = space.tiles_of(config)
         loop = loop_in(space, config, self.shape.iterations(tiles))
         if isinstance(loop, str):
             return loop

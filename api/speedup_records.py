@@ -37,14 +37,14 @@ class Records(JsonLines):
         A disturbed record is kept too, or a busy machine would measure for minutes at every call; `again` measures it
         once more. `resume` takes a failure from its record, too.
         """
-        if options.resume and (reason := self.failure(key)) is not None:
+        if options.resume and (reason := self._failure(key)) is not None:
             return reason
         known = self.find(key)
         if known is None or (options.again and known.get("contention") is not None):
             try:
                 self.add(key, *measure())
             except KernelwrightError as error:
-                self.add_failure(key, str(error))
+                self._write({"key": dict(key), _FAILED: str(error)})
                 return str(error)
             known = self.find(key)
             assert known is not None
@@ -56,7 +56,7 @@ class Records(JsonLines):
         quiet = [record for record in found if record.get("contention") is None]
         return next(reversed(quiet or found), None)
 
-    def failure(self, key: Mapping[str, str]) -> str | None:
+    def _failure(self, key: Mapping[str, str]) -> str | None:
         """Why the last attempt with this key failed; None where it did not."""
         found = self._of(key)
         reason: str | None = found[-1].get(_FAILED) if found else None
@@ -65,10 +65,6 @@ class Records(JsonLines):
     def add(self, key: Mapping[str, str], metrics: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         """Remember a measurement."""
         self._write({"key": dict(key), **metrics, "environment": dict(environment)})
-
-    def add_failure(self, key: Mapping[str, str], reason: str) -> None:
-        """Remember why there is no measurement."""
-        self._write({"key": dict(key), _FAILED: reason})
 
     def _of(self, key: Mapping[str, str]) -> list[dict[str, Any]]:
         return [record for record in self._known if record.get("key") == key]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.analysis import analyse
+from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
@@ -28,7 +29,7 @@ from kernelwright.agent.observer import Observer
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate
-from kernelwright.agent.workbench import Lane, Workbench
+from kernelwright.agent.workbench import Workbench
 from kernelwright.core import (
     Ceilings,
     Correctness,

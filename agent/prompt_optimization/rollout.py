@@ -12,6 +12,7 @@ import dspy
 
 from ...core import Config, Retriever
 from ..analysis import Analysis, Category, analyse
+from ..lane import Lane
 from ..models.models import Models
 from ..observer import Observer
 from ..program.proposer import ModelProposer
@@ -19,7 +20,7 @@ from ..program.signatures import KernelProgram
 from ..program.toolbox import Toolbox
 from ..proposer import NoKernel, RunEnded, TurnContext
 from ..turn import Attempt, Candidate
-from ..workbench import Lane, Workbench
+from ..workbench import Workbench
 from .outcome import ANALYSE, REPAIR, REWRITE, Rollout, Try
 from .recorded import RecordedTurn
 

@@ -6,7 +6,6 @@ device, versions and problem, since a compilation takes longer than an evaluatio
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -17,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...core import Measurement, Speedup, TorchProblem
+from ...core.text import digest_of
 from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
@@ -157,9 +157,8 @@ def baseline_key(
     Two GPUs of one model share their baselines: the UUID is not included.
     """
     text = json.dumps([problem.source, dict(problem.sizes)], sort_keys=True, default=str)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     described = ("torch", "triton", "cuda", "threads", "tf32")  # eager's TF32; a compiled one has PyTorch's defaults
     versions = [f"{part} {environment[part]}" for part in described if part in environment]
-    parts = [name, problem.id, digest, environment["device"], *versions]
+    parts = [name, problem.id, digest_of(text), environment["device"], *versions]
     parts += [f"driver {driver}"] if driver else []
     return ", ".join([*parts, "graph"] if graph else parts)

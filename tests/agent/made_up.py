@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.analysis import Analysis
+from kernelwright.agent.lane import Lane
 from kernelwright.agent.loop import Optimization, Outcome
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
-from kernelwright.agent.workbench import Lane, Workbench
+from kernelwright.agent.workbench import Workbench
 from kernelwright.api.run_journal import keep
 from kernelwright.core import (
     Budget,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.searches import WantedSearch
-from kernelwright.agent.workbench import TUNING, Lane
+from kernelwright.agent.lane import Lane
+from kernelwright.agent.searches import TUNING, WantedSearch
 from kernelwright.core import Config, Kernel, SearchSpace, Trial, read_journal
 from kernelwright.core.journal import of
 
