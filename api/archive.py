@@ -28,7 +28,7 @@ HEAD = 8
 """The lines of a journal among which its first trial is."""
 
 
-class Memory:
+class EarlierRuns:
     """What earlier runs learned.
 
     Runs enter it as they end; one that was cut off, or that an older version made, from its journal in a results

@@ -16,7 +16,7 @@ from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
 from ..core.extras import require_extra
 from ..core.files import own_examples
 from ..corpus import find_problem
-from .archive import Memory
+from .archive import EarlierRuns
 from .compile_folder import CompileFolder, require_writable
 from .deadline import Deadline
 from .devices import choose_device, device_label
@@ -94,7 +94,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
         folder.workbenches(evaluators, silent) as workbench,
     ):
         models, improving = _models(options, choice, reflecting, transcript, tell)
-        examples = Examples(Memory(options.results, tell), own_examples(), tell)
+        examples = Examples(EarlierRuns(options.results, tell), own_examples(), tell)
         rollouts = Rollouts(models, workbench, silent, examples, RAG_K, tell)
         chosen = split(_begun(situations, rollouts, tell), options.seed)
         evaluations = options.max_evaluations or chosen.evaluations(PROPOSALS[options.budget.value])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core import Evaluator, Screener
-from ..core.files import memory_folder
+from ..core.files import cache_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
@@ -54,7 +54,7 @@ def at_workloads(make: Callable[[], EvaluatorT], stack: contextlib.ExitStack) ->
 
 def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Settings | None = None) -> LocalEvaluator:
     """The evaluator of this machine."""
-    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=memory_folder())
+    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=cache_folder())
 
 
 def remote_evaluator(remote: Remote, trust: TrustOptions) -> RemoteEvaluator:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..agent.analysis import performance_category
 from ..core import Config, KernelError, KernelwrightError, Target
-from ..core.files import memory_folder
+from ..core.files import cache_folder
 from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
 from ..corpus.recorded import is_trace_dataset, list_solutions
 from ..evaluators.local import LocalEvaluator
@@ -81,7 +81,7 @@ def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
     failed: list[str] = []
     total = len(jobs) + len(open_problems)
     with (
-        Records(memory_folder() / "speedups.jsonl") as records,
+        Records(cache_folder() / "speedups.jsonl") as records,
         observer.progress("measuring", total) as advance,
         contextlib.ExitStack() as stack,
     ):

@@ -21,7 +21,7 @@ from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
-from .archive import Memory
+from .archive import EarlierRuns
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
@@ -59,8 +59,8 @@ class Session:
         self._options = options
         self._remote = remote
         self._observer = observer
-        self._memory = Memory(options.results, observer.note, options.archive)
-        self._proposers = Proposers(options, observer, self._memory)
+        self._earlier = EarlierRuns(options.results, observer.note, options.archive)
+        self._proposers = Proposers(options, observer, self._earlier)
         self._evaluators = Evaluators(device, options.beam, options, remote)
 
     @cached_property
@@ -104,11 +104,11 @@ class Session:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            stack.callback(lambda: self._memory.add(journal.records))
+            stack.callback(lambda: self._earlier.add(journal.records))
             gains = (
                 {}
                 if self._proposers.choice.is_model
-                else self._memory.gains(journal, job.backend, job.label, job.problem.id)
+                else self._earlier.gains(journal, job.backend, job.label, job.problem.id)
             )
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             workbench = Workbench(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import BOTTLENECKS, Hit, Kernel, OptionError, Query, of_backend
 from ..corpus import find_kernel
 from ..rag.render import within
-from .archive import Memory
+from .archive import EarlierRuns
 from .examples import Examples
 from .observers import Observer
 from .options.groups import Backend
@@ -22,7 +22,7 @@ def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
 
 def examples_of(options: RetrieveOptions, observer: Observer) -> Examples:
     """What is searched. It loads its model with the first search, so whoever searches often keeps it."""
-    return Examples(Memory(options.results, observer.note, options.archive), options.own_examples, observer.note)
+    return Examples(EarlierRuns(options.results, observer.note, options.archive), options.own_examples, observer.note)
 
 
 def as_text(hit: Hit) -> str:

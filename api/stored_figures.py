@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core import Evaluation, Speedup
 from ..core.errors import OptionError
-from ..core.files import memory_folder, write_whole
+from ..core.files import cache_folder, write_whole
 from ..core.text import digest_of
 from .devices import device_label
 from .jobs import Job
@@ -109,7 +109,7 @@ class StoredFigures:
     def _lock(self) -> FileLock:
         """A lock that all who write this file share; it stands apart from it, where version control does not look."""
         name = digest_of(str(self.path.resolve()))
-        folder = memory_folder() / "locks"
+        folder = cache_folder() / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / f"figures-{name}.lock")
 

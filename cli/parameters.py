@@ -11,7 +11,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping
-from types import GenericAlias, NoneType
+from types import GenericAlias
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -34,12 +34,11 @@ def flag_of(name: str, negated: bool = False) -> str:
 def with_options(
     options: type[OptionsT],
     positional: Collection[str] = (),
-    optional: Collection[str] = (),
     only: Collection[str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of an option class; the command gets `given`, the values by name, as its first argument.
 
-    `positional` fields become arguments, `optional` ones may be missing though the class needs them; `only` names the
+    `positional` fields become arguments; `only` names the
     fields to take, by default all. Applied twice, a command gets the flags of both classes.
     """
 
@@ -57,9 +56,7 @@ def with_options(
             for field in fields
             if field.name not in positional and field.default is not dataclasses.MISSING
         }
-        derived = [
-            _parameter(field, types[field.name], field.name in positional, field.name in optional) for field in fields
-        ]
+        derived = [_parameter(field, types[field.name], field.name in positional) for field in fields]
 
         @functools.wraps(command)
         def run(context: typer.Context, given: Mapping[str, Any] | None = None, **values: Any) -> None:
@@ -126,15 +123,13 @@ def _all_fields() -> list[dataclasses.Field[Any]]:
     return [field for one in classes for field in dataclasses.fields(one)]
 
 
-def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool, optional: bool) -> inspect.Parameter:
+def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> inspect.Parameter:
     details: Details = details_of(field)
-    needed = field.default is dataclasses.MISSING and not optional
+    needed = field.default is dataclasses.MISSING
     default = None if field.default is dataclasses.MISSING else field.default
     names = option_names()
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
-    elif optional and NoneType not in typing.get_args(kind):
-        kind = kind | None
     described: dict[str, Any] = {"help": as_flags(details.help, names), "metavar": details.metavar}
     info: Any
     if positional:
