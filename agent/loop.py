@@ -13,7 +13,7 @@ from ..core.baselines import STRICT, against_text
 from .analysis import Category, analyse
 from .batch import Batch, search
 from .lane import Lane
-from .observer import Observer
+from .observer import LoopObserver
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
@@ -74,7 +74,7 @@ class Optimization:
         kernel: Kernel,
         proposer: Proposer,
         criteria: StoppingCriteria,
-        observer: Observer,
+        observer: LoopObserver,
         keep: Callable[[Turn], None],
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
         clock: Callable[[], float] = time.monotonic,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ..core import Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, Screener
-from .observer import Observer
+from .observer import LoopObserver
 from .parallel import Once
 from .recorded_evaluations import RecordedEvaluations
 from .searches import Searches
@@ -29,7 +29,7 @@ class Workbench:
         evaluators: Sequence[Evaluator],
         searcher: Callable[[Evaluator], Screener],
         journal: Journal,
-        observer: Observer,
+        observer: LoopObserver,
         clock: Callable[[], float] = time.monotonic,
         finalist: Callable[[Evaluator], Evaluator] = lambda evaluator: evaluator,
         compilers: int = 1,

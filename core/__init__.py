@@ -22,7 +22,6 @@ from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, PythonKernel
 from .kernel_profile import DeviceKernel, KernelProfile
 from .language import Language, Target, backends, default_backend, find_language, known_languages, of_backend
-from .lines import source_lines
 from .measurement import Measurement, Speedup
 from .metrics import EvaluationSummary, Metrics
 from .mlir_kernel import MlirKernel, Slot
@@ -43,6 +42,7 @@ from .records import (
     Trial,
 )
 from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample, check_count
+from .source_text import source_lines
 from .space import Config, Parameter, SearchSpace, Value
 from .torch_problem import TorchProblem
 from .turn_record import ToolCall, TurnRecord

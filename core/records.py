@@ -17,7 +17,7 @@ from .baselines import STRICT, BesideCompile, Precision
 from .errors import JournalError
 from .evaluation import Evaluation
 from .exchange_record import Reply, Request
-from .line import JsonObject, Line
+from .json_lines import JsonObject, Line
 from .metrics import Metrics
 from .profile import Profile
 from .turn_record import TurnRecord

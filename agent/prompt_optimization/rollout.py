@@ -14,7 +14,7 @@ from ...core import Config, Retriever
 from ..analysis import Analysis, Category, analyse
 from ..lane import Lane
 from ..models.models import Models
-from ..observer import Observer
+from ..observer import LoopObserver
 from ..program.proposer import ModelProposer
 from ..program.signatures import KernelProgram
 from ..program.toolbox import Toolbox
@@ -45,7 +45,7 @@ class Rollouts:
         self,
         models: Models,
         workbench: Callable[[RecordedTurn], Workbench],
-        observer: Observer,
+        observer: LoopObserver,
         retriever: Retriever | None,
         rag_k: int,
         tell: Callable[[str], None],
