@@ -20,8 +20,8 @@ from ..api.list_slow_problems import SlowProblem
 from ..api.optimize import run_optimize
 from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from ..core import OptionError
+from .optimize_progress import RunDisplay, RunLines, RunTable
 from .parameters import chosen
-from .progress import LineDisplay, LiveDisplay, RunDisplay
 from .render import Display, Screen, busy
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(SlowKernel))
@@ -41,29 +41,29 @@ def problem_table(rows: Sequence[SlowProblem]) -> Table:
     return table
 
 
-def display_for(display: Display) -> RunDisplay:
+def run_display(display: Display) -> RunDisplay:
     """How runs are shown: live, in lines, or only their result."""
     if display.quiet:
         return RunDisplay(display)
-    live = LiveDisplay(display)
-    return live if live.live else LineDisplay(display)
+    live = RunTable(display)
+    return live if live.live else RunLines(display)
 
 
 def show_optimize(given: Mapping[str, Any], display: Display) -> int:
     """Optimize one kernel; 0 when it ended with a verified kernel."""
-    result = run_optimize(chosen(given, OptimizeOptions), display_for(display))
+    result = run_optimize(chosen(given, OptimizeOptions), run_display(display))
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.verified else 1
 
 
 def show_batch(given: Mapping[str, Any], source: str, display: Display) -> int:
     """Optimize every kernel named; 0 when all of them ended with a verified kernel."""
-    observer = display_for(display)
+    observer = run_display(display)
     result = run_batch(chosen(given, BatchOptions, kernels=read_references(source)), observer)
     observer.batch_table(result.summaries)
     if display.json:
-        print(json.dumps({"results": result.summaries}), file=sys.stdout)
+        display.print_json({"results": result.summaries})
     return 0 if result.verified else 1
 
 

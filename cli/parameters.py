@@ -16,8 +16,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ..api.options.groups import OUTPUT
 from ..api.options.option import Details, Options, details_of, types_of
 
+RESUMABLE = "interrupted; the same command with --resume goes on from here"
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)]
+"""Options of the terminal, which several commands have and no Python caller needs."""
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}

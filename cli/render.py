@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ class Display:
     verbose: bool = False
     to_stderr: bool = False
     """Whether text goes to standard error for another reason, such as a list on standard output."""
+
+    def print_json(self, found: Mapping[str, Any]) -> None:
+        """Print the object of --json."""
+        print(json.dumps(found))
 
 
 class Screen(Observer):

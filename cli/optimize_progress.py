@@ -37,7 +37,7 @@ class RunDisplay(Screen, RunObserver):
         self.finished(result)
 
 
-class LineDisplay(RunDisplay):
+class RunLines(RunDisplay):
     """One line per event, for pipes and logs, and for runs with parallel lanes."""
 
     criteria: StoppingCriteria
@@ -118,7 +118,7 @@ class LineDisplay(RunDisplay):
         return f"({lane}) " if self.criteria.beam > 1 else ""
 
 
-class LiveDisplay(LineDisplay):
+class RunTable(RunLines):
     """A table that grows under a progress bar, one per turn. What runs side by side, or talks, is shown in lines."""
 
     _live: Live | None = None

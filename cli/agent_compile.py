@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,7 +21,7 @@ def show_compile(given: Mapping[str, Any], display: Display) -> int:
     for line in describe_compile(result):
         screen.print(escape(line))
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.improved else 1
 
 
