@@ -31,7 +31,7 @@ from .observers import RunObserver
 from .optimize_result import OptimizeResult
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
-from .proposers import Proposers
+from .proposers import OpenProposer, Proposers
 from .run_journal import keep, same_run
 from .solutions import save_solution
 
@@ -98,62 +98,53 @@ class Session:
             threading.Thread(target=catalogue.preload, args=(TUNER,), daemon=True).start()
         written = job.first and self._proposers.choice.is_model  # then its transcript has begun
         transcript = (self.results.transcript_path if written else self._prepare)(job.problem, job.backend)
-        options, criteria = self._options, self._criteria()
-        path = self.results.journal_path(job.problem, job.backend)
+        path, criteria = self.results.journal_path(job.problem, job.backend), self._criteria()
         with Journal(path) as journal, contextlib.ExitStack() as stack:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
             stack.callback(lambda: self._earlier.add(journal.records))
-            gains = (
-                {}
-                if self._proposers.choice.is_model
-                else self._earlier.gains(journal, job.backend, job.label, job.problem.id)
-            )
+            gains = self._earlier.gains(journal, job) if not self._proposers.choice.is_model else {}
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
-            workbench = Workbench(
-                job.problem,
-                self._evaluators.pool,
-                self._evaluators.searcher,
-                journal,
-                self._observer,
-                finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
-                compilers=self._evaluators.compilers,
-            )
-            run = Optimization(
-                workbench,
-                job.kernel,
-                opened.proposer,
-                criteria,
-                self._observer,
-                partial(keep, journal),
-                opened.cost,
-                others=job.others,
-            )
-            outcome = run.run()
-            kernel = None
-            if options.save and outcome.verified and outcome.best.speedup is not None:
-                kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
-            solution = None
-            if kernel is not None:
-                solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
-            history = self.results.save_history(job.problem, job.backend, outcome.turns)
-            result = OptimizeResult(
-                job,
-                outcome,
-                kernel,
-                history,
-                path,
-                options.target_speedup,
-                self._proposers.name,
-                opened.spent(),
-                solution,
-            )
+            outcome = self._run(job, journal, opened, criteria)
+            result = self._saved(job, outcome, path, opened.spent())
             try:
                 result = replace(result, patch=self._brought_back(job, outcome))
             finally:
                 journal.append(result.record())
             return result
+
+    def _run(self, job: Job, journal: Journal, opened: OpenProposer, criteria: StoppingCriteria) -> Outcome:
+        """Run the loop."""
+        workbench = Workbench(
+            job.problem,
+            self._evaluators.pool,
+            self._evaluators.searcher,
+            journal,
+            self._observer,
+            finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
+            compilers=self._evaluators.compilers,
+        )
+        return Optimization(
+            workbench,
+            job.kernel,
+            opened.proposer,
+            criteria,
+            self._observer,
+            partial(keep, journal),
+            opened.cost,
+            others=job.others,
+        ).run()
+
+    def _saved(self, job: Job, outcome: Outcome, journal: Path, spent: Budget) -> OptimizeResult:
+        """Write the kernel, where it is verified, and the history."""
+        options, kernel, solution = self._options, None, None
+        if options.save and outcome.verified and outcome.best.speedup is not None:
+            kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
+            solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
+        history = self.results.save_history(job.problem, job.backend, outcome.turns)
+        target, model = options.target_speedup, self._proposers.name
+        return OptimizeResult(job, outcome, kernel, history, journal, target, model, spent, solution)
 
     def _brought_back(self, job: Job, outcome: Outcome) -> Path | None:
         """Write the result into what the user's own package reads, where that is asked for."""

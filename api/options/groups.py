@@ -264,7 +264,7 @@ class ModelOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryOptions(Options):
+class EarlierRunsOptions(Options):
     """What earlier runs taught."""
 
     archive: bool = option(True, "Neither use nor extend the archive of what earlier runs learned.", OUTPUT)

@@ -11,8 +11,8 @@ from .groups import (
     MODEL,
     NO_LIMIT,
     BudgetOptions,
+    EarlierRunsOptions,
     MachineOptions,
-    MemoryOptions,
     ModelOptions,
     ProblemOptions,
     ReturnOptions,
@@ -28,7 +28,7 @@ MAX_BEAM = 16
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(
-    SaveOptions, MemoryOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions
+    SaveOptions, EarlierRunsOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions
 ):
     """How kernels are made faster over several turns."""
 
