@@ -33,7 +33,7 @@ def as_text(hit: Hit) -> str:
 def search(examples: Examples, options: RetrieveOptions) -> list[Hit]:
     """Up to `options.k` of the examples, the best first."""
     if not (options.text or options.kernel or options.operation or options.category):
-        raise OptionError("there is nothing to search for", "give `text`, `kernel`, `operation` or `category`")
+        raise OptionError("there is nothing to search for", "give words, `kernel`, `operation` or `category`")
     if options.category is not None and options.category not in BOTTLENECKS:
         raise OptionError(f"`category` {options.category!r}", f"use {', '.join(BOTTLENECKS)}")
     kernel, problem = _kernel(options)

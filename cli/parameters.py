@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
+import pkgutil
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ..api import options as api_options
 from ..api.options.groups import OUTPUT
 from ..api.options.option import Details, Options, details_of, types_of
 
@@ -103,29 +106,14 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import (
-        attention,
-        check,
-        corpus,
-        evaluate,
-        gemm,
-        mlir,
-        optimize,
-        plan,
-        program,
-        report,
-        server,
-        tune,
-    )
-
-    classes = [
-        *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
-        *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
-        *(corpus.AddOptions, corpus.ListOptions, check.CheckOptions),
-        *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, gemm.GemmOptions, attention.AttentionConfig),
-        *(server.ServerOptions, mlir.MlirOptions),
-    ]
-    return [field for one in classes for field in dataclasses.fields(one)]
+    """The fields of all option classes: a new command's need not be listed."""
+    for module in pkgutil.iter_modules(api_options.__path__):
+        importlib.import_module(f"{api_options.__name__}.{module.name}")
+    classes, below = [], Options.__subclasses__()
+    while below:
+        classes.append(one := below.pop())
+        below += one.__subclasses__()
+    return [field for one in classes for field in dataclasses.fields(one)]  # type: ignore[arg-type]
 
 
 def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> inspect.Parameter:
