@@ -38,7 +38,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class CompileResult:
+class ProgramResult:
     """The tried instructions, and the better ones if there are any."""
 
     found: Mapping[str, Any]
@@ -66,7 +66,7 @@ class CompileResult:
         }
 
 
-def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
+def run_compile(options: CompileOptions, observer: Observer) -> ProgramResult:
     """Try the program on recorded problems, improve its instructions, and save them if they measure better."""
     require_extra("improving instructions", "dspy", "llm")
     choice = choose(options.model, os.environ)
@@ -117,7 +117,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
     }
     if optimized.improved:
         save_program(optimized.program(situations[0].kind), options.output, **found)
-    return CompileResult(found, optimized, options.output, spent)
+    return ProgramResult(found, optimized, options.output, spent)
 
 
 def _models(

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from ..api.compile_program import CompileResult, run_compile
+from ..api.compile_program import ProgramResult, run_compile
 from ..api.options.program import CompileOptions
 from .parameters import chosen
 from .render import Display, Screen
@@ -25,7 +25,7 @@ def show_compile(given: Mapping[str, Any], display: Display) -> int:
     return 0 if result.improved else 1
 
 
-def describe_compile(result: CompileResult) -> Iterator[str]:
+def describe_compile(result: ProgramResult) -> Iterator[str]:
     """The result in words."""
     tried = result.optimized
     if tried.stopped:

@@ -91,7 +91,7 @@ class Baselines:
             os.environ["TRITON_CACHE_DIR"] = str(self._cache / "triton")
 
 
-class Baseline(BaseModel):
+class CachedBaseline(BaseModel):
     """One measured baseline, interleaved with eager as the reference computes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,7 +107,7 @@ class Baseline(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def between(cls, baseline: Measurement, eager: Measurement, environment: Mapping[str, str]) -> Baseline:
+    def between(cls, baseline: Measurement, eager: Measurement, environment: Mapping[str, str]) -> CachedBaseline:
         """Return the ratio of two interleaved measurements."""
         ratio = Speedup.between(baseline, eager)
         return cls(
@@ -137,14 +137,14 @@ class BaselineCache:
         self.cache = folder / "inductor" if folder else None
         """Inductor's cache for the reference worker."""
 
-    def get(self, key: str) -> Baseline | None:
+    def get(self, key: str) -> CachedBaseline | None:
         """Return the baseline under the key of `baseline_key`, or None."""
         try:
-            return Baseline.model_validate(self._known.get(key))
+            return CachedBaseline.model_validate(self._known.get(key))
         except ValidationError:  # no entry, or another version's
             return None
 
-    def put(self, key: str, baseline: Baseline) -> None:
+    def put(self, key: str, baseline: CachedBaseline) -> None:
         """Store a baseline; a write error is ignored."""
         self._known.put(key, baseline.model_dump())
 

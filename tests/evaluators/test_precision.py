@@ -16,7 +16,7 @@ from kernelwright.evaluators.correctness.compare import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
-from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache
+from kernelwright.evaluators.reference.baselines import BaselineCache, Baseline
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
