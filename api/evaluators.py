@@ -86,11 +86,7 @@ def search_evaluator(
 
 
 def _search_settings(devices: list[str], compilers: int | None, adaptive: bool) -> SearchSettings:
-    ahead = devices != [CPU]
-    if compilers is None:
-        share = cores() // len(devices)
-        compilers = max(1, share // 2 if ahead and adaptive else share)
-    return SearchSettings(compilers, 4 * compilers if ahead and not adaptive else compilers)
+    return SearchSettings.of(compilers, cores() // len(devices), devices != [CPU], adaptive)
 
 
 class Evaluators:
