@@ -10,7 +10,8 @@ from pathlib import Path
 from ..core import DeviceError, DeviceLimits, OptionError, Target, of_backend
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.machines import Remote
-from .options.groups import DeviceOptions, ProblemOptions, TimingOptions
+from .options.groups import DeviceOptions, ProblemOptions
+from .options.trust import TimingOptions
 
 CPU, CUDA = "cpu", "cuda"
 

@@ -17,7 +17,8 @@ from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
 from ..evaluators.several_workloads import SearchingSeveral, SeveralWorkloads
 from .devices import CPU, multiprocessors
-from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
+from .options.groups import MachineOptions
+from .options.trust import TimingOptions, TrustOptions, settings_of
 
 if TYPE_CHECKING:
     from ..agent.rules import Machine

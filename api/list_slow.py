@@ -21,8 +21,8 @@ from .evaluators import local_evaluator
 from .jobs import Job, choose_backend, find_job
 from .list_slow_problems import SlowProblem, measure_problems, problems_without
 from .observers import Observer
-from .options.groups import Baseline
 from .options.optimize import ListSlowOptions
+from .options.trust import Baseline
 from .speedup_records import Records, problem_key
 
 

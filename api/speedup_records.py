@@ -10,8 +10,8 @@ from typing import Any
 from ..core import KernelwrightError, TorchProblem
 from ..core.json_lines import JsonLines
 from .devices import device_label
-from .options.groups import TimingOptions
 from .options.optimize import ListSlowOptions
+from .options.trust import TimingOptions
 
 VERSION = "2"
 """Of the way in which is measured: records of another one do not count."""

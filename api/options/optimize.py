@@ -17,10 +17,9 @@ from .groups import (
     ProblemOptions,
     ReturnOptions,
     SaveOptions,
-    TargetOptions,
-    TimingOptions,
 )
 from .option import described, option
+from .trust import TargetOptions, TimingOptions
 
 SEARCH = "Optimization"
 MAX_BEAM = 16

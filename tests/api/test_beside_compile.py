@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.api.jobs import Job
-from kernelwright.api.options.groups import Against, Baseline, TargetOptions
+from kernelwright.api.options.trust import Against, Baseline, TargetOptions
 from kernelwright.cli.render import compile_line
 from kernelwright.core import Config, Measurement
 from kernelwright.core.baselines import beside_compile
