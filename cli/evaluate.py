@@ -12,9 +12,11 @@ from ..api.evaluate import FolderResult, run_evaluate, run_evaluate_folder
 from ..api.evaluate_solution import SolutionResult, WorkloadVerdict, is_solution, run_evaluate_solution
 from ..api.options.evaluate import EvaluateOptions
 from ..api.verdicts import ProtocolVerdicts
+from ..core import Evaluation
+from ..core.text import gigabytes
 from ..evaluators.kernelbench.result import THRESHOLDS, fast_p
 from .parameters import chosen
-from .render import Display, Screen, describe_evaluation
+from .render import Display, Screen, beside_reference, busy, workload_lines
 
 
 def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
@@ -35,6 +37,43 @@ def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
         screen.print(comparison_table([verdicts]))
         _explain(verdicts, screen)
     return 0 if verdicts.correct else 1
+
+
+def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> str:
+    """One evaluation in a few words, with rich markup."""
+    color = "green" if evaluation.ok else "red"
+    text = f"[bold]{escape(verdicts.problem)}[/] ({verdicts.workload}): [{color}]{evaluation.status}[/]"
+    if evaluation.measurement and evaluation.reference and evaluation.speedup:
+        text += (
+            f", {evaluation.measurement.median_ms:.3g} ms against {evaluation.reference.median_ms:.3g} ms, "
+            f"{escape(str(evaluation.speedup))} against the reference"
+        )
+        text += ", which computes as PyTorch does by default" if evaluation.default_is_reference else ""
+        text += beside_reference(evaluation)
+    if evaluation.peak_memory_bytes:
+        text += f", {gigabytes(evaluation.peak_memory_bytes)} of device memory"
+    if evaluation.correctness:
+        checked = evaluation.correctness
+        text += (
+            f", largest error {checked.max_abs_error:.2g} in {checked.checks} check{'s' if checked.checks != 1 else ''}"
+        )
+        if checked.trivial_outputs:
+            names = " and ".join(checked.trivial_outputs)
+            text += f"\n[yellow]warning:[/] {names} would have passed too, so this proves little"
+        for remark in filter(None, (checked.special_values, checked.other_strides)):
+            text += f"\nremark: {escape(remark)}"
+        if checked.deterministic is False:
+            text += "\n[yellow]warning:[/] two calls on the same inputs returned different results"
+    if evaluation.shape_specialised and evaluation.second_workload:
+        sizes = ", ".join(f"{name}={value}" for name, value in evaluation.second_workload.sizes.items())
+        text += f"\n[yellow]warning:[/] shape-specialised: {evaluation.second_workload.status} at {escape(sizes)}"
+    if evaluation.replay is not None and not evaluation.replay.replayed:
+        text += f"\n[yellow]warning:[/] replayed: no; {escape(evaluation.replay.reason)}"
+    if evaluation.contention is not None:
+        text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
+    text += "".join(f"\n{line}" for line in workload_lines(evaluation.workloads, {}))
+    reason = str(evaluation.rejection) if evaluation.rejection else evaluation.message
+    return text + (f"\n{escape(reason)}" if reason else "")
 
 
 def _show_folder(result: FolderResult, screen: Screen) -> int:

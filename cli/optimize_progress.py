@@ -18,6 +18,7 @@ from ..api.observers import RunObserver
 from ..core import Evaluation, Profile, Proposal, ToolCall
 from ..core.baselines import against_text
 from ..core.text import first_line
+from .optimize_result import show_result
 from .render import Screen, describe_config
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class RunDisplay(Screen, RunObserver):
 
     def run_ended(self, result: OptimizeResult) -> None:
         """The result."""
-        self.finished(result)
+        show_result(result, self)
 
 
 class RunLines(RunDisplay):
