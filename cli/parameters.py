@@ -46,8 +46,8 @@ def with_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of an option class; the command gets `given`, the values by name, as its first argument.
 
-    `positional` fields become arguments; `only` names the
-    fields to take, by default all. Applied twice, a command gets the flags of both classes.
+    `positional` fields become arguments; `only` names the fields to take, by default all. Applied twice, a command gets
+    the flags of both classes.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
