@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..evaluators.replay.executor import PlanExecutor
     from .batch import BatchResult
     from .check_result import CheckResult
-    from .compile_program import CompileResult
+    from .compile_program import ProgramResult
     from .corpus import AddResult
     from .evaluate import FolderResult
     from .evaluate_solution import SolutionResult
@@ -246,7 +246,7 @@ def list_examples(options: ListOptions) -> list[WorkedExample]:
 
 
 @takes(CompileOptions)
-def compile_program(options: CompileOptions) -> CompileResult:
+def compile_program(options: CompileOptions) -> ProgramResult:
     """Improve the instructions that models follow: try them on recorded problems, keep what measures better."""
     from .compile_program import run_compile
 

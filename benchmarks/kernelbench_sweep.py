@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from kernelwright.core import Config, Evaluation, PythonKernel
-from kernelwright.core.files import memory_folder
+from kernelwright.core.files import cache_folder
 from kernelwright.core.text import first_line, gigabytes
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
@@ -85,7 +85,7 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
         evaluator: LocalEvaluator | None = None
         try:
             for number, problem in enumerate(left, start=1):
-                evaluator = evaluator or LocalEvaluator(options.device, PRECISIONS[precision], memory_folder())
+                evaluator = evaluator or LocalEvaluator(options.device, PRECISIONS[precision], cache_folder())
                 row = {"id": problem.id, "precision": precision, **evaluate(evaluator, problem, options.limit_s)}
                 rows.add(row)
                 print(f"{number}/{len(left)} {describe(row)}", flush=True)

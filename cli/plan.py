@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +19,7 @@ def show_plan(given: Mapping[str, Any], display: Display) -> int:
     screen = Screen(display)
     result = run_plan(options, screen)
     if display.json:
-        print(json.dumps(result.record()), file=sys.stdout)
+        display.print_json(result.record())
         return 0 if result.replayed else 1
     for number, line in enumerate(result.plan.lines() if result.plan else (), 1):
         screen.print(escape(f"{number:3} {line}"))

@@ -40,14 +40,14 @@ class EvaluationPipeline:
         self,
         device: str,
         settings: Settings,
-        timekeeper: InterleavedTimer,
+        timer: InterleavedTimer,
         memory: Path | None,
         processes: Processes,
         draw: Callable[[], int],
     ) -> None:
         self._device = device
         self._settings = settings
-        self._timekeeper = timekeeper
+        self._timer = timer
         self._memory = memory
         self._processes = processes
         self._draw = draw
@@ -159,7 +159,7 @@ class EvaluationPipeline:
         reference_client = asked.reference_client
         pid = reference_client.pid if all(one.replayed for one in several) else asked.client.worker.pid
         with asked.stage("timing"):
-            return self._timekeeper.time(
+            return self._timer.time(
                 reference_client, asked.timers(several), pid, asked.timing_seeds, sampling, prune_above_ms
             )
 
@@ -171,7 +171,7 @@ class EvaluationPipeline:
         bytes_moved = reference_client.counted["min_bytes"] - cache_bytes
         if bytes_moved > 0:
             best = ceilings(
-                reference_client, self._device, self._memory, (*self._timekeeper.server_pids, reference_client.pid)
+                reference_client, self._device, self._memory, (*self._timer.server_pids, reference_client.pid)
             )
             if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
                 raise rejected(broken)

@@ -17,9 +17,10 @@ class TimedCalls:
     Create it before a candidate's code is loaded.
     """
 
-    def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, device: str, problem: ProblemModule) -> None:
         self.clock = Clock(device)
-        self.call_returned = call_returned
+        self.call_returned: Callable[[], object] = lambda: None
+        """Called after each call."""
         self.renew: Callable[[], object] = lambda: None
         """Called, untimed, before each call, when the last one's outputs are no longer needed."""
         self._feed = Feed(problem)
