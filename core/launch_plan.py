@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _SIZES = (("num_warps", "warps"), ("shared", "B shared"))
 """Settings of a launch in the plan's text."""
+_NAME = r"^[A-Za-z_$][\w$]*$"
+"""Names go into file names and onto the terminal, and come from a candidate's process."""
 
 
 class _Part(BaseModel):
@@ -41,13 +43,13 @@ class TensorLayout(_Part):
 class KernelCode(_Part):
     """One compiled kernel: its text, and what a launch needs beside its arguments."""
 
-    name: str
+    name: str = Field(pattern=_NAME)
     """The name of the function in the kernel language."""
     kind: Literal["c", "ptx", "tir"]
     """The form of the text: generated C, PTX, or TileLang's lowered IR of host and device as JSON. The process that
     executes the plan compiles it."""
     text: str
-    entry: str
+    entry: str = Field(pattern=_NAME)
     parameters: tuple[str, ...]
     """Types of the arguments: 'pointer', 'int32', 'float32', ...; of PTX as Triton writes them: '*fp32', 'i32', ..."""
     flags: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ class TorchStep(_Part):
     """One torch operator, such as 'aten.view.default'; `{"tensor": n}` in its arguments is a tensor of the plan."""
 
     kind: Literal["torch"] = "torch"
-    operator: str
+    operator: str = Field(pattern=r"^[\w.:]+$")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Field(default_factory=dict)
     results: tuple[int, ...]

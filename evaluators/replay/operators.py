@@ -35,3 +35,10 @@ def allowed_operator(name: str) -> Any:
     if found is None:
         raise UnplannableCall(f"the operator {name}, which this torch does not have")
     return found
+
+
+def changes_layout(name: str) -> bool:
+    """Return whether an operator changes the shape or the strides of its argument itself, as `aten.t_.default` does."""
+    import torch
+
+    return torch.Tag.inplace_view in allowed_operator(name).tags

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.launch_plan import LaunchPlan
 from ..workers.channel import Message
+from ..workers.request_loop import describe
 from .executor import PlanExecutor
 from .saved import read_constants
 from .values import UnplannableCall, weights_of
@@ -33,6 +34,8 @@ class ReplaySession:
             executor.require_fit(inputs, weights_of(model))
         except UnplannableCall as reason:
             return str(reason)
+        except Exception as error:  # it comes from the candidate's process, which may send anything
+            return f"what was recorded is no launch plan: {describe(error)}"
         self._plans[number] = executor
         return None
 

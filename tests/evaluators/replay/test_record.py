@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout
+from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
 from kernelwright.evaluators.replay.record import Recorder
 from kernelwright.evaluators.replay.values import UnplannableCall, weights_of
@@ -105,7 +105,7 @@ def test_other_layouts_do_not_fit(tmp_path: Path) -> None:
     executor = PlanExecutor(plan, constants, tmp_path, "cpu")
     weights = weights_of(Model(BODIES["arithmetic"]))
     for other in (torch.randn(4, 4), torch.randn(4, 3).t(), torch.randn(3, 4).double()):
-        with pytest.raises(UnplannableCall, match="layout"):
+        with pytest.raises(UnplannableCall, match="is not like"):
             executor.require_fit([other], weights)
     with pytest.raises(UnplannableCall, match="weight"):
         executor.require_fit([torch.randn(3, 4)], {**weights, "weight": torch.randn(5)})
@@ -144,15 +144,30 @@ def test_parts_on_threads_run_all(tmp_path: Path) -> None:
     assert executor([torch.zeros(4)], {}).tolist() == [2.0] * 4
 
 
+def remaking_its_input() -> LaunchPlan:
+    """Memory of the plan's own in the place of an input would not be spoiled between calls."""
+    plan = launching({"tensor": 0}, 4)
+    made = TorchStep(operator="aten.empty.memory_format", args=([4],), results=(0,), layouts=(plan.layouts[0],))
+    return plan.model_copy(update={"steps": (made, *plan.steps)})
+
+
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        (launching(140_000_000, 4), "an address that is no tensor's"),
+        (launching(140_000_000, 4), "for a parameter of type"),
         (launching({"tensor": 7}, 4), "a tensor that no step made"),
         (launching({"tensor": 0}), "does not fit its kernel"),
-        (launching({"tensor": 0}, {"tensor": 0}), "an address that is no tensor's"),
+        (launching({"tensor": 0}, {"tensor": 0}), "for a parameter of type"),
         (launching({"tensor": 0}, 4, code="0" * 64), "does not fit its kernel"),
+        (launching({"tensor": 0}, "4"), "for a parameter of type int32"),
+        (launching([{"tensor": 0}], 4), "for a parameter of type pointer"),
+        (launching({"torch": "float32"}, 4), "for a parameter of type pointer"),
+        (launching({"descriptor": 0}, 4), "for a parameter of type pointer"),
         (launching({"tensor": 0}, 4).model_copy(update={"outputs": (3,)}), "a tensor that no step made"),
+        (launching({"tensor": 0}, 4).model_copy(update={"weights": {"w": 0}}), "a number and a layout of their own"),
+        (launching({"tensor": 0}, 4).model_copy(update={"constants": {5: ""}}), "a number and a layout of their own"),
+        (launching({"tensor": 0}, 4).model_copy(update={"inputs": (None,)}), "neither a tensor nor a value"),
+        (remaking_its_input(), "makes a tensor that exists already"),
     ],
 )
 def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
