@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Evaluation
+from ..core import Evaluation, OptionError
 from ..core.launch_plan import LaunchPlan
 from .devices import choose_device
 from .evaluators import local_evaluator
@@ -51,6 +51,8 @@ class PlanResult:
 def run_plan(options: PlanOptions, observer: Observer) -> PlanResult:
     """Check one kernel and make its launch plan."""
     device = choose_device(options)
+    if options.save_plan is not None and options.save_plan.exists() and not options.save_plan.is_dir():
+        raise OptionError(f"`save_plan`: {options.save_plan} is a file", "name a folder")
     job = find_job(options, options.kernel, device)
     with (
         local_evaluator(device, options) as evaluator,
