@@ -125,10 +125,14 @@ class PlanExecutor:
         operator = allowed_operator(step.operator)
         args = [argument(form, self._device) for form in step.args]
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
-        results = step.results
+        results, outs = step.results, [one.name for one in operator._schema.arguments if one.is_out]
 
         def run(tensors: dict[int, Any]) -> None:
-            result = operator(*[one(tensors) for one in args], **{key: one(tensors) for key, one in kwargs.items()})
+            named = {key: one(tensors) for key, one in kwargs.items()}
+            before = [named[name].shape for name in outs]
+            result = operator(*[one(tensors) for one in args], **named)
+            if outs and before != [named[name].shape for name in outs]:
+                raise UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
             if isinstance(result, tuple | list):
                 tensors.update(zip(results, result, strict=True))
             else:
@@ -164,6 +168,8 @@ def check_references(plan: LaunchPlan) -> None:
     for step in plan.steps:
         if isinstance(step, TorchStep):
             _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)
+            if len({*known, *step.results}) < len(known) + len(step.results):
+                raise UnplannableCall(f"{step.operator} gives a tensor a number that another one has")
             known |= set(step.results)
             continue
         for launch in step.launches if isinstance(step, ParallelStep) else (step,):

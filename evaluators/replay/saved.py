@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ...core.launch_plan import LaunchPlan
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs
 from .executor import PlanExecutor
-from .values import UnplannableCall
+from .values import UnplannableCall, dtype_of
 
 PLAN, CONSTANTS, DESCRIBED = "plan.json", "constants.bin", "constants.json"
 
@@ -40,7 +41,9 @@ def load_plan(folder: Path, device: str = "cpu") -> PlanExecutor:
     try:
         plan = LaunchPlan.model_validate_json((folder / PLAN).read_text())
         described = json.loads((folder / DESCRIBED).read_text())
-        return PlanExecutor(plan, read_constants(plan, described, folder / CONSTANTS, device), folder, device)
+        constants = read_constants(plan, described, folder / CONSTANTS, device)
+        with tempfile.TemporaryDirectory(prefix="kernelwright-plan-") as built:  # a library beside a plan is not believed
+            return PlanExecutor(plan, constants, Path(built), device)
     except (OSError, ValueError) as error:
         raise ResultsError(
             f"no launch plan in {folder}: {error}", "`kernelwright plan --save-plan` writes one"
@@ -60,6 +63,6 @@ def read_constants(plan: LaunchPlan, described: Sequence[Message], path: Path, d
         layout = plan.layouts.get(number)
         if layout is None or description["shape"] != list(layout.shape) or not description["stored"]:
             raise UnplannableCall("a constant without memory of its own for every element")
-        like = torch.empty(layout.shape, dtype=getattr(torch, layout.dtype), device=device)
+        like = torch.empty(layout.shape, dtype=dtype_of(layout), device=device)
         found[number] = reader.next(description, like)
     return found
