@@ -16,8 +16,8 @@ from .eight_bit import narrowed, widened
 Tensors = list[Any]
 FACTORS = (0.75, 1.25)
 """Range of the factors that scale the elements of timed inputs: still valid, and never the same twice. With one factor
-for all, or for each column, a result would follow from an earlier one: a product of scaled matrices is scaled, and so is
-a sum over rows."""
+for all, or for each column, a result would follow from an earlier one: a product of scaled matrices is scaled, and a
+sum over rows too."""
 VARIANTS = 1 << 16
 """Number of places among the factors of a seed where those of a call may begin."""
 MOST_FACTORS = 1 << 20

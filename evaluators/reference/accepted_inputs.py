@@ -10,7 +10,7 @@ from ..correctness.conditioning import is_steady
 from ..correctness.distributions import (
     DISTRIBUTIONS,
     MAGNITUDES,
-    OTHER_ORDER,
+    OTHER_NUMBERS,
     OTHER_STRIDES,
     OTHER_WEIGHTS,
     SPECIAL,
@@ -45,8 +45,8 @@ class InputRequests:
             OTHER_WEIGHTS
         ):
             fit.append(OTHER_WEIGHTS)
-        if self._accepts_other_order():
-            fit.append(OTHER_ORDER)
+        if self._accepts_other_numbers():
+            fit.append(OTHER_NUMBERS)
         reference.forget_inputs()
         reference.release()
         return {"distributions": fit}
@@ -73,16 +73,16 @@ class InputRequests:
             allowed = [reference.tolerances.get(dtype_name(one), EXACT).tightest for one in expected]
             return is_steady(self._floating, reference.inputs, expected, allowed)
 
-    def _accepts_other_order(self) -> bool:
-        """Return whether there are whole numbers that no seed changes, and the reference stands another order of them."""
+    def _accepts_other_numbers(self) -> bool:
+        """Return whether there are whole numbers that no seed changes, and the reference stands others."""
         reference = self._reference
         reference.prepare(0)
         before = reference.inputs
-        reference.prepare(0, OTHER_ORDER)
+        reference.prepare(0, OTHER_NUMBERS)
         if all(_equal(one, other) for one, other in zip(before, reference.inputs, strict=True)):
             return False
         outputs = outputs_where_accepted(reference.model, reference.inputs)
-        return outputs is not None and (not any(map(is_floating, outputs)) or self._copes(OTHER_ORDER))
+        return outputs is not None and (not any(map(is_floating, outputs)) or self._copes(OTHER_NUMBERS))
 
     def _floating(self, *inputs: Any) -> list[Any]:
         return [one for one in self._reference.outputs(inputs) if one.is_floating_point()]

@@ -59,8 +59,9 @@ class CheckRequests:
     ) -> Message:
         """Compare the candidate's outputs for this seed with the reference.
 
-        Behind its outputs are the inputs with the numbers in `written`, which the reference writes to. `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers
-        the candidate's for `same`.
+        Behind its outputs are the inputs with the numbers in `written`, which the reference writes to. `precise` also
+        compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers the candidate's for
+        `same`.
         """
         reference = self._reference
         reference.prepare(seed, distribution)

@@ -42,7 +42,8 @@ def load_plan(folder: Path, device: str = "cpu") -> PlanExecutor:
         plan = LaunchPlan.model_validate_json((folder / PLAN).read_text())
         described = json.loads((folder / DESCRIBED).read_text())
         constants = read_constants(plan, described, folder / CONSTANTS, device)
-        with tempfile.TemporaryDirectory(prefix="kernelwright-plan-") as built:  # a library beside a plan is not believed
+        with tempfile.TemporaryDirectory(prefix="kernelwright-plan-") as built:
+            # Not beside the plan: a library that already lies there would be taken for ours.
             return PlanExecutor(plan, constants, Path(built), device)
     except (OSError, ValueError) as error:
         raise ResultsError(
