@@ -7,6 +7,7 @@ inputs that are changed by as much as the tolerance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,6 +74,24 @@ def forgive(expected: Any, actual: Any, error: Any) -> Any:
     got = actual.reshape(rows.shape)
     near = (got.double() - rows.double()).abs() <= error
     return torch.where(near & (error > 0), rows, got).reshape(expected.shape)
+
+
+def rows_are_close(exact: Any, expected: Any, actual: Any, times: float, floor: float) -> bool:
+    """Return whether no row has an error (root mean square) above so many times the largest of the expected ones.
+
+    Errors are those against `exact`, in fp64, relative to the row or to the whole result, whichever is larger; `floor`
+    is allowed in any case.
+    """
+    import torch
+
+    rows = exact.double().reshape(-1, _row_length(exact.shape))
+    size = rows.square().mean(dim=1).sqrt().clamp(min=root_mean_square(exact))
+    theirs, own = (
+        ((one.double().reshape(rows.shape) - rows).square().mean(dim=1).sqrt() / size).nan_to_num(nan=math.inf)
+        for one in (expected, actual)
+    )
+    allowed = max(times * float(theirs.max()), floor)
+    return bool((own <= allowed).all() & torch.isfinite(actual).all())
 
 
 def settled(

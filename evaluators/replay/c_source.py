@@ -30,6 +30,7 @@ _ALWAYS = ("-w", "-fPIC", "-shared", "-nostartfiles", "-ftrivial-auto-var-init=p
 get a pattern, so that they hold nothing of an earlier call."""
 _LINKAGE = re.compile(r'^#ifdef __cplusplus\s+extern "C"\s+#endif\s*$', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -59,6 +60,9 @@ _MATHEMATICS = _words(
 FUNCTIONS = _MATHEMATICS | {f"{name}f" for name in _MATHEMATICS}
 _MARKS = ("#", '"', "'", *JOINING)
 """Of directives, texts and joined lines, also as digraphs and trigraphs."""
+PREFIX = "own_"
+"""Before every name that the text declares: the headers have variables and macros too, such as `errno`, `signgam` and
+one that stands for `static`, and linkers know names such as `_init`."""
 _COMPILE_S = 120.0
 
 
@@ -74,8 +78,9 @@ def checked_source(code: KernelCode) -> str:
         raise UnplannableCall(f"{code.name}: generated C without its function")
     _check_calls(code.name, tokens, defined)
     require_only_functions(code.name, tokens)
-    _check_names(code.name, tokens, defined)
-    return f'{needed_headers(body)}extern "C" {{\n{body}\n}}\n'
+    own = _own_names(code.name, tokens, defined)
+    renamed = _NAME.sub(lambda found: f"{PREFIX}{found[0]}" if found[0] in own else found[0], body)
+    return f'{needed_headers(body)}extern "C" {{\n{renamed}\n}}\n'
 
 
 def is_type(token: str) -> bool:
@@ -136,8 +141,8 @@ def _is_function(statement: Sequence[str]) -> bool:
     return True
 
 
-def _check_names(name: str, tokens: Sequence[str], defined: set[str]) -> None:
-    """Every name is declared in the text: the headers have variables too, such as `errno` and `signgam`."""
+def _own_names(name: str, tokens: Sequence[str], defined: set[str]) -> set[str]:
+    """Return the names that the text declares; every name in it must be one of them, or known."""
     declared, after_type = set(defined), False
     for token in tokens:
         if is_type(token):
@@ -149,6 +154,7 @@ def _check_names(name: str, tokens: Sequence[str], defined: set[str]) -> None:
         known = token in KEYWORDS or token in FUNCTIONS or token in declared or is_type(token)
         if re.match(r"[A-Za-z_]", token) and not known:
             raise UnplannableCall(f"{name}: generated C with '{token}', which it does not declare")
+    return {one for one in declared if re.match(r"[A-Za-z_]", one)} - KEYWORDS - (FUNCTIONS - defined)
 
 
 def compile_c(code: KernelCode, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import KernelCode
-from .c_source import compile_c
+from .c_source import PREFIX, compile_c
 from .ptx import load_ptx
 from .tir import load_tir
 from .values import UnplannableCall, numbers_in
@@ -62,7 +62,7 @@ def fits(parameter: str, form: Any) -> bool:
 
 def _load_c(code: KernelCode, folder: Path) -> Launcher:
     library = ctypes.CDLL(str(compile_c(code, folder)))
-    function = library[code.entry]
+    function = library[PREFIX + code.entry]
     try:
         function.argtypes = [_C_TYPES[form] for form in code.parameters]
     except KeyError as error:

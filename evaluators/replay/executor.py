@@ -11,7 +11,7 @@ from typing import Any
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from ..workers.one_thread import OneThread
 from .code import compile_together, fits, load_code
-from .operators import allowed_operator, changes_layout
+from .operators import allowed_operator
 from .threads import Threads
 from .values import UnplannableCall, argument, layout_of, numbers_in
 
@@ -41,23 +41,17 @@ class PlanExecutor:
         codes = plan.codes.items()
         self._launchers = {digest: load_code(code, folder, device, self._scratch) for digest, code in codes}
         self._steps = [self._step(step) for step in plan.steps]
-        operators = [step.operator for step in plan.steps if isinstance(step, TorchStep)]
-        self._aliased = any(map(changes_layout, operators))
         most = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
         self._threads = Threads(most)
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
         """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
-        import torch
-
         tensors: dict[int, Any] = dict(self.constants)
         for given, value in zip(self.plan.inputs, inputs, strict=True):
             if isinstance(given, int):
                 tensors[given] = value
         for name, number in self.plan.weights.items():
             tensors[number] = weights[name]
-        if self._aliased:  # or the caller's tensors would have other strides afterwards
-            tensors = {number: torch.ops.aten.alias.default(tensor) for number, tensor in tensors.items()}
         self._scratch.clear()
         for step in self._steps:
             step(tensors)
@@ -140,10 +134,14 @@ class PlanExecutor:
         operator = allowed_operator(step.operator)
         args = [argument(form, self._device) for form in step.args]
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
-        results = step.results
+        results, outs = step.results, [one.name for one in operator._schema.arguments if one.is_out]
 
         def run(tensors: dict[int, Any]) -> None:
-            result = operator(*[one(tensors) for one in args], **{key: one(tensors) for key, one in kwargs.items()})
+            named = {key: one(tensors) for key, one in kwargs.items()}
+            before = [named[name].shape for name in outs]
+            result = operator(*[one(tensors) for one in args], **named)
+            if outs and before != [named[name].shape for name in outs]:
+                raise UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
             if isinstance(result, tuple | list):
                 tensors.update(zip(results, result, strict=True))
             else:
@@ -187,8 +185,8 @@ def check_references(plan: LaunchPlan) -> None:
     for step in plan.steps:
         if isinstance(step, TorchStep):
             _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)
-            if not known.isdisjoint(step.results):
-                raise UnplannableCall(f"{step.operator} makes a tensor that exists already")
+            if len({*known, *step.results}) < len(known) + len(step.results):
+                raise UnplannableCall(f"{step.operator} gives a tensor a number that another one has")
             known |= set(step.results)
             continue
         for launch in step.launches if isinstance(step, ParallelStep) else (step,):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from ..languages.base import supports
-from .operators import BROUGHT
+from .operators import BROUGHT, changes_layout
 from .values import UnplannableCall, digest_of, encode, form_of, layout_of, weights_of
 
 MAX_CONSTANT_BYTES = 1 << 28
@@ -196,6 +196,8 @@ class Recorder:
         import torch
 
         name = str(func)
+        if changes_layout(func):
+            return  # what uses the tensor next sees another view of the same memory
         results = list(result) if isinstance(result, tuple | list) else [result]
         if not all(isinstance(one, torch.Tensor) for one in results):
             self._failed = self._failed or f"{name} reads values of a tensor into Python"

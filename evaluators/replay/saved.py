@@ -15,7 +15,7 @@ from ...core.launch_plan import KernelCode, LaunchPlan
 from ..workers.channel import Message
 from ..workers.tensor_ipc import Outputs, UnreadableTensor
 from .executor import PlanExecutor
-from .values import UnplannableCall, digest_of
+from .values import UnplannableCall, digest_of, dtype_of
 
 PLAN, CONSTANTS, DESCRIBED = "plan.json", "constants.bin", "constants.json"
 _ADVICE = "choose another folder"
@@ -144,6 +144,6 @@ def read_constants(plan: LaunchPlan, described: Sequence[Message], path: Path, d
         layout = plan.layouts.get(number)
         if layout is None or description["shape"] != list(layout.shape) or not description["stored"]:
             raise UnplannableCall("a constant without memory of its own for every element")
-        like = torch.empty(layout.shape, dtype=getattr(torch, layout.dtype), device=device)
+        like = torch.empty(layout.shape, dtype=dtype_of(layout), device=device)
         found[number] = reader.next(description, like)
     return found

@@ -146,6 +146,16 @@ def digest_of(tensor: Any) -> str:
     return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
 
 
+def dtype_of(layout: TensorLayout) -> Any:
+    """Return the dtype of a layout. Raises `UnplannableCall` for a name that is none."""
+    import torch
+
+    found = getattr(torch, layout.dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise UnplannableCall(f"a tensor of the dtype {layout.dtype!r}")
+    return found
+
+
 def form_of(result: Any) -> Literal["tensor", "tuple", "list"]:
     """Return whether a call's result is one tensor, a tuple or a list."""
     return "tuple" if type(result) is tuple else "list" if type(result) is list else "tensor"

@@ -52,9 +52,8 @@ def test_a_plan_cannot_turn_its_callers_tensors(tmp_path: Path) -> None:
     """Otherwise the reference would be timed on tensors with slower strides."""
     turned = TensorLayout(shape=(3, 2), strides=(1, 3), dtype="float32")
     step = TorchStep(operator="aten.t_.default", args=({"tensor": 0},), results=(1,), layouts=(turned,))
-    x = torch.arange(6.0).view(2, 3)
-    assert PlanExecutor(plan(step, codes={}), {}, tmp_path, "cpu")([x], {}).tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert x.stride() == (3, 1)
+    with pytest.raises(UnplannableCall, match="something else than to compute a tensor"):
+        PlanExecutor(plan(step, codes={}), {}, tmp_path, "cpu")
 
 
 @pytest.mark.parametrize("name", ["../../relu", "/tmp/relu", "re\x1b[2Jlu", "", "a b"])
@@ -67,7 +66,7 @@ def test_names_are_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[]", "no launch plan"),
+        ("[]", "its plan is none"),
         (plan(codes={}, layouts={}).model_dump_json(), "a layout of their own"),
         (plan(codes={}, inputs=(0, {"value": 1}), outputs=(0,)).model_dump_json(), "1 inputs, but 2"),
         (plan(codes={}, outputs=(), inputs=({"value": {"torch": "save"}},)).model_dump_json(), "the argument"),

@@ -167,7 +167,7 @@ def remaking_its_input() -> LaunchPlan:
         (launching({"tensor": 0}, 4).model_copy(update={"weights": {"w": 0}}), "a number and a layout of their own"),
         (launching({"tensor": 0}, 4).model_copy(update={"constants": {5: ""}}), "a number and a layout of their own"),
         (launching({"tensor": 0}, 4).model_copy(update={"inputs": (None,)}), "neither a tensor nor a value"),
-        (remaking_its_input(), "makes a tensor that exists already"),
+        (remaking_its_input(), "a number that another one has"),
     ],
 )
 def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
