@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_IDENTIFIER = r"^[^\W\d]\w*$"
+"""Of functions: the names of a plan come from a candidate's process, and become names of files."""
 _SIZES = (("num_warps", "warps"), ("shared", "B shared"))
 """Settings of a launch in the plan's text."""
 
@@ -41,13 +43,13 @@ class TensorLayout(_Part):
 class KernelCode(_Part):
     """One compiled kernel: its text, and what a launch needs beside its arguments."""
 
-    name: str
+    name: str = Field(pattern=_IDENTIFIER)
     """The name of the function in the kernel language."""
     kind: Literal["c", "ptx", "tir"]
     """The form of the text: generated C, PTX, or TileLang's lowered IR of host and device as JSON. The process that
     executes the plan compiles it."""
     text: str
-    entry: str
+    entry: str = Field(pattern=_IDENTIFIER)
     parameters: tuple[str, ...]
     """Types of the arguments: 'pointer', 'int32', 'float32', ...; of PTX as Triton writes them: '*fp32', 'i32', ..."""
     flags: tuple[str, ...] = ()
