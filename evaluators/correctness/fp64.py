@@ -12,7 +12,7 @@ from ...core.text import first_line
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .compare import EXACT, RelativeError, dtype_name, pieces
-from .distributions import same_layout
+from .distributions import MAGNITUDES, same_layout
 from .eight_bit import widened
 from .exact_parts import double, exact_parts
 
@@ -28,9 +28,10 @@ TIMES_DEFAULT = 5.0
 root mean square. TF32 keeps 10 bits of the mantissa. A candidate whose operands are cut off there, as tensor cores do
 with fp32 operands, instead of being rounded, has 2.6 times the error and differs from the rounded result by up to 3.7
 times the largest one; bf16, which keeps 7 bits, has 8 times the error and is refused (a test computes these)."""
-WIDE_BYTES, NARROW_BYTES = 4, 2
-"""Of an element of fp32, and of fp16 and bf16: results in the latter depend on rounding with any inputs, as attention
-does where two scores are nearly equal."""
+WIDE_BYTES = 4
+"""Of an element of fp32."""
+NARROW, NARROW_BYTES = ("float16", "bfloat16"), 2
+"""Results in these depend on rounding with any inputs, as attention does where two scores are nearly equal."""
 COPES = 0.1
 """A distribution of inputs is used only if torch's own largest error is below this share of the tolerance. Rounding to
 16 bits mostly exceeds it: correct kernels that round elsewhere differ by more than a tolerance can say."""
@@ -107,8 +108,8 @@ class Fp64Comparison:
         self._rounding[distribution] = max(error for error, _ in errors)
         if all(error <= COPES * tolerances.get(dtype_name(one), EXACT).tightest for error, one in errors):
             return True
-        narrow = all(one.element_size() == NARROW_BYTES for _, one in errors)
-        if narrow and all(error.root_mean_square <= ROUGH for error in found.of[0]):
+        narrow = all(dtype_name(one) in NARROW for _, one in errors)
+        if narrow and distribution not in MAGNITUDES and all(error.root_mean_square <= ROUGH for error in found.of[0]):
             self.rough.add(distribution)
         return distribution in self.rough
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..correctness.compare import EXACT, Allowed, dtype_name
+from ..correctness.compare import EXACT, Allowed, as_real, dtype_name
 from ..correctness.conditioning import amplified_error, forgive, rows_are_close, settled
 from ..correctness.distributions import MAGNITUDES, OTHER_STRIDES, STRUCTURE
-from ..correctness.fp64 import FLOOR, NARROW_BYTES, TIMES_TORCH, Fp64Comparison, copied, in_fp64
+from ..correctness.fp64 import FLOOR, NARROW, NARROW_BYTES, TIMES_TORCH, Fp64Comparison, copied, in_fp64
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
@@ -66,23 +66,24 @@ class Comparison:
         """Return an output with the expected values where rounding decides the result."""
         reference = self._reference
         assert reference.drawn is not None
-        if reference.drawn[1] in MAGNITUDES and expected.is_floating_point():
-            limit = reference.tolerances.get(dtype_name(expected), EXACT).tightest
-            again = lambda given: reference.outputs(given)[number]  # noqa: E731
-            return settled(again, reference.inputs, expected, actual, limit)
-        narrow = expected.is_floating_point() and expected.element_size() <= NARROW_BYTES
-        if not narrow and (reference.drawn[1] != STRUCTURE or not expected.is_floating_point()):
+        distribution = reference.drawn[1]
+        if not expected.is_floating_point():
             return actual
-        relative = reference.tolerances.get(dtype_name(expected), EXACT).relative
+        tolerance = reference.tolerances.get(dtype_name(expected), EXACT)
+        narrow, in_full = expected.element_size() <= NARROW_BYTES, in_fp64(reference.model)
         try:
-            if reference.drawn[1] in self.exactness.rough:
-                exact = in_fp64(reference.model)(reference.inputs)[number]
-                close = rows_are_close(exact, expected, actual, TIMES_TORCH, FLOOR[dtype_name(expected)])
-                return expected if close else actual
-            return forgive(
-                expected,
-                actual,
-                amplified_error(in_fp64(reference.model), reference.inputs, number, relative),
-            )
+            if distribution in MAGNITUDES:
+                again = lambda given: reference.outputs(given)[number]  # noqa: E731
+                left = settled(again, reference.inputs, expected, actual, tolerance.tightest)
+            elif narrow or distribution == STRUCTURE:
+                changes = amplified_error(in_full, reference.inputs, number, tolerance.relative)
+                left = forgive(expected, actual, changes)
+            else:
+                return actual
+            if dtype_name(expected) not in NARROW or distribution not in (*self.exactness.rough, *MAGNITUDES):
+                return left
+            exact = as_real(in_full(reference.inputs)[number])
+            close = rows_are_close(exact, expected, left, TIMES_TORCH, FLOOR[dtype_name(expected)])
+            return expected if close else left
         except (RuntimeError, MemoryError):  # too little memory for another run in fp64
             return actual

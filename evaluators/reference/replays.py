@@ -107,7 +107,7 @@ class ReplayRequests:
         return {**verdict, **found}
 
     def _replayed(self, number: int) -> tuple[list[Any], Any, Message, list[Any]]:
-        """Replay a plan on copies of the current inputs; return its outputs, its result, its effects, and the inputs."""
+        """Replay a plan on copies of the current inputs; return its outputs, its result, its effects, the inputs."""
         import torch
 
         reference = self._reference

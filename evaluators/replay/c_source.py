@@ -43,7 +43,9 @@ TYPES = _words(
     uint32_t uint64_t size_t
     """
 )
-KEYWORDS = _words("for if else while do break continue return const sizeof true false restrict __restrict__ NULL")
+KEYWORDS = _words(
+    "for if else while do break continue return const sizeof true false restrict __restrict__ NULL INFINITY NAN"
+)
 FORBIDDEN = _words(
     """
     static extern asm volatile goto typedef union struct class template using namespace register thread_local auto

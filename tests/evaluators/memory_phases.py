@@ -143,11 +143,12 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
             phases.run("reference", reference.state, seed=seed, path=state, share=False)
             phases.run("candidate", candidate.weights, serial=1, path=state, shared=None)
             described = phases.run(
-                "candidate", candidate.run, name, serial=1, seed=seed, distribution=distribution, hold=first, **outputs
-            )["outputs"]
+                "candidate", candidate.run, name, serial=1, seed=seed, distribution=distribution, hold=first,
+                written=[], **outputs,
+            )["outputs"]  # fmt: skip
             verdict = phases.run(
                 "reference", reference.check, name.replace("run", "check"), seed=seed, path=outputs["outputs"],
-                outputs=described, distribution=distribution, precise=first, hold=first,
+                outputs=described, distribution=distribution, precise=first, hold=first, written=[],
             )  # fmt: skip
             assert verdict["status"] == "ok", verdict
             assert not first or verdict["error_fp64"] < 1e-6, verdict
@@ -166,7 +167,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         for seed, distribution in ((1, None), (1, "heavy tails"), (2, None)):
             verdict = phases.run(
                 "reference", reference.replay, f"replay {seed} {distribution}", number=1, seed=seed,
-                distribution=distribution, precise=(seed, distribution) == (1, None),
+                distribution=distribution, precise=(seed, distribution) == (1, None), written=[],
             )  # fmt: skip
             assert verdict["status"] == "ok" and verdict.get("deterministic", True), verdict
         phases.run("reference", reference.replay_operators, number=1, seed=1)

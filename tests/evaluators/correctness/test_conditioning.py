@@ -163,12 +163,13 @@ def test_a_difference_of_larger_numbers_may_be_rounded_otherwise(
     assert evaluation.status is status, evaluation.message
 
 
-def test_a_row_of_sixteen_bits_may_be_rounded_elsewhere_and_not_be_wrong() -> None:
+def test_rows_of_sixteen_bits_may_be_rounded_elsewhere_and_not_be_wrong() -> None:
     exact = torch.randn(16, 128, dtype=torch.float64)
     expected = exact.bfloat16()
     elsewhere = (exact * (1 + 2e-3 * torch.randn_like(exact))).bfloat16()
-    wrong_row, infinite = expected.clone(), expected.clone()
-    wrong_row[3] *= 1.2
-    infinite[3, 5] = float("inf")
-    close = [rows_are_close(exact, expected, one, 8.0, 1.6e-2) for one in (elsewhere, wrong_row, infinite)]
-    assert close == [True, False, False]
+    one_row, five_rows, infinite = expected.clone(), expected.clone(), expected.clone()
+    one_row[3] *= 1.2
+    five_rows[3:8] *= 1.2
+    infinite[:, 5] = float("inf")
+    close = [rows_are_close(exact, expected, one, 8.0, 1.6e-2) for one in (elsewhere, one_row, five_rows, infinite)]
+    assert close == [True, True, False, False]

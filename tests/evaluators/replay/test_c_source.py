@@ -24,6 +24,7 @@ HONEST = """
 int32_t root_kernel(float* __restrict__ X, float* Y, int32_t n) {
   float sums[4];
   float same[4];
+  float largest = -INFINITY;
   for (int32_t i = 0; i < n; ++i) {
     sums[(i & 3)] = ((X[i] < 1.000000e-05f) ? 0.0f : sqrtf(X[i]));
     *(float4*)(same + 0) = ((float4)(sums[0], sums[1], sums[2], sums[3]));

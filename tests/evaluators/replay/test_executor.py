@@ -79,6 +79,14 @@ def test_a_plan_that_is_none_is_not_replayed(tmp_path: Path) -> None:
         assert reason is not None and ("its plan is none" in reason or "'hub'" in reason)
 
 
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x\n", "<b>x"])
+def test_the_name_of_a_kernel_is_one(name: str) -> None:
+    """It becomes the name of a file, and stands in reports."""
+    for named in ({"name": name, "entry": "x"}, {"name": "x", "entry": name}):
+        with pytest.raises(ValueError, match="pattern"):
+            KernelCode(kind="c", text="", parameters=(), **named)
+
+
 def test_a_library_beside_a_saved_plan_is_not_believed(tmp_path: Path) -> None:
     loop = "for (int32_t i = 0; i < 8; ++i) { Y[i] = X[i] + X[i]; }"
     text = f"int32_t two_kernel(float* X, float* Y) {{\n  {loop}\n  return 0;\n}}\n"

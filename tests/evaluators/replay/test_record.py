@@ -42,6 +42,7 @@ BODIES: dict[str, Callable[[Any, Any], Any]] = {
     "in place": in_place,
     "a table": lambda model, x: x + model.table,
     "behind autograd": lambda model, x: x * model.weight.data[1:3].repeat(2),
+    "axes in place": lambda model, x: (x + 1).t_().unsqueeze_(0).squeeze_(0).transpose_(0, 1).mul_(model.weight),
     "several": lambda model, x: (x + 1, x.sum(dim=1)),
     "a list": lambda model, x: [x - 1],
     "split": lambda model, x: torch.cat([part * 2 for part in x.split(2, dim=1)], dim=1),
