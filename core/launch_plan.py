@@ -174,8 +174,9 @@ class LaunchPlan(_Part):
         scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
         grid = f" grid {'x'.join(map(str, step.grid))}" if step.grid else ""
         size = ", ".join(f"{code.settings[name]} {said}" for name, said in _SIZES if code.settings.get(name))
-        numbers = {one.get("tensor", one.get("descriptor")) for one in step.arguments if isinstance(one, dict)}
-        total = sum(layouts[number].bytes for number in numbers if number in layouts)
+        forms = [one for one in step.arguments if isinstance(one, dict)]
+        numbers = {one.get("tensor", one.get("descriptor", -1)) for one in forms}
+        total = sum(layout.bytes for number, layout in layouts.items() if number in numbers)
         told = (f" on {total / 1e6:.3g} MB" if total >= 1e6 else f" on {total / 1e3:.3g} kB") if total else ""
         return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{told}{f' ({scalars})' if scalars else ''}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class PlanExecutor:
         self._first = {number: tensor.clone() for number, tensor in constants.items()}
         self._given = {number for number in plan.inputs if isinstance(number, int)} | {*plan.weights.values()}
         self._made: dict[int, Any] = {}
+        self._captured: list[dict[int, Any]] = []  # the memory of graphs, which is the same at each of their calls
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         compile_together(plan.codes.values(), folder)
@@ -46,6 +48,8 @@ class PlanExecutor:
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
         """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
+        import torch
+
         tensors: dict[int, Any] = dict(self.constants)
         for given, value in zip(self.plan.inputs, inputs, strict=True):
             if isinstance(given, int):
@@ -56,6 +60,8 @@ class PlanExecutor:
         for step in self._steps:
             step(tensors)
         self._made = tensors
+        if self._device != "cpu" and torch.cuda.is_current_stream_capturing():
+            self._captured.append(tensors | {-1 - number: one for number, one in enumerate(self._scratch)})
         outputs = [tensors[number] for number in self.plan.outputs]
         if self.plan.returns == "tensor":
             return outputs[0]
@@ -96,9 +102,10 @@ class PlanExecutor:
         import torch
 
         left = {number: tensor for number, tensor in self._made.items() if _address(tensor) in needed}
+        made = [self._made, *self._captured]
         kept = needed | {_address(one) for one in self.constants.values()}
-        kept |= {_address(self._made[number]) for number in self._given & self._made.keys()}
-        for tensor in self._made.values():
+        kept |= {_address(one[number]) for one in made for number in self._given & one.keys()}
+        for tensor in chain.from_iterable(one.values() for one in made):
             storage = tensor.untyped_storage()
             if storage.nbytes() and _address(tensor) not in kept:
                 kept.add(_address(tensor))
