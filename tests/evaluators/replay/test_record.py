@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
+from kernelwright.evaluators.languages.tilelang import _in_order
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
 from kernelwright.evaluators.replay.record import Recorder
 from kernelwright.evaluators.replay.values import UnplannableCall, weights_of
@@ -218,6 +220,12 @@ def test_parts_that_a_pool_computes_become_one_parallel_step(tmp_path: Path) -> 
     assert [launch.arguments[-1] for launch in step.launches] == [0, 1]
     x = torch.randn(8)
     assert torch.equal(PlanExecutor(plan, {}, tmp_path, "cpu")([x], weights_of(Model(forward))), x * 2)
+
+
+def test_outputs_in_another_order_than_the_parameters() -> None:
+    kernel = SimpleNamespace(params=["a", "b", "c", "d"], out_idx=[-1, 1])
+    assert _in_order(kernel, ["a", "c"], ["d", "b"]) == kernel.params
+    assert _in_order(SimpleNamespace(params=["a", "b"], out_idx=None), ["a", "b"], [None]) == ["a", "b"]
 
 
 @torch.library.custom_op("kernelwright_test::doubled", mutates_args=())
