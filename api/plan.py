@@ -32,8 +32,10 @@ class PlanResult:
     @property
     def remark(self) -> str:
         """Why it was not replayed; '' where it was."""
-        replay = self.evaluation.replay
-        return "" if self.replayed else (replay.reason if replay else self.evaluation.message)
+        if self.replayed:
+            return ""
+        found = self.evaluation
+        return found.replay.reason if found.ok and found.replay else f"{found.status}: {found.message}"
 
     def record(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
