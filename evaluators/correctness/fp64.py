@@ -39,7 +39,7 @@ COPES = 0.1
 
 ROUGH = 0.05
 """Where rounding to 16 bits exceeds that share, inputs are used if torch's root mean square error is below this one:
-the errors of whole rows are compared then, and not elements."""
+where elements differ by too much, the errors of whole rows decide then."""
 
 
 class Fp64Comparison:
@@ -48,8 +48,6 @@ class Fp64Comparison:
     def __init__(self) -> None:
         self._rounding: dict[str | None, float] = {}
         self._default: dict[str | None, float] = {}
-        self.rough: set[str] = set()
-        """The distributions on which only the errors of rows are compared (`ROUGH`)."""
         self.obstacle: str | None = None
         """Why the reference cannot be computed in fp64."""
 
@@ -106,12 +104,11 @@ class Fp64Comparison:
             return False
         errors = [(error.largest, one) for error, one in zip(found.of[0], _floating(expected), strict=True)]
         self._rounding[distribution] = max(error for error, _ in errors)
-        if all(error <= COPES * tolerances.get(dtype_name(one), EXACT).tightest for error, one in errors):
-            return True
+        near = all(error <= COPES * tolerances.get(dtype_name(one), EXACT).tightest for error, one in errors)
         narrow = all(dtype_name(one) in NARROW for _, one in errors)
-        if narrow and distribution not in MAGNITUDES and all(error.root_mean_square <= ROUGH for error in found.of[0]):
-            self.rough.add(distribution)
-        return distribution in self.rough
+        if narrow and (near or distribution not in MAGNITUDES):
+            return all(error.root_mean_square <= ROUGH for error in found.of[0])
+        return near
 
     def compare(
         self,

@@ -110,6 +110,6 @@ class CheckRequests:
         fp32 = self._comparison.in_fp32(inputs, None)
         expected = reference.outputs(inputs)
         self._comparison.exactness.learn(fp32, expected, None)
-        verdict = compare(expected, outputs, Path(path), self._comparison.allowed())
+        verdict = compare(expected, outputs, Path(path), self._comparison.allowed(inputs=inputs))
         verdict.pop("actual", None)
         return verdict

@@ -75,14 +75,14 @@ class ReplayRequests:
         reference = self._reference
         reference.prepare(seed, distribution)
         try:
-            outputs, result, found, inputs = self._replayed(number)
+            outputs, result, found, inputs = self._replayed(number, written)
             held = [HeldOutput.of(one) for one in outputs] if precise else []
         except Exception as error:  # the plan's fault, not the reference's
             return failed(Status.RUNTIME_ERROR, describe(error))
         if found["effects"]["changed"]:
             reference.prepare(seed, distribution)
         # What a plan left alone, and was not copied, is about to be written to.
-        own = [inputs[at].clone() if inputs[at] is reference.inputs[at] else inputs[at] for at in written]
+        own = [one.clone() if one is reference.inputs[at] else one for at, one in zip(written, inputs, strict=True)]
         fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
         wanted = reference.model(*reference.inputs)
         if form_of(result) != form_of(wanted):
@@ -106,14 +106,17 @@ class ReplayRequests:
         reference.release()
         return {**verdict, **found}
 
-    def _replayed(self, number: int) -> tuple[list[Any], Any, Message, list[Any]]:
-        """Replay a plan on copies of the current inputs; return its outputs, its result, its effects, the inputs."""
+    def _replayed(self, number: int, written: Sequence[int] = ()) -> tuple[list[Any], Any, Message, list[Any]]:
+        """Replay a plan on copies of the current inputs.
+
+        Returns its outputs, its result, its side effects, and the copies with the numbers in `written`.
+        """
         import torch
 
         reference = self._reference
         inputs = reference.inputs if is_large(reference.inputs) else copied(reference.inputs)
         weights = weights_of(reference.model)
-        on_inputs, written = SideEffects(inputs), WrittenWeights(weights)
+        on_inputs, on_weights = SideEffects(inputs), WrittenWeights(weights)
         kept = SideEffects([*weights.values(), *self._session.constants(number)])
         poison(inputs)
         with torch.no_grad():
@@ -123,8 +126,8 @@ class ReplayRequests:
         self._session.renew(number, outputs)
         if effects["changed"] and inputs is reference.inputs:
             reference.forget_inputs()
-        found = {"effects": effects, "weights": written.names(), "kept": kept.of(outputs)["returned"]}
-        return outputs, result, found, list(inputs)
+        found = {"effects": effects, "weights": on_weights.names(), "kept": kept.of(outputs)["returned"]}
+        return outputs, result, found, [inputs[at] for at in written]
 
     def replay_operators(self, number: int, seed: int) -> Message:
         """Return the torch operators of one replay, as `guards.torch_share.Operator`."""
@@ -178,8 +181,9 @@ class ReplayRequests:
             return failed(Status.WRONG_VALUE, "it wrote to the weights while it was timed")
         seed, calls, outputs = self._timed[number]
         reference.release_timed()
-        expected = reference.outputs(Feed(reference.problem).at(seed, calls))
-        return _compared(expected, outputs, self._comparison.allowed())
+        inputs = Feed(reference.problem).at(seed, calls)
+        expected = reference.outputs(inputs)
+        return _compared(expected, outputs, self._comparison.allowed(inputs=inputs))
 
 
 def _compared(

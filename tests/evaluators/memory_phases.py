@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from kernelwright.evaluators.candidate.worker import CandidateWorker
-from kernelwright.evaluators.correctness import compare, digest, exact_parts
+from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import Workload
 from kernelwright.evaluators.workers import memory
@@ -119,6 +119,7 @@ def scale_down() -> None:
     """Make everything that is bounded in bytes a small share of the input."""
     memory.LARGE = 1 << 19
     compare.CHUNK = 1 << 15
+    inputs.MOST_FACTORS = 1 << 13
     exact_parts.PART = 1 << 18
     digest.ROW, digest.ROWS = 1 << 11, 4
 

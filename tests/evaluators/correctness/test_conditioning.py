@@ -11,6 +11,7 @@ from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchPro
 from kernelwright.evaluators.correctness.conditioning import (
     amplified_error,
     forgive,
+    is_as_exact,
     is_steady,
     rows_are_close,
     settled,
@@ -173,3 +174,8 @@ def test_rows_of_sixteen_bits_may_be_rounded_elsewhere_and_not_be_wrong() -> Non
     infinite[:, 5] = float("inf")
     close = [rows_are_close(exact, expected, one, 8.0, 1.6e-2) for one in (elsewhere, one_row, five_rows, infinite)]
     assert close == [True, True, False, False]
+    beyond = expected.clone()
+    beyond[0, 0] = float("inf")
+    assert rows_are_close(exact, beyond, elsewhere, 8.0, 1.6e-2)
+    assert not rows_are_close(exact, beyond, five_rows, 8.0, 1.6e-2)
+    assert [is_as_exact(exact, expected, one) for one in (expected, one_row, infinite)] == [True, False, False]
