@@ -27,6 +27,7 @@ def show_plan(given: Mapping[str, Any], display: Display) -> int:
         screen.print("replayed: yes; it computes what the reference does, without the kernel's Python")
     else:
         screen.print(escape(f"replayed: no; {result.remark}"))
-    if result.plan and options.save_plan:
-        screen.print(escape(f"plan: {options.save_plan}"))
+    if options.save_plan:
+        written = f"plan: {options.save_plan}" if result.replayed else "no plan is written"
+        screen.print(escape(written))
     return 0 if result.replayed else 1

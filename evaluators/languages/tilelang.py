@@ -157,10 +157,10 @@ def _called_on_gpu(kernel: Any, function: Callable[..., Any], inputs: Sequence[A
 
 
 def _in_order(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """Inputs and outputs in the order of the kernel's parameters."""
-    wanted = {index % len(kernel.params) for index in kernel.out_idx or ()}
-    given, made = iter(inputs), iter(outputs)
-    return [next(made if index in wanted else given) for index in range(len(kernel.params))]
+    """Inputs and outputs, which come in the order of `out_idx`, in the order of the kernel's parameters."""
+    wanted = [index % len(kernel.params) for index in kernel.out_idx or ()]
+    made, given = dict(zip(wanted, outputs, strict=False)), iter(inputs)
+    return [made[index] if index in made else next(given) for index in range(len(kernel.params))]
 
 
 def empty_outputs(kernel: Any, inputs: Sequence[Any], device: str) -> list[Any]:

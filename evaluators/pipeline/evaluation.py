@@ -127,7 +127,10 @@ class EvaluationPipeline:
     def plan(
         self, reference_client: ReferenceClient, client: CandidateClient, save: Path | None
     ) -> tuple[Evaluation, LaunchPlan | None]:
-        """Check a kernel, make its launch plan and replay it once; write the plan to a folder. Nothing is timed."""
+        """Check a kernel, make its launch plan and replay it once; write one that does the same to a folder.
+
+        Nothing is timed.
+        """
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
         try:
@@ -137,7 +140,7 @@ class EvaluationPipeline:
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
         except Failure as failure:
             return failed_evaluation(reference_client, client, Config(), failure), None
-        if recorded is not None and save is not None:
+        if recorded is not None and save is not None and checked.replayed:
             save_plan(recorded.plan, recorded.constants, recorded.path, save)
         evaluation = Evaluation(**found, message=CHECKED_NOT_TIMED, replay=checked.replay)
         return evaluation, recorded.plan if recorded else None

@@ -91,9 +91,9 @@ class Verification(Pair):
         Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one. Raises
         `Failure` for a plan that breaks a rule, and for a kernel that is not correct.
         """
-        language, target = self.client.kernel.language, self.client.kernel.target
         if not self.records:
-            reason = f"launches of {language.name} on {target.value} are not recorded"
+            where = "CPU" if self.on_cpu else "GPU"
+            reason = f"what {self.client.kernel.language.name} launches on a {where} is not recorded"
             checked.replay = Replay(replayed=False, reason=reason)
             return None
         if (recorded := self._plans.record(checked)) is not None:
