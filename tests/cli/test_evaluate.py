@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.api.verdicts import ProtocolVerdicts
-from kernelwright.cli.evaluate import describe_fast_p
+from kernelwright.cli.evaluate import describe_evaluation, describe_fast_p
 from kernelwright.cli.main import app
 from kernelwright.core import Config, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
@@ -18,6 +18,16 @@ from ..fakes import evaluation, kernel
 from .commands import SCALE, kernelwright, refused_here
 
 QUICK = ("--device", "cpu", "--perf-trials", "1")
+
+
+def test_the_error_shown_is_that_on_the_problems_own_inputs() -> None:
+    """Those of other distributions may be of any magnitude."""
+    one = evaluation(kernel("1.0"), Config(), 1.0)
+    assert one.correctness is not None
+    checked = one.correctness.model_copy(update={"max_abs_error": 7e18, "own_errors": (2e-6, 1e-6)})
+    shown = one.model_copy(update={"correctness": checked})
+    text = describe_evaluation(ProtocolVerdicts("level1/1_1", "default", shown), shown)
+    assert "largest error 2e-06 in" in text
 
 
 def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:
