@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ...core import Config, Correctness, Kernel, Status
 from ...core.launch_plan import LaunchPlan
-from ...core.lines import without_separators
+from ...core.source_text import without_separators
 from ..reference.client import ReferenceClient
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits

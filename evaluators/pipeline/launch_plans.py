@@ -57,7 +57,10 @@ class LaunchPlans:
         """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares."""
         pair = self._pair
         with pair.stage("replay check"):
-            reason = pair.reference_client.load_plan(checked.serial, recorded.plan, recorded.constants, recorded.path)
+            with _plan_at_fault(checked):
+                reason = pair.reference_client.load_plan(
+                    checked.serial, recorded.plan, recorded.constants, recorded.path
+                )
             if reason is None:
                 reason = self._differs(checked, plan)
             checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=tuple(recorded.plan.lines()))

@@ -151,15 +151,10 @@ class ReplayRequests:
         try:
             with torch.no_grad():
                 timed = reference.timed.time(1 + number, call, seed, samples, graph)
-                last, calls = reference.timed.last, timed["calls"]
-                reference.timed.last = None
-                for _ in range(secrets.randbelow(EXTRA_CALLS)):
-                    last = None
-                    renew()
-                    _, inputs = reference.timed.feed(seed).next()
-                    last, calls = call(*inputs), calls + 1
+                calls = reference.timed.go_on(1 + number, call, seed, secrets.randbelow(EXTRA_CALLS))
         finally:
             reference.timed.renew = lambda: None
+        last, reference.timed.last = reference.timed.last, None
         self._timed[number] = (seed, calls, outputs_of(last))
         self._session.renew(number, self._timed[number][2])
         if set(written.names()) - reference.written_weights:

@@ -104,3 +104,17 @@ def test_a_library_beside_a_saved_plan_is_not_believed(tmp_path: Path) -> None:
     (saved / "constants.json").write_text(json.dumps([]))
     (saved / library.name).write_bytes(b"a library of somebody else")
     assert kernelwright.load_plan(saved)([torch.full((8,), 3.0)], {}).tolist() == [6.0] * 8
+
+
+def test_what_a_graph_keeps_is_undone_before_each_of_its_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is the same at every call, whatever ran since it was captured."""
+    executor = PlanExecutor(plan(step("aten.neg.default", X)), {}, tmp_path, "cuda")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    x = torch.ones(8)
+    captured = executor([x], {})
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    made = executor([x], {})
+    for _ in range(2):
+        captured.zero_()  # a call of the graph writes its results
+        executor.renew()
+        assert captured.isnan().all() and made.isnan().all() and x.tolist() == [1.0] * 8
