@@ -69,13 +69,14 @@ def tolerance_text(evaluation: Evaluation) -> str:
 
 def work_text(profile: Profile) -> str:
     """Describe what the reference computes, and the floor under its time."""
-    products = f"; {digits(profile.compute_floor_ms)} for {profile.product_precision}" if profile.matrix_flops else ""
+    memory, compute = digits(profile.memory_floor_ms), digits(profile.compute_floor_ms)
+    parts = f" ({memory} for memory; {compute} for {profile.product_precision})" if profile.matrix_flops else ""
     return "\n".join(
         [
             f"work: {digits(profile.flops / 1e6)} MFLOP, "
             f"{digits(profile.matrix_flops / 1e6)} of them in matrix products; "
             f"at least {digits(profile.min_bytes / 1e6)} MB must move; {digits(profile.intensity)} FLOP per byte",
-            f"floor: {digits(profile.floor_ms)} ms ({digits(profile.memory_floor_ms)} for memory{products})",
+            f"floor: {digits(profile.floor_ms)} ms{parts}",
             f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
         ]
     )

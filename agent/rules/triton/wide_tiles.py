@@ -45,7 +45,7 @@ class WideTiles:
             return None
         values: dict[str, Sequence[Value]] = dict(parameter_values(kernel))
         constraints = list(kernel.declared_constraints)
-        own: list[Parameter] = []
+        own: dict[str, Parameter] = {}
         start: dict[str, Value] = {}
         for tile in tiles:
             for name, more in zip(tile.names, (SIDES, SIDES, STEPS, WARPS, STAGES), strict=True):
@@ -61,14 +61,14 @@ class WideTiles:
                 start |= dict(zip(tile.names, START, strict=True))
             if tile.choice:
                 values.setdefault(tile.choice, [kernel.config[tile.choice]])
-            own += [Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one]
+            # Products of one file share the parameter of their precision.
+            own |= {one: Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one}
         if values == kernel.declared_values and constraints == list(kernel.declared_constraints):
             return None
-        names = {one.name for one in own}
-        over = tuple(one for one in constraints if Expression(one).names <= names)
+        over = tuple(one for one in constraints if Expression(one).names <= own.keys())
         if not all(Expression(one)({**kernel.config, **start}) for one in over):
             start = {}
-        parameters = [Parameter(one.name, one.values, start.get(one.name, kernel.config[one.name])) for one in own]
+        parameters = [Parameter(name, one.values, start.get(name, kernel.config[name])) for name, one in own.items()]
         wider = with_source(kernel, with_declared(file.module, values, constraints))
         return Rewritten(
             wider.bind(start),
