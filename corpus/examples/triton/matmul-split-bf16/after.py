@@ -2,7 +2,7 @@
 
 Each value is split into two bf16, hi = bf16(x) and lo = bf16(x - hi); lo hi + hi lo + hi hi leaves out only lo lo. bf16
 has the range of fp32, so that no scaling is needed, and three products of it cost less than three of TF32. One bf16 or
-TF32 product alone is too coarse for fp32, and so is a long sum on the tensor cores: each step has a sum of its own, which
+TF32 product alone is too coarse for fp32, and so is a long sum on tensor cores: each step has a sum of its own, which
 is added in fp32. The tiles are split after each load, so that every block repeats that.
 No help where the products are small beside the bytes, or where results must agree with fp32 in the last bit.
 """
