@@ -169,6 +169,12 @@ def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constra
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
 
 
+def test_tiles_of_two_products_share_the_parameter_of_their_precision() -> None:
+    wider = applied("wide-tiles", from_inductor("2_45"))
+    assert wider.space is not None and wider.space.names.count("PRECISION") == 1
+    assert {"BLOCK_M_0", "BLOCK_M_2"} <= set(wider.space.names)
+
+
 def test_a_persistent_grid_needs_the_number_of_multiprocessors() -> None:
     kernel = case_of("1_1").kernel
     assert BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1)) is None
