@@ -163,7 +163,7 @@ def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constra
     own = '"BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 64",'
     kernel = changed("2_12", (own, '"BLOCK_M * BLOCK_N // 32 <= NUM_WARPS * 16", "BLOCK_M <= M",'))
     (limit, size, shared) = applied("split-precision+wide-tiles", kernel).kernel.declared_constraints
-    assert limit == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * (64 if PRECISION == 'ieee' else 128)"
+    assert limit == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * (128 if PRECISION == 'bf16x3' else 64)"
     assert (size, shared) == ("BLOCK_M <= M", case_of("2_12").kernel.declared_constraints[1])
     odd = changed("2_12", (own, '"BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000",'))
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
