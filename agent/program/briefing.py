@@ -21,7 +21,7 @@ RECENT = 6
 _ADVICE = {
     Status.COMPILE_ERROR: "fix what the compiler names; read_guide shows what the language accepts",
     Status.RUNTIME_ERROR: "fix what the exception names; explain_error shows the lines around it",
-    Status.WRONG_VALUE: "the arithmetic, a mask, an index or a missing synchronization is wrong",
+    Status.WRONG_VALUE: "the arithmetic or its precision, a mask, an index or a missing synchronization is wrong",
     Status.WRONG_SHAPE: "return the shape of the reference",
     Status.WRONG_DTYPE: "return the dtype of the reference",
     Status.TIMEOUT: "a loop does not end, or the compiler takes too long: use smaller tiles or less unrolling",
