@@ -175,6 +175,15 @@ def test_tiles_of_two_products_share_the_parameter_of_their_precision() -> None:
     assert {"BLOCK_M_0", "BLOCK_M_2"} <= set(wider.space.names)
 
 
+def test_tiles_of_a_file_that_declares_none_are_large_enough_for_a_product() -> None:
+    kernel = changed("2_12", ("SEARCH_SPACE = {", "NOTES = {"), ("CONSTRAINTS = [", "MORE_NOTES = ["))
+    assert kernel.declared_values == {}
+    declared = applied("wide-tiles", kernel).kernel.declared_values
+    assert {name: declared[name][0] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K")} == dict.fromkeys(
+        ("BLOCK_M", "BLOCK_N", "BLOCK_K"), 16
+    )
+
+
 def test_a_persistent_grid_needs_the_number_of_multiprocessors() -> None:
     kernel = case_of("1_1").kernel
     assert BY_NAME["persistent-grid"].apply(kernel, Machine(cores=1)) is None

@@ -15,6 +15,8 @@ from .tiles import Tile
 
 SHARED_KIB = 227
 """Of a block, on sm_90."""
+LEAST = 16
+"""Of a tile's side: `tl.dot` takes no smaller ones."""
 SIDES = (64, 128, 256)
 STEPS = (32, 64, 128)
 WARPS = (4, 8)
@@ -49,7 +51,9 @@ class WideTiles:
         start: dict[str, Value] = {}
         for tile in tiles:
             for name, more in zip(tile.names, (SIDES, SIDES, STEPS, WARPS, STAGES), strict=True):
-                numbers = [one for one in values.get(name, ()) if isinstance(one, int)]
+                # What a file declares stays; what only the constants' names suggest has to compile.
+                least = LEAST if name in tile.names[:3] and name not in kernel.declared_values else 1
+                numbers = [one for one in values.get(name, ()) if isinstance(one, int) and one >= least]
                 present = int(kernel.config[name])
                 values[name] = sorted({*numbers, present, *more})
             limit = tile.accumulator_limit(kernel.config)
