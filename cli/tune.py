@@ -66,7 +66,7 @@ def kernel(
 def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Tune a matrix product over a table of shapes, and write an engine's config files.
 
-    Exit codes: 0 finished, 1 a shape has no choice, 2 wrong usage.
+    Exit codes: 0 finished, 1 a shape has no choice or was left out, 2 wrong usage.
     """
 
     def work() -> int:

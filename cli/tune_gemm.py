@@ -20,7 +20,7 @@ from .render import Display, Screen
 
 
 def show_gemm(given: Mapping[str, Any], display: Display) -> int:
-    """Tune and show the result; 0 when every shape has a choice."""
+    """Tune and show the result; 0 when every shape that was asked for has a choice."""
     options = chosen(given, GemmOptions)
     screen = GemmDisplay(display, options.compare or options.compare_wo_tuning)
     result = run_gemm(options, screen)
@@ -28,7 +28,7 @@ def show_gemm(given: Mapping[str, Any], display: Display) -> int:
         print(json.dumps(result.summary()), file=sys.stdout)
     else:
         show_result(result, screen)
-    return 1 if result.failed else 0
+    return 1 if result.failed or result.refused else 0
 
 
 class GemmDisplay(Screen, GemmObserver):
