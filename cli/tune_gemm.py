@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +23,7 @@ def show_gemm(given: Mapping[str, Any], display: Display) -> int:
     screen = GemmDisplay(display, options.compare or options.compare_wo_tuning)
     result = run_gemm(options, screen)
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     else:
         show_result(result, screen)
     return 1 if result.failed or result.refused else 0

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..observers import GemmObserver
-from .groups import OUTPUT, TRUST, WHERE, Backend, DeviceOptions, ResultOptions, TimingOptions
+from .groups import OUTPUT, WHERE, Backend, DeviceOptions, ResultOptions
 from .option import described, option
+from .trust import TRUST, TimingOptions
 
 SHAPES = "Shapes"
 SEARCH = "Search"
