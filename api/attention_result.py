@@ -23,7 +23,7 @@ from .plots import PAPER, write_search_plot
 MakeLoop = Callable[[Config], Loop | str]
 SHOWN = 4
 """Iterations in a Gantt chart."""
-LETTERS = 200
+LETTERS = 150
 """Of the labels, in the width of a chart."""
 
 
