@@ -110,8 +110,7 @@ class ScheduleOptimizer:
                 path.unlink()
         folder = TuningFolder(self.folder, self.space)
         with Journal(self.folder / "journal.jsonl") as journal, _evaluator(self, config, device) as evaluator:
-            # Times of other rates cannot be compared with those of these.
-            same_run(journal, job, f"{config.tuner}, {self.rates}" if config.simulate else config.tuner)
+            same_run(journal, job, config.tuner)
             # What the climb has asked for depends on its seed; the journal tells it what is known.
             tuner = self._tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)
@@ -211,7 +210,8 @@ class ScheduleOptimizer:
         }  # fmt: skip
         problem = find_problem(str(PROBLEM)).read().resized("given", sizes)
         if config.simulate:
-            return Job(kernel, problem, CPU, str(KERNEL), where="simulated"), CPU
+            # Times at other rates cannot be compared: as if they were another device's.
+            return Job(kernel, problem, CPU, str(KERNEL), where=f"simulated at {self.rates}"), CPU
         device = choose_device(config)
         if Target.of_device(device) is not Target.CUDA:
             raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
