@@ -40,7 +40,7 @@ from .attention_observers import Logging, Recording
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
-from .fitting import fit_rates, read_rates, write_rates
+from .fitting import MOST, fit_rates, read_rates, write_rates
 from .jobs import Job
 from .observers import SearchObserver
 from .options.attention import OWN_TUNERS, AttentionConfig
@@ -141,12 +141,12 @@ class ScheduleOptimizer:
             result.write_trace(folder.path / "traces" / f"trace_{number:04d}.json", evaluation, self.loop)
         if config.plot:
             result.plot(self.loop)
+        folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
         if not result.simulated:
             with contextlib.suppress(OptionError):  # too few schedules
                 rates, error = self.fit(found.evaluations)
                 count = sum(e.latency_ms is not None for e in found.evaluations)
-                write_rates(folder.path / "rates.json", rates, error, count, job.label)
-        folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
+                write_rates(folder.path / "rates.json", rates, error, min(count, MOST), job.label)
         return result
 
     def loop(self, config: Config) -> Loop | str:
