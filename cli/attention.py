@@ -41,7 +41,7 @@ def show_result(result: ScheduleResult, screen: SearchDisplay) -> None:
     kind = "simulated, not measured: " if result.simulated else ""
     ratio = f", {result.improvement_history[0] / result.latency:.2f} times as fast as the first schedule"
     if own is not None and own.latency_ms:
-        ratio += f", {own.latency_ms / 1e3 / result.latency:.2f} times as fast as the kernel's own"
+        ratio += f", {own.latency_ms / 1e3 / result.latency:.2f} times as fast as the kernel's own schedule"
     if best.speedup:
         ratio += f"; {best.speedup} against the reference{beside_reference(best)}"
     screen.console.print(f"{kind}{1e3 * result.latency:.4f} ms{ratio}; stopped: {result.found.stopped}")

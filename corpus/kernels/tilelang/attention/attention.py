@@ -21,7 +21,7 @@ BLOCK_M = 128
 BLOCK_N = 128
 THREADS = 256
 
-# Cycles of the model; K and V are loaded one iteration ahead.
+# Cycles of the model.
 INTERVAL = 40
 COPY_K = 24
 QK = 40
