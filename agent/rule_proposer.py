@@ -11,7 +11,7 @@ import black
 import libcst as cst
 from black.parsing import InvalidInput
 
-from ..core import Kernel, Proposal, PythonKernel, SearchSpace
+from ..core import Kernel, Proposal, PythonKernel, SearchSpace, SpaceError
 from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
 from .priors import HELPED, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
@@ -140,7 +140,9 @@ class RuleProposer:
     def _rewriting(
         self, rules: Sequence[Rule], kernel: Kernel, spaces: Sequence[SearchSpace], sizes: Mapping[str, int]
     ) -> Proposal | None:
-        """Return the kernel after the rules in sequence; None where one of them does not apply."""
+        """Return the kernel after the rules in sequence; None where one of them does not apply, or where what they
+        demand of the parameters leaves no config.
+        """
         found: list[Rewritten] = []
         after = kernel
         for rule in rules:
@@ -154,12 +156,16 @@ class RuleProposer:
             except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
                 return None  # a form of source that the rule does not support
             found.append(rewritten)
+        try:
+            space = joint_space(after, [*spaces, *(one.space for one in found if one.space is not None)], sizes)
+        except SpaceError:
+            return None
         return Proposal(
             kernel=after,
             strategy=TOGETHER.join(rule.name for rule in rules),
             category=rules[0].category,
             rationale="; ".join(f"{one.did}: {rule.why}" for one, rule in zip(found, rules, strict=True)),
-            space=joint_space(after, [*spaces, *(one.space for one in found if one.space is not None)], sizes),
+            space=space,
         )
 
 

@@ -32,7 +32,7 @@ from ..tuners.schedule.climb import ScheduleClimb
 from ..tuners.schedule.files import load_schedule
 from ..tuners.schedule.folder import TuningFolder
 from ..tuners.schedule.graph import aligned
-from ..tuners.schedule.modulo import modulo_schedule
+from ..tuners.schedule.modulo import modulo_schedule, shortest_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
@@ -40,10 +40,10 @@ from .attention_observers import FolderObserver, LoggingObserver
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
-from .fitting import fit_rates, read_rates, write_rates
+from .fitting import MOST, fit_rates, read_rates, write_rates
 from .jobs import Job
 from .observers import SearchObserver
-from .options.attention import AttentionConfig
+from .options.attention import OWN_TUNERS, AttentionConfig
 from .run_journal import same_run
 from .simulation import loop_in
 
@@ -51,6 +51,8 @@ COMPILE_S = 120.0
 NO_TRACES = "timed with CUDA events: no traces of a profiler are taken"
 OVERHEAD = 40
 """Cycles of the model for loading Q and writing the result."""
+WRITTEN = ("schedules/schedule_*", "traces/trace_*", "*.png", "final_results.json", "attention_*.py")
+"""What a search leaves, and another one that starts again must not leave standing if it fails."""
 
 
 class ScheduleOptimizer:
@@ -104,7 +106,7 @@ class ScheduleOptimizer:
         job, device = self._job(config)
         if not config.resume:
             set_aside(self.folder / "journal.jsonl")
-            for path in [*self.folder.glob("schedules/schedule_*"), *self.folder.glob("traces/trace_*")]:
+            for path in [path for pattern in WRITTEN for path in self.folder.glob(pattern)]:
                 path.unlink()
         folder = TuningFolder(self.folder, self.space)
         with Journal(self.folder / "journal.jsonl") as journal, _evaluator(self, config, device) as evaluator:
@@ -139,12 +141,12 @@ class ScheduleOptimizer:
             result.write_trace(folder.path / "traces" / f"trace_{number:04d}.json", evaluation, self.loop)
         if config.plot:
             result.plot(self.loop)
+        folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
         if not result.simulated:
             with contextlib.suppress(OptionError):  # too few schedules
                 rates, error = self.fit(found.evaluations)
                 count = sum(e.latency_ms is not None for e in found.evaluations)
-                write_rates(folder.path / "rates.json", rates, error, count, job.label)
-        folder.finish(result.best, found.start, stopped=found.stopped, kernel=kernel)
+                write_rates(folder.path / "rates.json", rates, error, min(count, MOST), job.label)
         return result
 
     def loop(self, config: Config) -> Loop | str:
@@ -184,11 +186,14 @@ class ScheduleOptimizer:
         found = modulo_schedule(graph, config.interval)
         built = aligned(graph, found, config.interval) if found else None
         if built is None:
-            raise OptionError(f"no schedule of `interval` {config.interval} was found that can be built", "give more")
+            more = shortest_schedule(graph, least=config.interval)[1]
+            raise OptionError(
+                f"no schedule of `interval` {config.interval} was found that can be built", f"there is one of {more}"
+            )
         return self.space.config(tiles, built, config.interval)
 
     def _tuner(self, config: AttentionConfig, start: Config) -> Tuner:
-        if config.tuner in ("schedule", "random_moves"):
+        if config.tuner in OWN_TUNERS:
             return ScheduleClimb(self.space, config.seed, [start], greedy=config.tuner == "schedule")
         chosen = catalogue.create(config.tuner, key_space(self.space), config.seed)
         return RandomKeys(chosen, self.space, config.seed)
@@ -204,7 +209,8 @@ class ScheduleOptimizer:
         }  # fmt: skip
         problem = find_problem(str(PROBLEM)).read().resized("given", sizes)
         if config.simulate:
-            return Job(kernel, problem, CPU, str(KERNEL), where="simulated"), CPU
+            # Times at other rates cannot be compared: as if they were another device's.
+            return Job(kernel, problem, CPU, str(KERNEL), where=f"simulated at {self.rates}"), CPU
         device = choose_device(config)
         if Target.of_device(device) is not Target.CUDA:
             raise DeviceError("schedules are measured on a GPU, and there is none", "use `simulate`")
@@ -216,7 +222,7 @@ def _evaluator(optimizer: ScheduleOptimizer, config: AttentionConfig, device: st
     if config.simulate:
         yield SimulatedEvaluator(optimizer.loop)
         return
-    adaptive = config.tuner not in ("random", "grid")
+    adaptive = config.tuner in OWN_TUNERS or catalogue.adaptive(config.tuner)
     with contextlib.ExitStack() as stack:
         yield at_workloads(partial(search_evaluator, [device], None, adaptive, COMPILE_S), stack)
 

@@ -23,7 +23,7 @@ from .plots import PAPER, write_search_plot
 MakeLoop = Callable[[Config], Loop | str]
 SHOWN = 4
 """Iterations in a Gantt chart."""
-LETTERS = 200
+LETTERS = 150
 """Of the labels, in the width of a chart."""
 
 
@@ -147,8 +147,9 @@ def _gantt(loops: list[tuple[str, Loop]]) -> bytes:
                 continue
             row, width = rows.index(_lane(steps[name].uses)), steps[name].reading
             axes.barh(row, width, left=start, height=0.7, color=colors[iteration % 4], edgecolor="white")
-            if LETTERS * width >= longest * len(name):
-                axes.text(start + width / 2, row, name, ha="center", va="center", fontsize=6, color="white")
+            label = name.removeprefix("COPY_")  # the row says so
+            if LETTERS * width >= longest * len(label):
+                axes.text(start + width / 2, row, label, ha="center", va="center", fontsize=6, color="white")
         axes.set_yticks(range(len(rows)), rows)
         axes.set_title(f"{title}: {run.interval:g} cycles per iteration (simulated)", fontsize=10, loc="left")
         axes.set_xlabel("cycle of the model; a colour for each iteration")

@@ -16,6 +16,8 @@ from ..tuners.schedule.attention import Rates
 FITTED = ("tensor_flops", "special", "vector", "shared_bytes", "copy_bytes", "copy_latency")
 FEWEST = 8
 """Measured schedules that a fit needs."""
+MOST = 16
+"""Measured schedules that a fit takes, from the fastest to the slowest: it simulates each about a hundred times."""
 STEPS = (1.6, 1.25, 1.1)
 """Factors that each rate is tried with, the coarse ones first."""
 
@@ -27,12 +29,15 @@ def fit_rates(measured: Sequence[Evaluation], predict: Predict, start: Rates) ->
     """Return the rates whose simulated times are nearest to the measured ones, and the error that is left.
 
     The error is the root mean square of the logarithms' differences: 0.1 is 10 %. One rate is changed at a time, by
-    ever smaller factors, as long as the error falls. Simulated evaluations are left out. Raises `OptionError` for fewer
-    than `FEWEST` measured ones.
+    ever smaller factors, as long as the error falls. Simulated evaluations are left out; of more than `MOST` measured
+    ones some are taken. Raises `OptionError` for fewer than `FEWEST`.
     """
     timed = [(Config(e.config), e.latency_ms) for e in measured if e.latency_ms and e.origin is not Origin.SIMULATED]
     if len(timed) < FEWEST:
         raise OptionError(f"{len(timed)} measured schedules are too few to fit rates to", f"measure {FEWEST} or more")
+    timed.sort(key=lambda one: one[1])
+    if len(timed) > MOST:
+        timed = [timed[round(i * (len(timed) - 1) / (MOST - 1))] for i in range(MOST)]
 
     def error(rates: Rates) -> float:
         pairs = [(predict(rates, config), ms) for config, ms in timed]

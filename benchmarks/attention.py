@@ -1,8 +1,9 @@
-"""Searches schedules of attention on a GPU: automatic pipelining, and tuners at equal budget over five seeds.
+"""Searches schedules of attention on a GPU: tuners at equal budget over five seeds, and other ways to the same.
 
     python benchmarks/attention.py [--problem long] [--trials 50] [--seeds 5] [--json FILE]
 
-The automatic pipelining is tried at the same tiles with 0 to 3 stages, all of them. Every figure is a speedup over
+These are automatic pipelining, at the same tiles with 0 to 3 stages, all of them, and ping_pong.py with all its
+parameters. Every figure is a speedup over
 torch's scaled_dot_product_attention, timed interleaved with it, so that runs can be compared. Needs a GPU; with
 --simulate the tuners alone run in the simulator, and every figure says so.
 """
@@ -34,12 +35,15 @@ TILES = {"BLOCK_M": [64, 128, 192], "BLOCK_N": [64, 96, 128], "THREADS": [128, 2
 def automatic(workload: str, folder: str) -> dict[str, Any]:
     """Return the best of TileLang's own pipelining over the same tiles."""
     params = {**TILES, "AUTOMATIC": [True], "NUM_STAGES": [0, 1, 2, 3]}
-    rule = ("THREADS == 2 * BLOCK_M",)
+    return tuned(KERNEL, workload, folder, params=params, constraint=("THREADS == 2 * BLOCK_M",))
+
+
+def tuned(kernel: Path, workload: str, folder: str, **space: Any) -> dict[str, Any]:
+    """Return the best of all configs of a kernel."""
     began = time.perf_counter()
     result = tune(
-        str(KERNEL), params=params, constraint=rule, problem=str(PROBLEM), workload=workload, tuner="grid",
-        results=folder, save=False,
-    )  # fmt: skip
+        str(kernel), problem=str(PROBLEM), workload=workload, tuner="grid", results=folder, save=False, **space
+    )
     best = result.found.best
     speedup = best.speedup.ratio if best and best.speedup else None
     return {
@@ -80,7 +84,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             if not options.simulate:
                 found["automatic"] = automatic(workload, folder)
-                print(f"{workload}: automatic {found['automatic']}", flush=True)
+                found["ping_pong"] = tuned(KERNEL.with_name("ping_pong.py"), workload, folder)
+                for name in ("automatic", "ping_pong"):
+                    print(f"{workload}: {name} {found[name]}", flush=True)
             for tuner in TUNERS:
                 runs = [searched(workload, tuner, seed, options, folder) for seed in range(options.seeds)]
                 found["searches"] += runs

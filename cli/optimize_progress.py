@@ -72,7 +72,8 @@ class RunLines(RunDisplay):
 
     def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
         """The strategy and why."""
-        self.line(f"  {self._lane(lane)}{proposal.strategy}: {proposal.rationale}")
+        why = f": {proposal.rationale}" if proposal.rationale else ""
+        self.line(f"  {self._lane(lane)}{proposal.strategy}{why}")
 
     def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
         """The changes that are tried."""

@@ -12,7 +12,7 @@ from ..api.attention_result import ScheduleResult
 from ..api.options.attention import AttentionConfig
 from ..core import Config
 from .parameters import chosen
-from .render import Display
+from .render import Display, beside_reference
 from .tune_progress import SearchDisplay, SearchLines
 
 
@@ -29,15 +29,19 @@ def show_attention(given: Mapping[str, Any], display: Display) -> int:
 def show_result(result: ScheduleResult, screen: SearchDisplay) -> None:
     """The result in words; a failure on standard error."""
     folder = escape(str(result.folder.path))
-    best, first = result.best, next(iter(result.improvement_history), None)
+    best, own = result.best, result.found.start
     if best is None:
         why = next((e.message for e in result.found.evaluations if e.message), result.found.stopped)
         screen.errors.print(f"[red]failed:[/] no schedule was correct, first: {escape(why)}; all are in {folder}")
         return
     shown = Config({name: best.config[name] for name in result.space.names})
     screen.console.print(f"best of {result.iterations} schedules: [bold]{escape(str(shown))}[/]")
-    start = f", {first / result.latency:.2f} times as fast as the first schedule" if first else ""
     kind = "simulated, not measured: " if result.simulated else ""
-    screen.console.print(f"{kind}{1e3 * result.latency:.4f} ms{start}; stopped: {result.found.stopped}")
+    ratio = f", {result.improvement_history[0] / result.latency:.2f} times as fast as the first schedule"
+    if own is not None and own.latency_ms:
+        ratio += f", {own.latency_ms / 1e3 / result.latency:.2f} times as fast as the kernel's own schedule"
+    if best.speedup:
+        ratio += f"; {best.speedup} against the reference{beside_reference(best)}"
+    screen.console.print(f"{kind}{1e3 * result.latency:.4f} ms{ratio}; stopped: {result.found.stopped}")
     screen.console.print(f"kernel: {escape(str(result.kernel_path))}")
     screen.console.print(f"folder: {folder}")

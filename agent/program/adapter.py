@@ -19,6 +19,8 @@ UNNAMED = ""
 """The strategy of a kernel that came without one: it is named after its suggestion."""
 # A text field that may accompany a kernel, in DSPy's notation, up to the next field or block.
 _FIELD = re.compile(r"^\[\[ ## (strategy|rationale) ## \]\]\n?(.*?)(?=^\[\[ ## |^[ \t]*```|\Z)", re.M | re.S)
+# The same in a line of prose: 'Strategy: split-K', '**Rationale:** ...'.
+_LINE = re.compile(r"^\W*(strategy|rationale)\W*:\W*(\S.*)$", re.M | re.I)
 
 
 class KernelAdapter(dspy.ChatAdapter):
@@ -133,7 +135,9 @@ def _submitted(output: Any) -> Any:
     text = output.get("text") if isinstance(output, dict) else output
     if not text or f"[[ ## {TOOL_CALLS}" in text or (isinstance(output, dict) and output.get(TOOL_CALLS)):
         return output
-    fields = {name: " ".join(value.split()) for name, value in _FIELD.findall(text)}
+    prose, fence, _ = text.partition("```")
+    told = [*(_LINE.findall(prose) if fence else ()), *_FIELD.findall(text)]
+    fields = {name.lower(): " ".join(value.split()) for name, value in told}
     try:
         kernel = source_of(text)
     except NoKernel:

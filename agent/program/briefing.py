@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core import DeviceKernel, Evaluation, Kernel, KernelProfile, Problem, Profile, Status
+from ...core import Evaluation, Kernel, Problem, Profile, Status
 from ...core.baselines import against_text
 from ...core.bottleneck import FEW_WARPS
 from ...core.text import digits
@@ -13,16 +13,15 @@ from ..turn import Attempt, Candidate, Turn
 from . import tensor_cores
 from .changes import change_text
 from .context import gist, last_lines
+from .profiled_call import call_lines, times_text
 
 RECENT = 6
 """Number of turns that are described in full; earlier ones get a line each."""
-SHOWN_KERNELS = 6
-"""Number of the profiler's kernels that are listed, the longest first."""
 
 _ADVICE = {
     Status.COMPILE_ERROR: "fix what the compiler names; read_guide shows what the language accepts",
     Status.RUNTIME_ERROR: "fix what the exception names; explain_error shows the lines around it",
-    Status.WRONG_VALUE: "the arithmetic, a mask, an index or a missing synchronization is wrong",
+    Status.WRONG_VALUE: "the arithmetic or its precision, a mask, an index or a missing synchronization is wrong",
     Status.WRONG_SHAPE: "return the shape of the reference",
     Status.WRONG_DTYPE: "return the dtype of the reference",
     Status.TIMEOUT: "a loop does not end, or the compiler takes too long: use smaller tiles or less unrolling",
@@ -69,13 +68,14 @@ def tolerance_text(evaluation: Evaluation) -> str:
 
 def work_text(profile: Profile) -> str:
     """Describe what the reference computes, and the floor under its time."""
-    products = f"; {digits(profile.compute_floor_ms)} for {profile.product_precision}" if profile.matrix_flops else ""
+    memory, compute = digits(profile.memory_floor_ms), digits(profile.compute_floor_ms)
+    parts = f" ({memory} for memory; {compute} for {profile.product_precision})" if profile.matrix_flops else ""
     return "\n".join(
         [
             f"work: {digits(profile.flops / 1e6)} MFLOP, "
             f"{digits(profile.matrix_flops / 1e6)} of them in matrix products; "
             f"at least {digits(profile.min_bytes / 1e6)} MB must move; {digits(profile.intensity)} FLOP per byte",
-            f"floor: {digits(profile.floor_ms)} ms ({digits(profile.memory_floor_ms)} for memory{products})",
+            f"floor: {digits(profile.floor_ms)} ms{parts}",
             f"operators of the reference: {', '.join(profile.operators) or 'unknown'}",
         ]
     )
@@ -101,60 +101,11 @@ def ran_text(profile: Profile, candidate: Candidate) -> str:
     found = candidate.evaluation.kernel_profile
     lines = [work_text(profile), measured_text(candidate.evaluation)]
     if found is not None:
-        lines += _ran(found, profile)
+        lines += call_lines(found, profile)
     known = found is not None and any(one.own and one.tensor_cores is not None for one in found.kernels)
     if profile.limits and profile.matrix_flops and not known and (told := tensor_cores.by_source(candidate.kernel)):
         lines.append(told)
     return "\n".join(lines)
-
-
-def _ran(found: KernelProfile, profile: Profile) -> list[str]:
-    """Describe one profiled call, and Nsight Compute's counters."""
-    if not found.kernels:
-        return ["in one call the profiler saw nothing run"]
-    share = found.own_share or 0.0
-    lines = [f"in one call the profiler saw {digits(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
-    lines += [f"- {_kernel(one, profile)}" for one in found.kernels[:SHOWN_KERNELS]]
-    if rest := found.kernels[SHOWN_KERNELS:]:
-        lines.append(f"- {len(rest)} more: {digits(sum(one.time_ms for one in rest))} ms")
-    if found.counters:
-        counters = ", ".join(f"{name} {digits(value)}" for name, value in found.counters.items())
-        lines.append(f"Nsight Compute, of its own kernels: {counters}")
-    return lines
-
-
-def _kernel(one: DeviceKernel, profile: Profile) -> str:
-    parts = [f"{_named(one)} {digits(one.time_ms)} ms"]
-    if one.launches > 1:
-        parts.append(f"{one.launches} launches")
-    if one.blocks is not None and one.threads is not None:
-        parts.append(f"{one.blocks} blocks of {one.threads} threads")
-    if one.registers is not None:
-        spilled = f" and {one.spills} bytes spilled" if one.spills else ""
-        parts.append(f"{one.registers} registers{spilled} per thread")
-    if one.shared_bytes:
-        parts.append(f"{digits(one.shared_bytes / 1024)} KiB of shared memory")
-    if one.occupancy is not None:
-        parts.append(_occupancy(one, profile))
-    if told := tensor_cores.by_code(one):
-        parts.append(told)
-    return ", ".join(parts)
-
-
-def _occupancy(one: DeviceKernel, profile: Profile) -> str:
-    """Describe how many warps fit, and an estimate of how many there were: nothing counted them."""
-    text = f"occupancy at most {one.occupancy:.0%}"
-    if one.occupancy is not None and one.occupancy < 1:
-        text += f" (limited by {one.limited_by})"
-    cores = profile.ceilings.cores
-    waves, filled = one.waves(cores), one.filled(cores)
-    if waves is None or filled is None:
-        return text
-    return f"{text}, {waves:.3g} waves, so about {filled:.0%} on average (estimated: all blocks take the same time)"
-
-
-def _named(one: DeviceKernel) -> str:
-    return f"{one.short_name}{'' if one.own else ' (library)'}:"
 
 
 def measured_text(evaluation: Evaluation) -> str:
@@ -230,9 +181,9 @@ def _turn_text(turn: Turn, outcome: str) -> str:
     if turn.kernel is not None and (changed := change_text(turn.before.kernel, turn.kernel)):
         lines.append(f"  change: {changed}")
     lines += [f"  an attempt failed: {gist(attempt.error)}" for attempt in turn.attempts if attempt.error]
-    if turn.found is not None and (ran := turn.found.evaluation.kernel_profile) is not None and ran.kernels:
-        times = ", ".join(f"{_named(one)} {digits(one.time_ms)} ms" for one in ran.kernels[:SHOWN_KERNELS])
-        lines.append(f"  its kernels: {times}")
+    ran = turn.found.evaluation.kernel_profile if turn.found is not None else None
+    if ran is not None and any(one.blocks is not None for one in ran.kernels):
+        lines.append(f"  its kernels: {times_text(ran)}")
     if turn.found is not None and turn.found.evaluation.config:
         lines.append(f"  parameters: {dict(turn.found.evaluation.config)}")
     return "\n".join(lines)

@@ -12,6 +12,8 @@ from .option import option
 from .tune import SEARCH
 
 SHAPE = "Problem"
+OWN_TUNERS = ("schedule", "random_moves")
+"""Those that move schedules themselves; the others move random keys."""
 
 
 class Half(StrEnum):
@@ -66,11 +68,11 @@ class AttentionConfig(ResultOptions, DeviceOptions):
         from ...tuners import catalogue
 
         super().check()
-        if self.tuner not in (own := ("schedule", "random_moves")):
+        if self.tuner not in OWN_TUNERS:
             try:
                 catalogue.check(self.tuner)
             except OptionError as error:
-                raise OptionError(f"{error.message}, {', '.join(own)}") from None
+                raise OptionError(f"{error.message}, {', '.join(OWN_TUNERS)}") from None
         if self.schedule is not None and self.interval is not None:
             raise OptionError("`schedule` has an interval of its own", "leave `interval` out")
         if self.plot:

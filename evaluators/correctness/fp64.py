@@ -145,7 +145,8 @@ class Fp64Comparison:
                 than = dtype if fp32 is None else f"PyTorch's defaults for {dtype}"
                 message = (
                     f"less exact than {than}: the error against fp64 is {mine:.1e} of the result (root mean square), "
-                    f"torch's is {max(torch_rms, default):.1e}; compute in the precision of the problem"
+                    f"torch's is {max(torch_rms, default):.1e}, and {limit:.1e} is allowed; compute in the precision "
+                    "of the problem"
                 )
                 return {**found, "status": Status.WRONG_VALUE, "message": message}
         return found

@@ -101,6 +101,13 @@ def test_a_rule_that_meets_what_it_does_not_foresee_is_passed_over(tmp_path: Pat
     assert strategies(outcome) == ["1.0 half"]
 
 
+def test_rules_whose_demands_contradict_each_other_are_not_combined(tmp_path: Path) -> None:
+    wide = Times("wide", 0.5, brings=Parameter("TILE", [8, 16], 8), constraints=("TILE >= 8",))
+    narrow = Times("narrow", 0.4, brings=Parameter("TILE", [2, 4], 2), constraints=("TILE <= 4",))
+    outcome = optimized(tmp_path, wide, narrow)
+    assert tried(outcome.turns[0]) == {"narrow": 2.5, "wide": 2.0}
+
+
 def test_further_expansions_of_a_kernel_search_its_parameters(tmp_path: Path) -> None:
     start = kernel(20.0, BLOCK=64)
     outcome = optimized(tmp_path, Times("half", 0.5), Times("tenth", 0.1), beam=3, iterations=1, start=start)

@@ -163,10 +163,21 @@ def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constra
     own = '"BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 64",'
     kernel = changed("2_12", (own, '"BLOCK_M * BLOCK_N // 32 <= NUM_WARPS * 16", "BLOCK_M <= M",'))
     (limit, size, shared) = applied("split-precision+wide-tiles", kernel).kernel.declared_constraints
-    assert limit == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * (64 if PRECISION == 'ieee' else 128)"
+    assert limit == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * (128 if PRECISION == 'bf16x3' else 64)"
     assert (size, shared) == ("BLOCK_M <= M", case_of("2_12").kernel.declared_constraints[1])
     odd = changed("2_12", (own, '"BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000",'))
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
+
+
+def test_tiles_of_two_products_share_the_parameter_of_their_precision() -> None:
+    wider = applied("wide-tiles", from_inductor("2_45"))
+    assert wider.space is not None and {"BLOCK_M_0", "BLOCK_M_2", "PRECISION"} <= set(wider.space.names)
+
+
+def test_tiles_of_a_file_that_declares_none_are_large_enough_for_a_product() -> None:
+    kernel = changed("2_12", ("SEARCH_SPACE = {", "NOTES = {"), ("CONSTRAINTS = [", "MORE_NOTES = ["))
+    declared = applied("wide-tiles", kernel).kernel.declared_values
+    assert [declared[f"BLOCK_{side}"][0] for side in "MNK"] == [16, 16, 16]
 
 
 def test_a_persistent_grid_needs_the_number_of_multiprocessors() -> None:

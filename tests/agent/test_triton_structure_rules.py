@@ -77,6 +77,7 @@ FIRES: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("promoted-products", "1_1", "acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))", {}),
     ("dropped-tiles+joined-products", "triangle", "steps = tl.cdiv(K, BLOCK_K) * needed", TRIANGLE_TILE),
     ("promoted-products", "batches", "= tl.load(A + arg_A_low)", {**TRIANGLE_TILE, "BLOCK_N_0": 32}),
+    ("joined-products", "batches", "A_of_step = A + tl.cast(step, tl.int64)", {**TRIANGLE_TILE, "BLOCK_N_0": 32}),
     ("constant-sizes", "2_61", "spatial: tl.constexpr", {}),
     ("epilogue-statistics", "2_61", "row_squares if FROM_PARTS else tl.sum(squares, axis=0)", {}),
     (
@@ -128,6 +129,12 @@ DOES_NOT_FIRE = [
     ("channels-last", "2_10", (("x_ptr += sample * CI * IH * IW", "x_ptr += sample * IH * IW"),), "no whole sample"),
     ("channels-last", "2_10", (("            ih = h //", "            iw = w\n            ih = h //"),), "two values"),
     ("joined-products", "1_1", (("a_ptrs += BLOCK_K", "a_ptrs += k"),), "each step goes further"),
+    (
+        "joined-products",
+        "1_1",
+        (("    acc = tl.zeros", "    if M > 1:\n        a_ptrs = a_ptrs + 1\n    acc = tl.zeros"),),
+        "the start depends on a condition",
+    ),
     ("joined-products", "1_1", (("    c_ptrs =", "    a_ptrs += 1\n    c_ptrs ="),), "the pointers are used later"),
     ("epilogue-statistics", "2_61", (("x - mean", "x - 0.5"),), "a deviation from something else"),
     ("epilogue-statistics", "2_61", (("y = torch.empty_like(convolved)", "y = convolved.relu_()"),), "it is changed"),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from kernelwright import AttentionConfig, KernelwrightError, ScheduleOptimizer, tune_attention
-from kernelwright.core import Config, PythonKernel
+from kernelwright.core import Config, JournalError, OptionError, PythonKernel
 from kernelwright.core.journal import read_journal
 from kernelwright.corpus import find_kernel, find_problem
+from kernelwright.tuners.schedule.attention import Rates
 from kernelwright.tuners.schedule.bounds import interval_bound
 from kernelwright.tuners.schedule.files import load_schedule
 
@@ -31,6 +33,7 @@ def test_a_search_leaves_the_folder_and_resumes(tmp_path: Path) -> None:
         assert (folder / name).stat().st_size > 0
     final = json.loads((folder / "final_results.json").read_text())
     assert final["simulated"] and final["schedule"] == result.schedule and final["iterations"] == 12
+    assert final["first_latency_us"] == 1e6 * result.improvement_history[0] > final["best_latency_us"]
     best = Config({name: result.best.config[name] for name in optimizer.space.names})
     assert load_schedule(folder / "schedules" / f"schedule_{last:04d}.txt", optimizer.space) == best
     trace = json.loads((folder / "traces" / f"trace_{last:04d}.json").read_text())
@@ -84,6 +87,33 @@ def test_it_starts_from_a_file_or_an_interval(tmp_path: Path) -> None:
     assert kernels == ["run", "trial", "trial", "trial"]
 
 
+RATES = asdict(Rates(vector=256.0))
+
+
+def test_times_at_other_rates_are_not_compared(tmp_path: Path) -> None:
+    (tmp_path / "rates.json").write_text(json.dumps({"rates": RATES}))
+    ScheduleOptimizer(AttentionConfig(**SMALL, trials=1, results=tmp_path)).optimize()
+    other = AttentionConfig(**SMALL, trials=2, results=tmp_path, resume=True, rates=tmp_path / "rates.json")
+    with pytest.raises(JournalError, match="is of another run: device changed; leave `resume` out"):
+        ScheduleOptimizer(other).optimize()
+
+
+def test_a_search_that_starts_again_leaves_nothing_of_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = AttentionConfig(**SMALL, trials=1, plot=True, results=tmp_path)
+    folder = ScheduleOptimizer(config).optimize().folder.path
+    assert (folder / "attention_tuned.py").exists() and (folder / "schedules.png").exists()
+    monkeypatch.setattr(ScheduleOptimizer, "loop", lambda *_: "nothing can be built")
+    result = ScheduleOptimizer(config).optimize()
+    assert result.best is None and result.latency == float("inf") and result.schedule == {}
+    left = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert not {name for name in left if name.startswith(("attention_", "schedule"))}
+    assert json.loads((folder / "final_results.json").read_text())["failed"] == 1
+    with pytest.raises(OptionError, match=r"no schedule was correct: simulated: nothing can be built; see "):
+        tune_attention(config)
+
+
 BOUND = interval_bound(
     (space := ScheduleOptimizer(AttentionConfig(**SMALL)).space).graph(space.some_tiles)  # type: ignore[arg-type]
 )
@@ -93,6 +123,7 @@ REFUSED = [
     ({"num_kv_heads": 3}, "8 heads cannot share 3 `num_kv_heads` evenly"),
     ({"seq_len_q": 0}, "`seq_len_q` must be at least 1, not 0"),
     ({"interval": 2}, "an interval of 2 is impossible: the resources of one iteration need"),
+    ({"interval": BOUND}, "was found that can be built; there is one of 3"),
     ({"interval": BOUND, "schedule": "s.txt"}, "`schedule` has an interval of its own; leave `interval` out"),
     ({"schedule": "nowhere.txt"}, "cannot read nowhere.txt: No such file or directory"),
     ({"tuner": "genetic"}, "there is no tuner 'genetic'"),

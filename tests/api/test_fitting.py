@@ -12,6 +12,8 @@ from kernelwright.evaluators.loop_simulator import Loop
 from kernelwright.evaluators.simulated import simulated_ms
 from kernelwright.tuners.schedule.attention import Rates
 
+from ..fakes import evaluation, kernel
+
 
 def measured(tmp_path: Path) -> tuple[ScheduleOptimizer, list[Evaluation]]:
     """Schedules as a device of other rates would time them."""
@@ -39,7 +41,18 @@ def test_a_fit_explains_what_was_measured(tmp_path: Path) -> None:
     assert error < before / 2 and error < 0.15
     assert rates.special < 13 and rates.multiprocessors == 132
     with pytest.raises(OptionError, match="3 measured schedules are too few to fit rates to; measure 8 or more"):
-        optimizer.fit(trials[:3])
+        optimizer.fit([one for one in trials if one.ok][:3])
+
+
+def test_of_many_schedules_some_are_taken() -> None:
+    many = [evaluation(kernel(1.0), Config({"N": i}), 1.0 + i) for i in range(100)]
+    asked: set[Config] = set()
+    fit_rates(
+        [one.model_copy(update={"origin": Origin.MEASURED}) for one in many],
+        lambda _, config: asked.add(config),
+        Rates(),
+    )
+    assert len(asked) == 16 and {config["N"] for config in asked} >= {0, 99}
 
 
 def test_files_that_are_no_rates(tmp_path: Path) -> None:

@@ -114,6 +114,22 @@ def test_the_kernels_own_constants_are_a_member_of_the_space() -> None:
     SPACE.require(Config({name: config[name] for name in SPACE.names}))
 
 
+@pytest.mark.parametrize(
+    ("dim", "tiles", "fits"),
+    [
+        (128, {"BLOCK_M": 192, "THREADS": 384}, False),  # 168 registers, of which results take 160
+        (64, {"BLOCK_M": 192, "THREADS": 384}, True),
+        (64, {"BLOCK_M": 192, "THREADS": 384, "ROLES": True, "CONSUMER_REGS": 0}, False),
+        (64, {"BLOCK_M": 192, "THREADS": 384, "ROLES": True, "CONSUMER_REGS": 160}, True),
+        (128, {"ROLES": True, "CONSUMER_REGS": 0}, False),
+        (128, {"ROLES": True, "CONSUMER_REGS": 208}, True),
+    ],
+)
+def test_tiles_are_those_whose_results_fit_in_the_registers(dim: int, tiles: dict[str, Any], fits: bool) -> None:
+    space = AttentionShape(1, 4, 4, 512, 512, dim, dim).tiles()
+    assert (Config({**space.default, **tiles}) in space) == fits
+
+
 @pytest.mark.parametrize("tiles", list(SPACE.tiles or [])[::5], ids=str)
 def test_model_and_kernel_agree_on_order_and_stage(tiles: Config) -> None:
     graph = SPACE.graph(tiles)

@@ -6,9 +6,11 @@ After an intended change: `GOLDEN=write pytest tests/prompts/test_templates.py`,
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from kernelwright.evaluators.correctness.fp64 import FLOOR
 from kernelwright.prompts import names, render, templates
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -67,6 +69,12 @@ def test_an_attribute_that_a_value_lacks_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(templates, "_FOLDER", tmp_path)
     with pytest.raises(ValueError, match=r"^template 'made_up': .*has no attribute 'name'$"):
         render("made_up", device="cpu")
+
+
+@pytest.mark.parametrize("name", ["analyse", "rewrite"])
+def test_the_error_that_a_model_is_told_to_stay_below_is_the_one_that_is_refused(name: str) -> None:
+    (told,) = re.findall(r"\d\.\de-\d", render(name, **VALUES[name]))
+    assert float(told) == FLOOR["float32"]
 
 
 def test_values_are_text_and_no_templates() -> None:

@@ -18,6 +18,8 @@ SHARED_BYTES = 227 * 1024
 """Shared memory that a block may take."""
 REGISTERS = 65536
 """Of a multiprocessor."""
+OTHER_REGISTERS = 24
+"""Of a thread, beside tiles of results, at least: nvcc 13.0 spills hundreds of bytes where fewer are left."""
 LARGEST_DIM = 256
 """Of a head: the columns of one instruction's result."""
 
@@ -89,6 +91,8 @@ class AttentionShape:
                 # More than a thread starts with, and no more than the loads' warps give away.
                 f"not ROLES or CONSUMER_REGS == 0 or (CONSUMER_REGS * THREADS + {24 * 128} <= {REGISTERS}"
                 f" and CONSUMER_REGS * (THREADS + 128) >= {REGISTERS})",
+                f"{self._registers} <= (CONSUMER_REGS if ROLES and CONSUMER_REGS else"
+                f" min(255, {REGISTERS} // (THREADS + 128 * ROLES)))",
             ],
             BLOCK_M=128,
             BLOCK_N=128,
@@ -98,6 +102,11 @@ class AttentionShape:
             DEPTH=2,
             CONSUMER_REGS=240,
         )
+
+    @property
+    def _registers(self) -> str:
+        """Registers that a thread needs for its share of the result, the scores, and the probabilities."""
+        return f"{self.head_dim_kv // 2 + OTHER_REGISTERS} + BLOCK_N // 2 + (0 if P_SHARED else BLOCK_N // 4)"
 
     @property
     def _fixed(self) -> str:

@@ -38,7 +38,8 @@ class ScheduleClimb:
     A result counts as better only where its interval of confidence lies below that of the present one: then the climb
     moves, and the streak of failures starts again. Where the intervals overlap and its median is not higher than the
     best of the climb, it moves too (a plateau is crossed so), but the streak goes on. With `greedy` False every
-    success is moved to: a random walk, the baseline. Deterministic given `seed`.
+    success is moved to: a random walk, the baseline. What was under way when a climb ended moves the next one
+    only if it is better than all before. Deterministic given `seed`.
     """
 
     def __init__(self, space: ScheduleSpace, seed: int = 0, start: Iterable[Config] = (), greedy: bool = True) -> None:
@@ -47,8 +48,11 @@ class ScheduleClimb:
         self._greedy = greedy
         self._starts = [config for config in start if config in space] or [self._sequential()]
         self._known: set[Code] = set()
+        self._waiting: set[Code] = set()
+        self._left: set[Code] = set()
+        """Asked for by earlier climbs, and not told yet."""
         self._here: Config | None = None
-        self._low, self._median = math.inf, math.inf
+        self._low, self._median, self._lowest = math.inf, math.inf, math.inf
         self._streak = 0
 
     def ask(self, n: int = 1) -> list[Config]:
@@ -56,19 +60,26 @@ class ScheduleClimb:
         asked: list[Config] = []
         while len(asked) < n and (config := self._next()) is not None:
             asked.append(config)
+            self._waiting.add(self._space.code(config))
         return asked
 
     def tell(self, config: Config, evaluation: Evaluation) -> None:
         """Move to the config, or stay."""
         if config not in self._space:
             return
-        self._known.add(self._space.code(config))
-        measurement = evaluation.measurement
+        code = self._space.code(config)
+        self._known.add(code)
+        self._waiting.discard(code)
+        late, measurement = code in self._left, evaluation.measurement
+        self._left.discard(code)
         if measurement is None:
-            self._streak += 1
+            self._streak += not late
             return
         low, high = measurement.interval_ms
-        median = measurement.median_ms
+        median, lowest = measurement.median_ms, self._lowest
+        self._lowest = min(low, lowest)
+        if late and high >= lowest:
+            return
         if high < self._low:
             self._here, self._low, self._median, self._streak = config, low, median, 0
             return
@@ -84,12 +95,20 @@ class ScheduleClimb:
             for attempt in range(TRIES):
                 if (moved := self._fresh(self._neighbour(self._here, attempt < SHORTENED))) is not None:
                     return moved
+        if self._here is not None:
+            self._restart()
+        # Until a first success there is nothing to climb from.
         for _ in range(TRIES):
             if (elsewhere := self._fresh(self._anywhere())) is not None:
-                # The next success starts another climb.
-                self._low, self._median, self._streak = math.inf, math.inf, 0
                 return elsewhere
         return None
+
+    def _restart(self) -> None:
+        """End this climb: the next success of those asked for from now on starts another one."""
+        self._here = None
+        self._low, self._median, self._streak = math.inf, math.inf, 0
+        self._left |= self._waiting
+        self._waiting.clear()
 
     def _fresh(self, config: Config | None) -> Config | None:
         """Return the config if it can be built and its code is new, which it then no longer is."""

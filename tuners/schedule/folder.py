@@ -1,4 +1,4 @@
-"""The folder of a schedule search, with the original's names, written anew after every trial that changes it."""
+"""The folder of a schedule search, with the original's names, brought up to date with each better schedule."""
 
 from __future__ import annotations
 
@@ -87,12 +87,13 @@ class TuningFolder:
         """Add a line to the log."""
         self._log.append(text)
 
-    def finish(self, best: Evaluation | None, start: Evaluation | None, **more: Any) -> dict[str, Any]:
-        """Write all files, the summary last; return it."""
+    def finish(self, best: Evaluation | None, own: Evaluation | None, **more: Any) -> dict[str, Any]:
+        """Write all files, the summary last; return it. `own` is the kernel with the constants that it came with."""
         found: dict[str, Any] = {
             "simulated": bool(best and best.origin is Origin.SIMULATED),
             "best_latency_us": 1e3 * best.latency_ms if best and best.latency_ms else None,
-            "start_latency_us": 1e3 * start.latency_ms if start and start.latency_ms else None,
+            "first_latency_us": 1e3 * (self.improvements[0].latency_ms or 0.0) if self.improvements else None,
+            "own_latency_us": 1e3 * own.latency_ms if own and own.latency_ms else None,
             "iterations": len(self._rows),
             "improvements": len(self.improvements),
             "failed": sum(row["latency_us"] is None for row in self._rows),

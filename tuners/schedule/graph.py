@@ -91,6 +91,8 @@ class Graph:
             raise ScheduleError("the graph has no operation", "give at least one")
         if len(set(names)) != len(names):
             raise ScheduleError(f"an operation is named twice: {', '.join(names)}", "use different names")
+        if negative := [name for name, limit in self.limits.items() if limit < 0]:
+            raise ScheduleError(f"{', '.join(negative)} has a negative limit", "use 0 or more")
         for operation in self.operations:
             self._check_operation(operation)
         for edge in self.edges:

@@ -89,27 +89,44 @@ def refit(
     first: Iterable[str] = (),
     paths: Paths | None = None,
 ) -> dict[str, int] | None:
-    """Return a valid schedule of this interval near the wished cycles, or None where resources forbid it.
+    """Return a valid schedule of this interval near the wished cycles, or None where none is found.
 
     The operations of `first` are placed first, exactly where they are wished; the others in the order of their wishes,
     each in the nearest cycle that all placed ones and the resources allow. The longest paths between all pairs keep
-    that cycle from ruling out the others' dependences.
+    that cycle from ruling out the others' dependences. An operation that finds no cycle goes before the others in
+    another attempt; there are as many attempts as operations.
     """
     if paths is None and (paths := longest_paths(graph, interval)) is None:
         return None
+    exact = list(first)
+    rest = sorted(set(graph.names) - set(exact), key=lambda name: (wishes[name], graph.names.index(name)))
+    for _ in graph.names:
+        placed = _placed(graph, interval, wishes, [*exact, *rest], paths)
+        missing = next((name for name in [*exact, *rest] if name not in placed), None)
+        if any(placed.get(name) != wishes[name] for name in exact):
+            return None
+        if missing is None:
+            return from_zero({name: placed[name] for name in graph.names}, interval)
+        if missing == rest[0]:
+            return None
+        rest.remove(missing)
+        rest.insert(0, missing)
+    return None
+
+
+def _placed(graph: Graph, interval: int, wishes: Schedule, names: Iterable[str], paths: Paths) -> dict[str, int]:
+    """Place operations one after the other, up to the first that finds no cycle."""
     at = {name: i for i, name in enumerate(graph.names)}
     table, placed = Reservations(graph, interval), dict[str, int]()
-    exact = list(first)
-    rest = sorted(set(graph.names) - set(exact), key=lambda name: (wishes[name], at[name]))
-    for name in [*exact, *rest]:
+    for name in names:
         low = max((placed[other] + paths[at[other], at[name]] for other in placed), default=-math.inf)
         high = min((placed[other] - paths[at[name], at[other]] for other in placed), default=math.inf)
         cycle = _nearest(table, name, wishes[name], low, high, interval)
-        if cycle is None or (name in exact and cycle != wishes[name]):
-            return None
+        if cycle is None:
+            break
         table.place(name, cycle)
         placed[name] = cycle
-    return from_zero({name: placed[name] for name in graph.names}, interval)
+    return placed
 
 
 def _nearest(table: Reservations, name: str, wish: int, low: float, high: float, interval: int) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 from ...core import ScheduleError
 from .bounds import longest_paths, require_interval
 from .graph import Graph, Schedule
@@ -15,6 +17,8 @@ def violations(graph: Graph, schedule: Schedule, interval: int) -> list[str]:
         return [f"{', '.join(missing)} has no cycle"]
     if unknown := [name for name in schedule if name not in graph.by_name]:
         return [f"{', '.join(unknown)} is no operation"]
+    if broken := [name for name in graph.names if not isinstance(schedule[name], Integral)]:
+        return [f"{', '.join(broken)} has no whole number as its cycle"]
     if negative := [name for name in graph.names if schedule[name] < 0]:
         return [f"{', '.join(negative)} starts before cycle 0"]
     found = []

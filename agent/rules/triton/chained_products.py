@@ -127,15 +127,19 @@ def _advances(function: Function, loop: cst.For, accumulator: str) -> dict[str, 
 
 
 def _starts_beside(function: Function, loop: cst.For, name: str) -> bool:
-    """Return whether a name gets its value once, just before the loop, and nothing after the loop reads it."""
+    """Return whether a name gets its value just before the loop, and nothing after the loop reads it.
+
+    The value may be made in steps, as in `a = a_ptr` and `a = a + rows`, of which the first begins anew.
+    """
     values = function.assignments.get(name, ())
-    if len(values) != 1 or len(function.updates.get(name, ())) != 1 or name in function.parameters:
+    if not values or len(function.updates.get(name, ())) != 1 or name in {*function.parameters, *names(values[0])}:
         return False
     for block in find_all(function.node, m.IndentedBlock()):
         body = list(cst.ensure_type(block, cst.IndentedBlock).body)
         at = next((i for i, one in enumerate(body) if one is loop), None)
         if at is not None:
-            before = any(contains(one, values[0]) for one in body[:at] if isinstance(one, cst.SimpleStatementLine))
+            lines = [one for one in body[:at] if isinstance(one, cst.SimpleStatementLine)]
+            before = all(any(contains(one, value) for one in lines) for value in values)
             inside = [one for one in body[: at + 1] for _ in find_all(one, m.Name(name))]
             return before and len(inside) == len(function.uses(name))
     return False

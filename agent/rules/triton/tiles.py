@@ -16,7 +16,8 @@ from .file import Launch
 from .function import Function, argument
 
 TENSOR_CORES, VECTOR_UNITS = 128, 64
-"""Accumulators of a thread above which registers spill: products on the vector units keep operands there too."""
+"""Accumulators of a thread above which registers spill: products on the vector units keep operands there too, and those
+that add each step's sum in fp32 (Triton's three TF32 products, promoted ones of bf16) have a second sum."""
 _MANY = 8
 _SIDES = (16, 32, 64, 128, 256, 512)
 _WARPS = (1, 2, 4, 8, 16)
@@ -68,7 +69,7 @@ class Tile:
         vector, tensor = max(VECTOR_UNITS, now), max(TENSOR_CORES, now)
         each: object = vector if self.precise else tensor
         if self.choice and vector < tensor:
-            each = f"({vector} if {self.choice} == 'ieee' else {tensor})"
+            each = f"({tensor} if {self.choice} == 'bf16x3' else {vector})"
         return f"{self.m} * {self.n} <= {self.warps} * 32 * {each}"
 
     def shared_limit(self, kib: int) -> str:

@@ -15,6 +15,8 @@ from .tiles import Tile
 
 SHARED_KIB = 227
 """Of a block, on sm_90."""
+LEAST = 16
+"""Of a tile's side: `tl.dot` takes no smaller ones."""
 SIDES = (64, 128, 256)
 STEPS = (32, 64, 128)
 WARPS = (4, 8)
@@ -45,11 +47,13 @@ class WideTiles:
             return None
         values: dict[str, Sequence[Value]] = dict(parameter_values(kernel))
         constraints = list(kernel.declared_constraints)
-        own: list[Parameter] = []
+        own: dict[str, Parameter] = {}
         start: dict[str, Value] = {}
         for tile in tiles:
             for name, more in zip(tile.names, (SIDES, SIDES, STEPS, WARPS, STAGES), strict=True):
-                numbers = [one for one in values.get(name, ()) if isinstance(one, int)]
+                # What a file declares stays; what only the constants' names suggest has to compile.
+                least = LEAST if name in tile.names[:3] and name not in kernel.declared_values else 1
+                numbers = [one for one in values.get(name, ()) if isinstance(one, int) and one >= least]
                 present = int(kernel.config[name])
                 values[name] = sorted({*numbers, present, *more})
             limit = tile.accumulator_limit(kernel.config)
@@ -61,14 +65,14 @@ class WideTiles:
                 start |= dict(zip(tile.names, START, strict=True))
             if tile.choice:
                 values.setdefault(tile.choice, [kernel.config[tile.choice]])
-            own += [Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one]
+            # Products of one file share the parameter of their precision.
+            own |= {one: Parameter(one, values[one]) for one in (*tile.names, tile.choice) if one}
         if values == kernel.declared_values and constraints == list(kernel.declared_constraints):
             return None
-        names = {one.name for one in own}
-        over = tuple(one for one in constraints if Expression(one).names <= names)
+        over = tuple(one for one in constraints if Expression(one).names <= own.keys())
         if not all(Expression(one)({**kernel.config, **start}) for one in over):
             start = {}
-        parameters = [Parameter(one.name, one.values, start.get(one.name, kernel.config[one.name])) for one in own]
+        parameters = [Parameter(name, one.values, start.get(name, kernel.config[name])) for name, one in own.items()]
         wider = with_source(kernel, with_declared(file.module, values, constraints))
         return Rewritten(
             wider.bind(start),

@@ -33,6 +33,8 @@ def test_a_kernel_alone_is_a_submission(output: Any) -> None:
 def test_words_beside_it_are_its_strategy_and_rationale() -> None:
     text = f"[[ ## strategy ## ]]\ntiles\n\n[[ ## kernel ## ]]\n{FENCED}\n[[ ## rationale ## ]]\nFewer\nmisses.\n"
     assert submission(text) == {"kernel": SCALE_KERNEL, "strategy": "tiles", "rationale": "Fewer misses."}
+    prose = f"Strategy: tiles\n\n**Rationale:** Fewer misses.\n\n{FENCED}\nNote: done.\n"
+    assert submission(prose) == submission(text)
 
 
 @pytest.mark.parametrize(

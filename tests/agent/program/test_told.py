@@ -10,12 +10,14 @@ from kernelwright.agent.program import briefing, tensor_cores
 from kernelwright.agent.program.changes import change_text
 from kernelwright.agent.program.device import device_text, versions_text
 from kernelwright.agent.program.inputs import analysis_inputs, reference_text, rewrite_inputs
+from kernelwright.agent.program.profiled_call import call_lines
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.program.retrieval import relevant, technique_of
 from kernelwright.agent.program.suggestions import leans_on, suggestion_text
 from kernelwright.agent.turn import Attempt, Candidate, Turn
 from kernelwright.core import (
     Correctness,
+    DeviceKernel,
     Hit,
     KernelProfile,
     PythonKernel,
@@ -97,6 +99,20 @@ def test_occupancy_is_told_as_what_fits_and_what_there_is() -> None:
     told = briefing.ran_text(FULL, ran(blocks=132 * 16 * 5 // 4))
     assert "occupancy at most 25% (limited by registers), 1.25 waves, so about 16% on average (estimated:" in told
     assert "on average" not in briefing.ran_text(FULL, ran(resident_blocks=None))
+
+
+def test_a_call_on_a_cpu_is_told_in_shares(tmp_path: Path) -> None:
+    """Under the profiler a call takes longer than a timed one: two times of one kernel would contradict each other."""
+    operators = [
+        DeviceKernel(name=name, launches=1, time_ms=ms, own=name == "own code")
+        for name, ms in (("own code", 3.0), ("aten::mm", 0.9), ("aten::view", 0.03))
+    ]
+    found = KernelProfile(kernels=tuple(operators))
+    assert call_lines(found, CPU) == ["of one call the kernel's own code took 76%, 23% in aten::mm"]
+    timed = right(KERNEL, 1, 1).model_copy(update={"kernel_profile": found})
+    start, attempt = Candidate(KERNEL, timed), Attempt(proposed(KERNEL, "idea", ""), (timed,))
+    turn = Turn(1, 0, context(tmp_path, "triton", past=False).analysis, start, (attempt,), start, True, 3.1)
+    assert "its kernels" not in briefing.history_text([turn])
 
 
 def test_tensor_cores_are_told_from_the_compiled_code_and_else_from_the_source() -> None:

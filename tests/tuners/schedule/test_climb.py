@@ -145,6 +145,23 @@ def test_noise_is_no_improvement_and_the_streak_starts_again_at_one(monkeypatch:
     assert tuner._streak == 0  # somewhere else
 
 
+def test_what_was_under_way_at_a_restart_does_not_undo_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(climb, "RESTART", 2)
+    tuner = ScheduleClimb(SPACE, 0)
+    (start,) = tuner.ask()
+    tuner.tell(start, told(start, 1.00, 1.01, 1.02))
+    worse, broken, late, best = tuner.ask(4)
+    tuner.tell(worse, told(worse, 2.0, 2.1, 2.2))
+    tuner.tell(broken, evaluation(KERNEL, broken, "compile_error"))
+    (elsewhere,) = tuner.ask()
+    tuner.tell(late, told(late, 1.5, 1.6, 1.7))
+    assert tuner._here is None
+    tuner.tell(elsewhere, told(elsewhere, 1.8, 1.81, 1.82))
+    assert tuner._here == elsewhere
+    tuner.tell(best, told(best, 0.5, 0.51, 0.52))  # better than all before
+    assert tuner._here == best
+
+
 def test_members_and_why_others_are_none() -> None:
     good = SPACE.config({"TILE": 3}, {"LOAD": 0, "DOT": 4, "SUM": 10}, 11)
     assert good in SPACE

@@ -37,6 +37,11 @@ def test_loops_that_no_schedule_satisfies(operations: tuple, edges: tuple, says:
         Graph(operations, edges, LIMITS)
 
 
+def test_a_limit_is_no_negative_number() -> None:
+    with pytest.raises(ScheduleError, match="tensor has a negative limit; use 0 or more"):
+        Graph((A,), (), {**LIMITS, "tensor": -1})
+
+
 def test_an_edge_to_the_next_iteration_closes_no_cycle() -> None:
     Graph((A, B), (Edge("A", "B", 1), Edge("B", "A", 1, 1)), LIMITS)
 

@@ -115,9 +115,18 @@ def test_a_move_that_has_no_place() -> None:
     assert success and schedule == {"A": 1, "B": 2} and not why
 
 
+def test_a_move_that_needs_the_others_in_another_order() -> None:
+    sizes = {"A": (1,), "B": (1, 1), "C": (1,)}
+    graph = Graph(tuple(Operation(name, 1, {"copy": used}) for name, used in sizes.items()), (), LIMITS)
+    success, moved, _ = ScheduleValidator({"A": 0, "B": 1, "C": 3}, 4, graph).attempt_move("C", 2)
+    # With A in its place, two cells are free, but B needs two in a row.
+    assert success and moved["A"] % 4 != 0 and moved["C"] % 4 == 2 and not brute_force(graph, moved, 4)
+
+
 @pytest.mark.parametrize(
     ("schedule", "says"),
     [
+        ({"N0": 0, "N1": 2.5}, "N1 has no whole number as its cycle"),
         ({"N0": 0, "N1": 1}, "N1 starts in cycle 1, 1 before N0 allows it"),
         ({"N0": 0}, "N1 has no cycle"),
         ({"N0": 0, "N1": 2, "X": 1}, "X is no operation"),

@@ -2,7 +2,8 @@
 
 Each value is split into two bf16, hi = bf16(x) and lo = bf16(x - hi); lo hi + hi lo + hi hi leaves out only lo lo. bf16
 has the range of fp32, so that no scaling is needed, and three products of it cost less than three of TF32. One bf16 or
-TF32 product alone is too coarse for fp32. The tiles are split after each load, so that every block repeats that.
+TF32 product alone is too coarse for fp32, and so is a long sum on tensor cores: each step has a sum of its own, which
+is added in fp32. The tiles are split after each load, so that every block repeats that.
 No help where the products are small beside the bytes, or where results must agree with fp32 in the last bit.
 """
 
@@ -25,7 +26,7 @@ SEARCH_SPACE = {
     "NUM_STAGES": [2, 3, 4],
 }
 CONSTRAINTS = [
-    "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 128",
+    "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 64",
     "(BLOCK_M + BLOCK_N) * BLOCK_K * (4 * NUM_STAGES + 4) <= 227 * 1024",
 ]
 
@@ -60,9 +61,7 @@ def matmul_kernel(
         a_lo = (a - a_hi.to(tl.float32)).to(tl.bfloat16)
         b_hi = b.to(tl.bfloat16)
         b_lo = (b - b_hi.to(tl.float32)).to(tl.bfloat16)
-        acc = tl.dot(a_lo, b_hi, acc)
-        acc = tl.dot(a_hi, b_lo, acc)
-        acc = tl.dot(a_hi, b_hi, acc)
+        acc += tl.dot(a_hi, b_hi, tl.dot(a_hi, b_lo, tl.dot(a_lo, b_hi)))
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K * N
 

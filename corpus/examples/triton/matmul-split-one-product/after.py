@@ -4,7 +4,8 @@ A first kernel splits A and B into bf16 halves, [hi | lo] along K, once instead 
 `tl.dot` per step: its operands come from shared memory as they were loaded, and the next step's product starts while
 this one runs. Three products into one accumulator within a step wait for each other, and halves made in registers go
 back through shared memory first. The cost: a pass over A and B at every call, and 1.5 times the tile loads.
-No help where M and N are so small that splitting costs as much as the product.
+No help where K is some thousands or more, since a sum of that length on the tensor cores is too coarse for fp32, and
+where M and N are so small that splitting costs as much as the product.
 """
 
 import torch

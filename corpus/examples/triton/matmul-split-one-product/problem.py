@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-M = 2048
-N = 2048
-K = 4096
+M = 4096
+N = 4096
+K = 1024
 
 WORKLOADS = {"tiny": {"M": 72, "N": 88, "K": 136}}
 

@@ -21,7 +21,7 @@ BLOCK_M = 128
 BLOCK_N = 128
 THREADS = 256
 
-# Cycles of the model; K and V are loaded one iteration ahead.
+# Cycles of the model.
 INTERVAL = 40
 COPY_K = 24
 QK = 40
@@ -208,7 +208,8 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
                 acc[i, j] = acc[i, j] / row_sum[i]
             T.copy(acc, y[batch, head, bx * BLOCK_M, 0], **op("STORE"))
 
-    return tilelang.compile(attention, out_idx=[-1], target=TARGET)
+    # Else exp2 and the division also serve the smallest numbers, at twice as many instructions in all.
+    return tilelang.compile(attention, out_idx=[-1], target=TARGET, pass_configs={"tl.enable_fast_math": True})
 
 
 class ModelNew(nn.Module):

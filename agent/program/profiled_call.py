@@ -1,0 +1,71 @@
+"""The text for a model about one profiled call of a kernel."""
+
+from __future__ import annotations
+
+from ...core import DeviceKernel, KernelProfile, Profile
+from ...core.text import digits
+from . import tensor_cores
+
+SHOWN_KERNELS = 6
+"""Number of the profiler's kernels that are listed, the longest first."""
+NAMED_SHARE = 0.02
+"""Share of a call from which on an operator of torch's is named, on a CPU."""
+
+
+def call_lines(found: KernelProfile, profile: Profile) -> list[str]:
+    """Describe one profiled call, and Nsight Compute's counters."""
+    if not found.kernels:
+        return ["in one call the profiler saw nothing run"]
+    share = found.own_share or 0.0
+    if profile.limits is None:
+        # Of a CPU only shares: one call under the profiler takes longer than a timed one.
+        others = [one for one in found.kernels if not one.own and one.time_ms >= NAMED_SHARE * found.time_ms]
+        told = "".join(f", {one.time_ms / found.time_ms:.0%} in {one.short_name}" for one in others[:SHOWN_KERNELS])
+        return [f"of one call the kernel's own code took {share:.0%}{told}"]
+    lines = [f"in one call the profiler saw {digits(found.time_ms)} ms, {share:.0%} of it in the kernel's own code:"]
+    lines += [f"- {_kernel(one, profile)}" for one in found.kernels[:SHOWN_KERNELS]]
+    if rest := found.kernels[SHOWN_KERNELS:]:
+        lines.append(f"- {len(rest)} more: {digits(sum(one.time_ms for one in rest))} ms")
+    if found.counters:
+        counters = ", ".join(f"{name} {digits(value)}" for name, value in found.counters.items())
+        lines.append(f"Nsight Compute, of its own kernels: {counters}")
+    return lines
+
+
+def times_text(found: KernelProfile) -> str:
+    """List the longest kernels of a profiled call with their times."""
+    return ", ".join(f"{_named(one)} {digits(one.time_ms)} ms" for one in found.kernels[:SHOWN_KERNELS])
+
+
+def _kernel(one: DeviceKernel, profile: Profile) -> str:
+    parts = [f"{_named(one)} {digits(one.time_ms)} ms"]
+    if one.launches > 1:
+        parts.append(f"{one.launches} launches")
+    if one.blocks is not None and one.threads is not None:
+        parts.append(f"{one.blocks} blocks of {one.threads} threads")
+    if one.registers is not None:
+        spilled = f" and {one.spills} bytes spilled" if one.spills else ""
+        parts.append(f"{one.registers} registers{spilled} per thread")
+    if one.shared_bytes:
+        parts.append(f"{digits(one.shared_bytes / 1024)} KiB of shared memory")
+    if one.occupancy is not None:
+        parts.append(_occupancy(one, profile))
+    if told := tensor_cores.by_code(one):
+        parts.append(told)
+    return ", ".join(parts)
+
+
+def _occupancy(one: DeviceKernel, profile: Profile) -> str:
+    """Describe how many warps fit, and an estimate of how many there were: nothing counted them."""
+    text = f"occupancy at most {one.occupancy:.0%}"
+    if one.occupancy is not None and one.occupancy < 1:
+        text += f" (limited by {one.limited_by})"
+    cores = profile.ceilings.cores
+    waves, filled = one.waves(cores), one.filled(cores)
+    if waves is None or filled is None:
+        return text
+    return f"{text}, {waves:.3g} waves, so about {filled:.0%} on average (estimated: all blocks take the same time)"
+
+
+def _named(one: DeviceKernel) -> str:
+    return f"{one.short_name}{'' if one.own else ' (library)'}:"
