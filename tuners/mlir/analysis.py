@@ -10,6 +10,7 @@ from ...core import Applied, Filled, MlirProblem, Operation, ProblemError, Step,
 from .bindings import load, parsed, symbol, walk
 from .operations import NotSchedulable, operation_of
 from .regions import separate
+from .remedies import remedy
 
 
 def read(path: Path, function: str | None = None) -> MlirProblem:
@@ -36,10 +37,7 @@ def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
         operations, remarks = _operations(body)
         if not operations:
             why = f" ({'; '.join(remarks)})" if remarks else ""
-            raise ProblemError(
-                f"{name}: function {symbol(chosen)} has nothing to schedule{why}; give one with a matrix product or a "
-                "2-d convolution"
-            )
+            raise ProblemError(f"{name}: function {symbol(chosen)} has nothing to schedule{why}; {remedy(body)}")
         inputs, results = _signature(chosen, name)
         steps, returns = _Steps(chosen, body, operations).all()
         return MlirProblem(
