@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from .levels import Levels, at, divisors, mark
 from .machine import Machine
@@ -22,12 +23,13 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     """Return the levels of an operation on a CPU; a convolution has none for the cache."""
     lanes = max(1, machine.vector_bytes // roles.result_bytes)
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
+    parts = divisors if roles.convolution else _parts
     values = {
-        "tile_m": divisors(rows, 16, 512),
-        "tile_n": divisors(columns, lanes, 2048 if rows == 1 else 512),
+        "tile_m": parts(rows, 16, 512),
+        "tile_n": parts(columns, lanes, 2048 if rows == 1 else 512),
         "tile_k": (depth,) if roles.convolution or rows == 1 else divisors(depth, max(64, depth // 8)),
-        "vector_m": divisors(rows, 1, 16),
-        "vector_n": _vectors(columns, lanes, 16 if rows == 1 else 4),
+        "vector_m": parts(rows, 1, 16),
+        "vector_n": _vectors(parts(columns, 1, (16 if rows == 1 else 4) * lanes), lanes),
         "vector_k": divisors(depth, 1, _UNROLLED),
     }
     if roles.height is not None:
@@ -52,10 +54,16 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     return Levels(values, tuple(constraints), tuple(preferences), likely, _info(roles), extents)
 
 
-def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
+def _parts(size: int, least: int, most: int) -> tuple[int, ...]:
+    """Return divisors; for a size that 16 does not divide powers of two besides: IREE computes what is left over apart."""
+    dividing = divisors(size, least, most)
+    powers = [1 << bit for bit in range(most.bit_length()) if least <= 1 << bit <= min(size, most)]
+    return tuple(sorted({*dividing, *powers})) if size % 16 else dividing
+
+
+def _vectors(widths: Sequence[int], lanes: int) -> tuple[int, ...]:
     """Return the widths of vectors: whole registers where the columns allow it."""
-    every = divisors(columns, 1, most * lanes)
-    return tuple(width for width in every if width % lanes == 0) or every
+    return tuple(width for width in widths if width % lanes == 0) or tuple(widths)
 
 
 def _likely(rows: int, depth: int, lanes: int, unrolled: int) -> tuple[dict[str, int], ...]:

@@ -70,6 +70,13 @@ def test_half_precision_goes_to_the_tensor_cores_where_the_sizes_allow() -> None
     assert "mma_kind" not in of(matmul(100, 100, 100, "f16"), CUDA).info
 
 
+def test_sizes_that_nothing_divides_get_tiles_of_powers_of_two_too() -> None:
+    one = of(matmul(197, 113, 131), CPU)
+    assert one.values["tile_m"] == (16, 32, 64, 128, 197) and one.values["vector_m"] == (1, 2, 4, 8, 16)
+    assert one.values["tile_n"][-1] == 113 and set(one.values["vector_n"]) == {16, 32, 64}
+    assert {"tile_m": 64, "tile_n": 64, "vector_m": 8, "vector_n": 32}.items() <= one.first[0].items()
+
+
 def test_a_matrix_by_a_vector_gets_wide_vectors() -> None:
     one = of(matmul(1, 4096, 4096), CPU)
     assert dict(one.first[0]) == {
