@@ -70,6 +70,15 @@ def test_half_precision_goes_to_the_tensor_cores_where_the_sizes_allow() -> None
     assert "mma_kind" not in of(matmul(100, 100, 100, "f16"), CUDA).info
 
 
+def test_sums_of_half_precision_leave_registers_for_twice_the_tile() -> None:
+    wide = {"tile_m": 256, "tile_n": 128, "block_dim_x": 64, "block_dim_y": 2}
+    types = "512x128xf16", "128x512xf16"
+    half, single = (of(module("linalg.matmul", *types, f"512x512x{result}"), CUDA) for result in ("f16", "f32"))
+    assert wide.items() <= half.first[2].items() and half.first[2] in half.space
+    assert not any(wide.items() <= config.items() for config in single.space)
+    assert half.values["padded"] == (0, 1) and {config["padded"] for config in half.space} == {1}
+
+
 def test_sizes_that_nothing_divides_get_tiles_of_powers_of_two_too() -> None:
     one = of(matmul(197, 113, 131), CPU)
     assert one.values["tile_m"] == (16, 32, 64, 128, 197) and one.values["vector_m"] == (1, 2, 4, 8, 16)
