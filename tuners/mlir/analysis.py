@@ -12,6 +12,11 @@ from .operations import NotSchedulable, operation_of
 from .regions import separate
 from .remedies import remedy
 
+_SIGNED = frozenset(
+    {"arith.mulf", "arith.addf", "arith.muli", "arith.addi", "arith.extf", "arith.extsi", "arith.sitofp", "linalg.yield"}
+)
+"""What the body of a product does that NumPy computes: others take whole numbers as unsigned, or round what they read."""
+
 
 def read(path: Path, function: str | None = None) -> MlirProblem:
     """Return the problem in a file; see `analyse`."""
@@ -141,7 +146,7 @@ class _Steps:
                 if one.name in ("func.return", "util.return"):
                     return tuple(self._steps), tuple(self._numbers[value] for value in one.operands)
                 self._step(position, one)
-        except KeyError:  # a value that no known step has made
+        except KeyError:  # a step that is not known, or a value that none has made
             pass
         return None, ()
 
@@ -150,6 +155,8 @@ class _Steps:
 
     def _step(self, position: int, one: Any) -> None:
         if position in self._by_position:
+            if any(inner.name not in _SIGNED for inner in walk(one)):
+                raise KeyError(one.name)
             lhs, rhs, start = (self._numbers[value] for value in one.operands)
             self._add(one, Applied(self._by_position[position], (lhs, rhs, start)))
         elif one.name == "arith.constant":

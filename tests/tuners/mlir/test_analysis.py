@@ -72,6 +72,13 @@ def test_a_function_that_numpy_does_not_know_has_no_reference() -> None:
     assert problem.operations and problem.reference(problem.draw(0)) is None
 
 
+def test_a_product_of_unsigned_numbers_has_no_reference() -> None:
+    unsigned = "linalg.matmul {cast = #linalg.type_fn<cast_unsigned>}"
+    for operation, known in (("linalg.matmul", True), (unsigned, False)):
+        problem = analyse(module(operation, "4x8xi8", "8x4xi8", "4x4xi32").replace("0.0 :", "0 :"), "whole")
+        assert problem.operations and (problem.steps is not None) == known
+
+
 def test_what_has_no_schedule_is_named_with_the_reason() -> None:
     pooling = CONVOLUTION.format(1)
     text = matmul(4, 4, 4).replace(
