@@ -9,7 +9,7 @@ from kernelwright.tuners.mlir.analysis import analyse
 from kernelwright.tuners.mlir.machine import Machine
 from kernelwright.tuners.mlir.space import Schedule, schedule, schedules
 
-from .modules import SEED, convolution, matmul, module
+from .modules import MAPS, SEED, convolution, matmul, module
 
 CPU = Machine(Target.CPU, workers=2, vector_bytes=64)
 CUDA = Machine(Target.CUDA)
@@ -84,6 +84,17 @@ def test_sizes_that_nothing_divides_get_tiles_of_powers_of_two_too() -> None:
     assert one.values["tile_m"] == (16, 32, 64, 128, 197) and one.values["vector_m"] == (1, 2, 4, 8, 16)
     assert one.values["tile_n"][-1] == 113 and set(one.values["vector_n"]) == {16, 32, 64}
     assert {"tile_m": 64, "tile_n": 64, "vector_m": 8, "vector_n": 32}.items() <= one.first[0].items()
+
+
+def test_what_must_be_transposed_in_registers_gets_one_register_of_columns() -> None:
+    maps = MAPS.format("m, n, k", "m, k", "n, k", "m, n")
+    types = "64x512xf32", "512x512xf32", "64x512xf32"
+    one = of(module(f"linalg.matmul {maps}", *types), CPU)
+    assert {"vector_m": 8, "vector_n": 16, "vector_k": 16}.items() <= one.first[0].items()
+    assert {config["vector_n"] for config in one.first} == {16} and set(one.values["vector_n"]) == {16, 32}
+    column = of(module("linalg.matvec", "512x512xf32", "512xf32", "512xf32"), CPU)
+    assert {"tile_n": 64, "vector_n": 16, "vector_k": 16}.items() <= column.first[0].items()
+    assert {config["vector_n"] for config in of(module("linalg.matmul", *types), CPU).first} > {16}
 
 
 def test_a_matrix_by_a_vector_gets_wide_vectors() -> None:
