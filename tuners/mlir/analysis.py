@@ -12,10 +12,10 @@ from .operations import NotSchedulable, operation_of
 from .regions import separate
 from .remedies import remedy
 
-_SIGNED = frozenset(
-    {"arith.mulf", "arith.addf", "arith.muli", "arith.addi", "arith.extf", "arith.extsi", "arith.sitofp", "linalg.yield"}
-)
-"""What the body of a product does that NumPy computes: others take whole numbers as unsigned, or round what they read."""
+_SIGNED = frozenset(f"arith.{name}" for name in ("mulf", "addf", "muli", "addi", "extf", "extsi", "sitofp")) | {
+    "linalg.yield"
+}
+"""What NumPy computes of a product's body: others take whole numbers as unsigned, or round what they read."""
 
 
 def read(path: Path, function: str | None = None) -> MlirProblem:

@@ -60,7 +60,7 @@ def _registers(roles: Roles) -> int:
 
 
 def _parts(size: int, least: int, most: int) -> tuple[int, ...]:
-    """Return divisors; for a size that 16 does not divide powers of two besides: IREE computes what is left over apart."""
+    """Return divisors; for a size that 16 does not divide powers of two besides: IREE computes the rest apart."""
     dividing = divisors(size, least, most)
     powers = [1 << bit for bit in range(most.bit_length()) if least <= 1 << bit <= min(size, most)]
     return tuple(sorted({*dividing, *powers})) if size % 16 else dividing

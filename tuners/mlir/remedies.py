@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_TORCH = "lower it first: iree-opt --torch-{}-torch-backend-pipeline --torch-backend-to-linalg-on-tensors-backend-pipeline"
+_TORCH = (
+    "lower it first: iree-opt --torch-{}-torch-backend-pipeline --torch-backend-to-linalg-on-tensors-backend-pipeline"
+)
 _INPUT = "lower it first: iree-compile --compile-to=input --iree-hal-target-backends=llvm-cpu"
 
 
