@@ -45,51 +45,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    **dict.fromkeys(
-        (
-            "add_example",
-            "batch",
-            "check",
-            "compile_program",
-            "evaluate",
-            "evaluate_folder",
-            "evaluate_solution",
-            "export",
-            "list_examples",
-            "list_slow",
-            "load_history",
-            "load_plan",
-            "optimize",
-            "plan",
-            "profile",
-            "replay",
-            "report",
-            "retrieve",
-            "tune",
-            "tune_gemm",
-            "tune_mlir",
-            "verify_corpus",
-        ),
-        "api.functions",
-    ),
-    **dict.fromkeys(
-        (
-            "CheckObserver",
-            "GemmObserver",
-            "MlirObserver",
-            "Observer",
-            "ReplayObserver",
-            "RunObserver",
-            "SearchObserver",
-            "VerifyObserver",
-        ),
-        "api.observers",
-    ),
-    **dict.fromkeys(("ScheduleOptimizer", "tune_attention"), "api.attention"),
+_ELSEWHERE = {
     "AttentionConfig": "api.options.attention",
     "KernelwrightError": "core.errors",
+    "ScheduleOptimizer": "api.attention",
+    "tune_attention": "api.attention",
 }
+"""Homes of what is neither one of `api.functions` nor an observer."""
 __all__ = [
     "AttentionConfig",
     "CheckObserver",
@@ -129,11 +91,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    home = _ELSEWHERE.get(name) or ("api.observers" if name.endswith("Observer") else "api.functions")
+    return getattr(import_module(f".{home}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from ..core import (
     BOTTLENECKS,
     ArchivedRun,
-    Evaluation,
     Experience,
     FinishedRecord,
     Gain,
@@ -18,12 +16,11 @@ from ..core import (
     PythonKernel,
     Record,
     RunRecord,
-    Speedup,
     Trial,
     TurnRecord,
 )
 from ..core.journal import of
-from ..core.text import first_line
+from ..core.text import digest_of, first_line
 from ..core.turn_record import AttemptRecord
 from .turn import NO_KERNEL, SIGNIFICANT, latest_turns
 
@@ -34,8 +31,7 @@ START, FINAL = "start", "final"
 
 def run_id(run: RunRecord, first: Trial) -> str:
     """Return sixteen hexadecimal digits that identify a run, wherever its journal lies."""
-    said = f"{run.model_dump_json()}{first.at}{first.seconds}"
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    return digest_of(f"{run.model_dump_json()}{first.at}{first.seconds}")
 
 
 def archived(records: Sequence[Record]) -> ArchivedRun | None:
@@ -103,8 +99,10 @@ def _improvement(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Impr
     # Several kernels may have had their final check; the reported one is recognized by its time.
     finals = [trial.evaluation for trial in trials if trial.origin == FINAL]
     final = next((x for x in reversed(finals) if x.latency_ms and x.latency_ms == finished.best.latency_ms), None)
-    gain = _between(start, final, finished.device)
-    if gain is None or gain.speedup < SIGNIFICANT or start is None or final is None:
+    if start is None or final is None:
+        return None
+    gain = Gain.between(start, final, finished.device)
+    if gain is None or gain.speedup < SIGNIFICANT:
         return None
     sources = {record.digest: record.source for record in of(records, KernelRecord)}
     better = [turn for turn in turns if turn.improved]
@@ -120,24 +118,6 @@ def _improvement(records: Sequence[Record], turns: Sequence[TurnRecord]) -> Impr
 
 def _sentence(text: str) -> str:
     return text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}."
-
-
-def _between(start: Evaluation | None, final: Evaluation | None, device: str) -> Gain | None:
-    """Return the gain; None where either was not timed, or was while other processes used the processor."""
-    if start is None or final is None or start.measurement is None or final.measurement is None:
-        return None
-    if start.contention is not None or final.contention is not None:
-        return None
-    speedup = Speedup.between(start.measurement, final.measurement)
-    return Gain(
-        before_ms=start.measurement.median_ms,
-        after_ms=final.measurement.median_ms,
-        speedup=speedup.ratio,
-        low=speedup.low,
-        high=speedup.high,
-        device=device,
-        environment=dict(final.environment),
-    )
 
 
 def _category(turns: Sequence[TurnRecord]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..core import Config, Evaluation, Proposal
 from .effort import MOST, effort
 from .lane import Lane
-from .observer import Observer
+from .observer import LoopObserver
 from .proposer import Rewrites
 from .searches import WantedSearch
 from .turn import Attempt, Candidate
@@ -58,7 +58,7 @@ class Batch:
     takes the same way.
     """
 
-    def __init__(self, lane: Lane, candidate: Candidate, rewrites: Rewrites, observer: Observer) -> None:
+    def __init__(self, lane: Lane, candidate: Candidate, rewrites: Rewrites, observer: LoopObserver) -> None:
         self._lane = lane
         self._candidate = candidate
         self._rewrites = rewrites
@@ -143,7 +143,9 @@ class Batch:
         return [first, *sorted(close, key=lambda one: -one.gain)][:SEARCHED]
 
 
-def search(lane: Lane, proposal: Proposal, like: Evaluation, observer: Observer, most: int | None = None) -> Attempt:
+def search(
+    lane: Lane, proposal: Proposal, like: Evaluation, observer: LoopObserver, most: int | None = None
+) -> Attempt:
     """Search the proposal's parameters, with `most` trials, or evaluate it in full where there are none.
 
     `like` is the evaluation of a similar kernel, which tells what a trial costs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,18 +11,18 @@ from ..core import Budget, Config, Evaluation, Kernel, Profile
 from ..core.baselines import STRICT, against_text
 from .analysis import Category, analyse
 from .batch import Batch, search
-from .observer import Observer
+from .final_checks import FinalChecks
+from .lane import Lane
+from .observer import LoopObserver
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
 from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
-from .workbench import Lane, Workbench
+from .workbench import Workbench
 
 OTHER = "first kernel"
 """The origin of a trial with which a run begins besides its start."""
-CHECKS = 3
-"""How often a kernel's final check is made at most while other processes disturb it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Optimization:
         kernel: Kernel,
         proposer: Proposer,
         criteria: StoppingCriteria,
-        observer: Observer,
+        observer: LoopObserver,
         keep: Callable[[Turn], None],
         cost: Callable[[str], dict[str, float]] = lambda lane: {},
         clock: Callable[[], float] = time.monotonic,
@@ -94,12 +93,6 @@ class Optimization:
         self._started = clock()
         self._population = Population()
         self._cut_short = False
-        self._refusal: str | None = None
-        # The result of a kernel's last check, by its digest.
-        self._finals: dict[str, Evaluation] = {}
-        self._checks: Counter[str] = Counter()
-        # Disturbed checks that are made again.
-        self._repeated: dict[str, Evaluation] = {}
 
     def run(self) -> Outcome:
         """Run to the end; a start kernel that fails ends the run at once."""
@@ -115,6 +108,7 @@ class Optimization:
             stopped = f"the start kernel, {start.status}: {start.message or missing}"
             return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
         self.workbench.start, self.criteria = start, replace(self.criteria, start=start)
+        self._checks = FinalChecks(self.workbench, self._population, self.criteria)
         self._population.add([Candidate(self.kernel, start), *self._evaluated_others()])
         profile = self.workbench.profile()
         self.observer.started(start, profile)
@@ -209,10 +203,12 @@ class Optimization:
     def _stop(self, profile: Profile) -> str | None:
         """Return why there is nothing more to do, or None."""
         target, against = self.criteria.target_speedup, self.criteria.against
-        self._repeat_disturbed()
-        if self._stands(lambda one: (over := one.speedup_against(against)) is not None and over.ratio >= target):
+        self._checks.renew()
+        if self._checks.confirms(
+            lambda one: (over := one.speedup_against(against)) is not None and over.ratio >= target
+        ):
             return f"target of {target:g}x reached"
-        if self._stands(partial(at_floor, profile)):
+        if self._checks.confirms(partial(at_floor, profile)):
             return f"{ROOFLINE:.0%} of what the roofline allows reached"
         if self._population.best is None:
             return "no kernel is left"
@@ -237,57 +233,12 @@ class Optimization:
             Category(turn.proposal.category) for turn in self.turns if not turn.helped and turn.proposal is not None
         ]
 
-    def _stands(self, reached: Callable[[Evaluation], bool]) -> bool:
-        """Return whether the best kernel meets the condition again, in a fresh process and without other lanes.
-
-        The best of many noisy trials looks faster than it is, so the new measurement replaces the old one.
-        """
-        while (best := self._population.best) is not None and reached(best.evaluation):
-            if self._disturbed(self._check(best)):
-                return False  # the earlier metrics count until the next opportunity
-            if self._is_final(best):
-                return best.evaluation.contention is None
-        return False
-
-    def _check(self, best: Candidate) -> Evaluation:
-        """Return the kernel's last check, and make it when there is none."""
-        digest = best.kernel.digest
-        if digest not in self._finals:
-            found = self.workbench.evaluate(best.kernel, Config(), "final", again=True)
-            before = self._repeated.pop(digest, found)
-            # Of several disturbed ones the least disturbed counts; one that fails counts in any case.
-            keep = found.speedup is not None and (found.contention or 0.0) > (before.contention or 0.0)
-            self._finals[digest] = before if keep else found
-            self._checks[digest] += 1
-        return self._finals[digest]
-
-    def _disturbed(self, final: Evaluation) -> bool:
-        """Return whether other processes disturbed a check, and it may be repeated."""
-        return final.contention is not None and self._checks[final.kernel_digest] < CHECKS
-
-    def _repeat_disturbed(self) -> None:
-        """Let the disturbed checks be made again."""
-        self._repeated |= {digest: final for digest, final in self._finals.items() if self._disturbed(final)}
-        self._finals = {digest: final for digest, final in self._finals.items() if digest not in self._repeated}
-
-    def _is_final(self, best: Candidate) -> bool:
-        """Return whether these metrics are those of the kernel's last check; if not, replace them by the check's."""
-        final = self._check(best)
-        self._refusal = self.criteria.refusal(final) or self._refusal
-        if best.evaluation is final:
-            return True
-        self._population.update(best, final if self.criteria.refusal(final) is None else None)
-        return False
-
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
-        """Measure the winner again with new seeds in a fresh process; fall back to the next when it fails."""
-        while (best := self._population.best) is not None:
-            self._repeat_disturbed()
-            if not self._disturbed(self._check(best)) and self._is_final(best):
-                turns = tuple(self.turns)
-                return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short)
-        stopped = "no kernel passed the final check"
-        if self._refusal is not None:
-            advice = " (`require_replay` accepts such kernels)" if self._refusal.startswith(NOT_REPLAYED) else ""
-            stopped += f"; {self._refusal}{advice}"
+        """Return the outcome with the fastest kernel that passes its last check."""
+        if (best := self._checks.winner()) is not None:
+            return Outcome(start, best.kernel, best.evaluation, tuple(self.turns), stopped, True, self._cut_short)
+        stopped, refusal = "no kernel passed the final check", self._checks.refusal
+        if refusal is not None:
+            advice = " (`require_replay` accepts such kernels)" if refusal.startswith(NOT_REPLAYED) else ""
+            stopped += f"; {refusal}{advice}"
         return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)

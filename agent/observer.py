@@ -1,41 +1,42 @@
-"""The interface of an observer of a run; the command line implements it."""
+"""Who watches the loop. Every method does nothing here; the command line derives from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ..core import Evaluation, Profile, Proposal, ToolCall
-from .analysis import Analysis
-from .turn import Turn
+if TYPE_CHECKING:
+    from ..core import Evaluation, Profile, Proposal, ToolCall
+    from .analysis import Analysis
+    from .turn import Turn
 
 
-class Observer(Protocol):
+class LoopObserver:
     """Receives the events of a run. With a beam, lanes call it from their own threads."""
 
     def started(self, start: Evaluation, profile: Profile) -> None:
-        """The start kernel was measured."""
+        """The start kernel was evaluated."""
 
     def analysed(self, lane: str, analysis: Analysis) -> None:
-        """A lane has its analysis."""
+        """The bottleneck was found."""
 
     def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
-        """A lane has a proposal, with its number of trials."""
+        """A kernel was proposed, and at most `trials` configs of it will be tried."""
 
     def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
-        """A lane tries several proposals side by side, each with a trial of its own."""
+        """Several changes are tried side by side, one trial each, and one more for the kernel as it is."""
 
     def trial(self, origin: str, evaluation: Evaluation) -> None:
-        """An evaluation ended."""
+        """A config was evaluated."""
 
     def tool(self, lane: str, call: ToolCall) -> None:
-        """A model called a tool."""
+        """A model used a tool."""
 
     def failed(self, lane: str, error: str) -> None:
-        """A lane failed to get a proposal."""
+        """A proposal failed."""
 
     def turn_ended(self, turn: Turn) -> None:
-        """A turn ended."""
+        """A turn is over."""
 
     def close(self) -> None:
-        """The run ended, or failed: release the screen."""
+        """The run ended, however: leave the terminal as it was."""

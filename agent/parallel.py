@@ -1,11 +1,12 @@
-"""Runs tasks in parallel, one thread per lane."""
+"""Runs tasks in parallel, one thread per lane, and what several of them need once."""
 
 from __future__ import annotations
 
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Generic, TypeVar
 
 from ..core import Waiting
 
@@ -50,3 +51,32 @@ def _outcome(task: Callable[[], Result]) -> Result | BaseException:
         return task()
     except BaseException as error:  # a thread has nobody to raise it to
         return error
+
+
+class Once(Generic[Result]):
+    """Results by name: what several threads ask for is made by the first of them; the others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[str, Future[Result]] = {}
+
+    def names(self) -> set[str]:
+        """Return what was made, or is being made."""
+        with self._lock:
+            return {*self._made}
+
+    def get(self, name: str, make: Callable[[], Result], again: bool = False) -> Result:
+        """Return the result; `again` makes it anew. A failure is raised in all that wait, and not kept."""
+        with self._lock:
+            pending = self._made.get(name)
+            if mine := pending is None or again:
+                pending = self._made[name] = Future()
+        assert pending is not None
+        if mine:
+            try:
+                pending.set_result(make())
+            except BaseException as error:
+                with self._lock:
+                    del self._made[name]
+                pending.set_exception(error)
+        return pending.result()

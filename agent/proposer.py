@@ -8,8 +8,8 @@ from typing import Protocol
 
 from ..core import Problem, Profile, Proposal
 from .analysis import Analysis
+from .lane import Lane
 from .turn import Attempt, Candidate, Turn
-from .workbench import Lane
 
 
 @dataclass(frozen=True)

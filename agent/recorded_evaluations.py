@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from ..core import Config, Evaluation, Journal, Kernel, KernelRecord, Profile, ProfileRecord, Trial
 
@@ -39,8 +38,7 @@ class RecordedEvaluations:
 
     def add(self, kernel: Kernel, evaluation: Evaluation, origin: str, seconds: float) -> None:
         """Write an evaluation, and the kernel's source before its first one."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        trial = Trial(origin=origin, evaluation=evaluation, seconds=seconds, at=at)
+        trial = Trial.now(origin, evaluation, seconds)
         with self._lock:
             if kernel.digest not in self._sources:
                 self._sources[kernel.digest] = kernel.source

@@ -12,8 +12,8 @@ from ..core import Evaluation, Kernel, Problem, ResultsError, read_journal, set_
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from .history.conversation import conversation_text
+from .searches import TUNING
 from .turn import Turn
-from .workbench import TUNING
 
 
 class Results:

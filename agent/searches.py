@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from ..core import (
     Budget,
@@ -26,8 +21,10 @@ from ..core import (
     SearchSpace,
     Trial,
 )
+from ..core.text import digest_of
 from ..tuners import catalogue
 from ..tuners.search import FINAL, FINALISTS, Found, Progress, Search
+from .parallel import Once
 
 TUNING = "_tune_"
 """Separator between the name of a run's journal and that of one of its searches."""
@@ -35,7 +32,6 @@ FEW_FINALISTS = 2
 Variant = tuple[Kernel, Config]
 """A kernel, and the values of its parameters."""
 Borrow = Callable[[], contextlib.AbstractContextManager[Screener]]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,7 @@ class WantedSearch:
     @property
     def name(self) -> str:
         """16 hexadecimal digits. The number of trials is included: a resumed run must repeat each search."""
-        text = f"{self.kernel.digest}{self.space!r}{self.tuner}{self.trials}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest_of(f"{self.kernel.digest}{self.space!r}{self.tuner}{self.trials}")
 
 
 class Searches:
@@ -78,14 +73,12 @@ class Searches:
         self._borrow = borrow
         self._profile = profile
         self._count = count
-        self._lock = threading.Lock()
-        self._tuned: dict[str, Future[Found]] = {}
-        self._screened: dict[str, Future[list[Evaluation]]] = {}
+        self._tuned = Once[Found]()
+        self._screened = Once[list[Evaluation]]()
 
     def names(self) -> set[str]:
         """The names of all searches so far."""
-        with self._lock:
-            return {*self._tuned}
+        return self._tuned.names()
 
     def tune(self, wanted: WantedSearch, origin: str) -> Found:
         """Search with one of the tuners, with compilation ahead and a final comparison.
@@ -112,7 +105,7 @@ class Searches:
                     finalists=FINALISTS if wanted.patience is None else FEW_FINALISTS,
                 ).run()
 
-        return self._once(self._tuned, name, search)
+        return self._tuned.get(name, search)
 
     def screen(
         self, variants: Sequence[Variant], origins: Sequence[str], late: Callable[[], str | None]
@@ -121,10 +114,10 @@ class Searches:
 
         Times compare with each other only.
         """
-        name = hashlib.sha256("screen".join(kernel.bind(at).digest for kernel, at in variants).encode()).hexdigest()
+        name = digest_of("screen".join(kernel.bind(at).digest for kernel, at in variants))
 
         def screen() -> list[Evaluation]:
-            with Journal(self._path(name[:16])) as journal:
+            with Journal(self._path(name)) as journal:
                 known = {_key(trial.evaluation): trial.evaluation for trial in journal.of(Trial)}
                 found = [known.get((kernel.digest, config)) for kernel, config in variants]
                 for origin, evaluation in zip(origins, found, strict=True):
@@ -135,7 +128,7 @@ class Searches:
                     self._measure(journal, variants, origins, missing, found, late)
                 return [one for one in found if one is not None]
 
-        return self._once(self._screened, name, screen)
+        return self._screened.get(name, screen)
 
     def _measure(
         self,
@@ -152,9 +145,9 @@ class Searches:
             for place, measured in zip(missing, evaluations, strict=True):
                 kernel, config = variants[place]
                 evaluation = measured.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
-                now, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+                now = time.monotonic()
                 journal.append(KernelRecord(digest=kernel.digest, source=kernel.source))
-                journal.append(Trial(origin=origins[place], evaluation=evaluation, seconds=now - last, at=at))
+                journal.append(Trial.now(origins[place], evaluation, now - last))
                 found[place], last = evaluation, now
                 self._count(origins[place], evaluation)
                 if late():
@@ -162,21 +155,6 @@ class Searches:
 
     def _path(self, name: str) -> Path:
         return self._journal.with_name(f"{self._journal.stem}{TUNING}{name}.jsonl")
-
-    def _once(self, made: dict[str, Future[Result]], name: str, make: Callable[[], Result]) -> Result:
-        with self._lock:
-            pending = made.get(name)
-            if mine := pending is None:
-                pending = made[name] = Future()
-        assert pending is not None
-        if mine:
-            try:
-                pending.set_result(make())
-            except BaseException as error:
-                with self._lock:
-                    del made[name]
-                pending.set_exception(error)
-        return pending.result()
 
 
 def _key(evaluation: Evaluation) -> tuple[str, Config]:

@@ -7,15 +7,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from functools import partial
 
 from ..core import Config, Evaluation, Evaluator, Journal, Kernel, Problem, Profile, Screener
-from .lane import Lane
-from .observer import Observer
+from .observer import LoopObserver
+from .parallel import Once
 from .recorded_evaluations import RecordedEvaluations
-from .searches import TUNING, Searches
-
-__all__ = ["TUNING", "Lane", "Workbench"]
+from .searches import Searches
 
 
 class Workbench:
@@ -31,7 +29,7 @@ class Workbench:
         evaluators: Sequence[Evaluator],
         searcher: Callable[[Evaluator], Screener],
         journal: Journal,
-        observer: Observer,
+        observer: LoopObserver,
         clock: Callable[[], float] = time.monotonic,
         finalist: Callable[[Evaluator], Evaluator] = lambda evaluator: evaluator,
         compilers: int = 1,
@@ -51,8 +49,8 @@ class Workbench:
         self._recall = RecordedEvaluations(journal)
         self._lock = threading.Lock()
         self._clock = clock
-        # Finished or running measurements of this run, by the digest of the bound source.
-        self._seen: dict[str, Future[Evaluation]] = {}
+        self._seen = Once[Evaluation]()
+        """Measurements of this run, by the digest of the bound source."""
 
     def profile(self) -> Profile:
         """The problem's profile on the device; measured once per run."""
@@ -64,8 +62,7 @@ class Workbench:
 
     def measured(self) -> set[str]:
         """Everything measured so far: the digests of bound sources, and the names of searches."""
-        with self._lock:
-            return {*self._seen, *self.searches.names()}
+        return self._seen.names() | self.searches.names()
 
     def evaluate(self, kernel: Kernel, config: Config, origin: str, again: bool = False) -> Evaluation:
         """Return a full evaluation, measured at most once per run unless `again`, which is a last check.
@@ -73,19 +70,8 @@ class Workbench:
         A lane that requests a running measurement waits for it, without holding an evaluator.
         """
         bound = kernel.bind(config)
-        with self._lock:
-            pending = self._seen.get(bound.digest)
-            if mine := pending is None or again:
-                pending = self._seen[bound.digest] = Future()
-        assert pending is not None
-        if mine:
-            try:
-                pending.set_result(self._measure(kernel, config, bound, origin, again))
-            except BaseException as error:
-                with self._lock:
-                    del self._seen[bound.digest]
-                pending.set_exception(error)
-        found = pending.result()
+        measure = partial(self._measure, kernel, config, bound, origin, again)
+        found = self._seen.get(bound.digest, measure, again)
         # The text may have been measured as a kernel of another name, or at another config.
         return found.model_copy(update={"kernel_digest": kernel.digest, "config": dict(config)})
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..agent.archived_run import archived, run_id
 from ..agent.priors import Gains, archived_gains
-from ..agent.workbench import TUNING
+from ..agent.searches import TUNING
 from ..core import (
     Archive,
     ArchivedRun,
@@ -24,11 +25,14 @@ from ..core import (
 from ..core.files import archive_path
 from ..core.records import parse_record
 
+if TYPE_CHECKING:
+    from .jobs import Job
+
 HEAD = 8
 """The lines of a journal among which its first trial is."""
 
 
-class Memory:
+class EarlierRuns:
     """What earlier runs learned.
 
     Runs enter it as they end; one that was cut off, or that an older version made, from its journal in a results
@@ -50,11 +54,11 @@ class Memory:
             self._add(missing)
         return [*known, *missing]
 
-    def gains(self, journal: Journal, backend: str, device: str, problem: str) -> Gains:
+    def gains(self, journal: Journal, job: Job) -> Gains:
         """Return what rules are expected to gain: as a resumed run began, else by the earlier runs."""
         known = next(journal.of(PriorRecord), None)
         if known is None:
-            known = PriorRecord(gains=archived_gains(self.runs(enter=True), backend, device, problem))
+            known = PriorRecord(gains=archived_gains(self.runs(enter=True), job.backend, job.label, job.problem.id))
             journal.append(known)
         return known.gains
 

@@ -36,7 +36,7 @@ from ..tuners.schedule.modulo import modulo_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
-from .attention_observers import Logging, Recording
+from .attention_observers import FolderObserver, LoggingObserver
 from .attention_result import ScheduleResult
 from .devices import CPU, choose_device
 from .evaluators import at_workloads, search_evaluator
@@ -97,7 +97,7 @@ class ScheduleOptimizer:
             config = replace(config, trials=max_iterations)
         if max_no_improvement is not None:
             config = replace(config, patience=max_no_improvement)
-        return self._run(config, config.observer or (Logging() if verbose else SearchObserver()))
+        return self._run(config, config.observer or (LoggingObserver() if verbose else SearchObserver()))
 
     def _run(self, config: AttentionConfig, observer: SearchObserver) -> ScheduleResult:
         start = self._start(config)
@@ -112,7 +112,7 @@ class ScheduleOptimizer:
             # What the climb has asked for depends on its seed; the journal tells it what is known.
             tuner = self._tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)
-            watching = Recording(observer, folder, config.simulate)
+            watching = FolderObserver(observer, folder, config.simulate)
             search = Search(
                 job.problem, job.kernel, self.space, tuner, evaluator, journal, budget, watching, config.patience
             )
@@ -152,9 +152,8 @@ class ScheduleOptimizer:
         return self._loop_at(self.rates, self.space, config)
 
     def _loop_at(self, rates: Rates, space: ScheduleSpace, config: Config) -> Loop | str:
-        mine = Config({name: config[name] for name in space.names})
-        tiles = space.tiles_of(mine)
-        loop = loop_in(space, mine, self.shape.iterations(tiles))
+        tiles = space.tiles_of(config)
+        loop = loop_in(space, config, self.shape.iterations(tiles))
         if isinstance(loop, str):
             return loop
         rounds, cycle_us = self.shape.rounds(tiles, rates), CLOCKS / rates.clock_ghz / 1e3

@@ -13,7 +13,7 @@ from .observers import SearchObserver
 _log = logging.getLogger(__name__)
 
 
-class Recording:
+class FolderObserver:
     """Keeps the folder in step, then passes on; of a simulation no finalists, since nothing is measured again."""
 
     def __init__(self, observer: SearchObserver, folder: TuningFolder, simulated: bool) -> None:
@@ -33,7 +33,7 @@ class Recording:
             self._observer.finals(configs)
 
 
-class Logging(SearchObserver):
+class LoggingObserver(SearchObserver):
     """For `verbose`: every trial is logged, at level INFO."""
 
     def trial(self, evaluation: Evaluation, progress: Progress) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent.observer import Observer
+from ..agent.observer import LoopObserver
 from ..agent.workbench import Workbench
 from ..core import Journal, ProfileRecord, ResultsError, set_aside
 from .evaluators import Evaluators
@@ -32,7 +32,9 @@ class CompileFolder:
         return self.path / "transcript.jsonl"
 
     @contextlib.contextmanager
-    def workbenches(self, evaluators: Evaluators, observer: Observer) -> Iterator[Callable[[RecordedTurn], Workbench]]:
+    def workbenches(
+        self, evaluators: Evaluators, observer: LoopObserver
+    ) -> Iterator[Callable[[RecordedTurn], Workbench]]:
         """Makes one workbench per problem and sizes, each with a journal of its own."""
         made: dict[str, Workbench] = {}
         with contextlib.ExitStack() as journals:

@@ -16,7 +16,7 @@ from ..core import Budget, ModelError, OptionError, ProblemError, TorchProblem
 from ..core.extras import require_extra
 from ..core.files import own_examples
 from ..corpus import find_problem
-from .archive import Memory
+from .archive import EarlierRuns
 from .compile_folder import CompileFolder, require_writable
 from .deadline import Deadline
 from .devices import choose_device, device_label
@@ -38,7 +38,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class CompileResult:
+class ProgramResult:
     """The tried instructions, and the better ones if there are any."""
 
     found: Mapping[str, Any]
@@ -66,7 +66,7 @@ class CompileResult:
         }
 
 
-def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
+def run_compile(options: CompileOptions, observer: Observer) -> ProgramResult:
     """Try the program on recorded problems, improve its instructions, and save them if they measure better."""
     require_extra("improving instructions", "dspy", "llm")
     choice = choose(options.model, os.environ)
@@ -94,7 +94,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
         folder.workbenches(evaluators, silent) as workbench,
     ):
         models, improving = _models(options, choice, reflecting, transcript, tell)
-        examples = Examples(Memory(options.results, tell), own_examples(), tell)
+        examples = Examples(EarlierRuns(options.results, tell), own_examples(), tell)
         rollouts = Rollouts(models, workbench, silent, examples, RAG_K, tell)
         chosen = split(_begun(situations, rollouts, tell), options.seed)
         evaluations = options.max_evaluations or chosen.evaluations(PROPOSALS[options.budget.value])
@@ -117,7 +117,7 @@ def run_compile(options: CompileOptions, observer: Observer) -> CompileResult:
     }
     if optimized.improved:
         save_program(optimized.program(situations[0].kind), options.output, **found)
-    return CompileResult(found, optimized, options.output, spent)
+    return ProgramResult(found, optimized, options.output, spent)
 
 
 def _models(

@@ -10,11 +10,10 @@ from pathlib import Path
 from ..core import DeviceError, DeviceLimits, OptionError, Target, of_backend
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.remote.machines import Remote
-from .options.groups import DeviceOptions, ProblemOptions, TimingOptions
+from .options.groups import DeviceOptions, ProblemOptions
+from .options.trust import TimingOptions
 
 CPU, CUDA = "cpu", "cuda"
-_MULTIPROCESSOR_COUNT = 16
-"""Of the driver's attributes of a device."""
 
 
 def cuda_devices() -> int:
@@ -33,10 +32,7 @@ def multiprocessors(device: str) -> int | None:
     """Return the number of a GPU's multiprocessors; None for a CPU, and where there is no driver."""
     if device == CPU or not cuda_devices():
         return None
-    driver, count, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.c_int(0)
-    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
-    driver.cuDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSOR_COUNT, handle)
-    return count.value or None
+    return _attribute(device, "multiprocessors") or None
 
 
 def device_label(device: str) -> str:
@@ -45,10 +41,8 @@ def device_label(device: str) -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         return f"{names[0] if names else platform.machine()}, {cores()} cores"
-    driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
-    handle = ctypes.c_int(0)
-    driver.cuInit(0)
-    driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
+    driver, handle = _driver_and_handle(device)
+    name = ctypes.create_string_buffer(256)
     driver.cuDeviceGetName(name, len(name), handle)
     return name.value.decode()
 
@@ -59,15 +53,22 @@ _ATTRIBUTES = {"major": 75, "minor": 76, "multiprocessors": 16, "shared_bytes": 
 
 def device_limits(device: str) -> DeviceLimits:
     """Return a GPU's limits, from the driver."""
+    found = {name: _attribute(device, name) for name in _ATTRIBUTES}
+    return DeviceLimits(capability=10 * found.pop("major") + found.pop("minor"), **found)
+
+
+def _attribute(device: str, name: str) -> int:
+    driver, handle = _driver_and_handle(device)
+    value = ctypes.c_int(0)
+    driver.cuDeviceGetAttribute(ctypes.byref(value), _ATTRIBUTES[name], handle)
+    return value.value
+
+
+def _driver_and_handle(device: str) -> tuple[ctypes.CDLL, ctypes.c_int]:
     driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
     driver.cuInit(0)
     driver.cuDeviceGet(ctypes.byref(handle), int(device.partition(":")[2] or 0))
-    found: dict[str, int] = {}
-    for name, number in _ATTRIBUTES.items():
-        value = ctypes.c_int(0)
-        driver.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
-        found[name] = value.value
-    return DeviceLimits(capability=10 * found.pop("major") + found.pop("minor"), **found)
+    return driver, handle
 
 
 def choose_device(options: DeviceOptions, remote: Remote | None = None) -> str:

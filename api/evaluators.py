@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core import Evaluator, Screener
-from ..core.files import memory_folder
+from ..core.files import cache_folder
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.multi_device import MultiDeviceEvaluator
 from ..evaluators.pipeline.processes import cores
@@ -17,7 +17,8 @@ from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Limits, Sampling, SearchSettings, Settings
 from ..evaluators.several_workloads import SearchingSeveral, SeveralWorkloads
 from .devices import CPU, multiprocessors
-from .options.groups import MachineOptions, TimingOptions, TrustOptions, settings_of
+from .options.groups import MachineOptions
+from .options.trust import TimingOptions, TrustOptions, settings_of
 
 if TYPE_CHECKING:
     from ..agent.rules import Machine
@@ -54,12 +55,12 @@ def at_workloads(make: Callable[[], EvaluatorT], stack: contextlib.ExitStack) ->
 
 def local_evaluator(device: str, trust: TrustOptions = STRICT, settings: Settings | None = None) -> LocalEvaluator:
     """The evaluator of this machine."""
-    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=memory_folder())
+    return LocalEvaluator(device, settings_of(trust, settings or Settings()), memory=cache_folder())
 
 
-def remote_evaluator(remote: Remote, trust: TrustOptions = STRICT, settings: Settings | None = None) -> RemoteEvaluator:
+def remote_evaluator(remote: Remote, trust: TrustOptions) -> RemoteEvaluator:
     """The evaluator of other machines, for any number of lanes at once."""
-    return remote.evaluator(settings_of(trust, settings or Settings()))
+    return remote.evaluator(settings_of(trust, Settings()))
 
 
 def search_evaluator(
@@ -86,11 +87,7 @@ def search_evaluator(
 
 
 def _search_settings(devices: list[str], compilers: int | None, adaptive: bool) -> SearchSettings:
-    ahead = devices != [CPU]
-    if compilers is None:
-        share = cores() // len(devices)
-        compilers = max(1, share // 2 if ahead and adaptive else share)
-    return SearchSettings(compilers, 4 * compilers if ahead and not adaptive else compilers)
+    return SearchSettings.of(compilers, cores() // len(devices), devices != [CPU], adaptive)
 
 
 class Evaluators:

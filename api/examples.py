@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..core import Hit, Query, Retriever
-from ..core.files import memory_folder
-from .archive import Memory
+from ..core.files import cache_folder
+from .archive import EarlierRuns
 
 
 class Examples:
@@ -17,9 +17,9 @@ class Examples:
     Loaded when they are first asked for: the embedding model takes seconds, and a resumed run may need none of it.
     """
 
-    def __init__(self, memory: Memory, own: Path, note: Callable[[str], None]) -> None:
+    def __init__(self, earlier: EarlierRuns, own: Path, note: Callable[[str], None]) -> None:
         """`own` is a folder of examples beside the shipped ones, which may be missing."""
-        self._memory = memory
+        self._earlier = earlier
         self._own = own
         self._note = note
         self._lock = threading.Lock()
@@ -39,5 +39,5 @@ class Examples:
         examples = load_examples(self._note)
         if self._own.is_dir():
             examples += load_examples(self._note, self._own)
-        examples += run_examples(self._memory.runs(), self._note)
-        return ExampleRetriever(examples, load_embedder(self._note), memory_folder() / "examples", self._note)
+        examples += run_examples(self._earlier.runs(), self._note)
+        return ExampleRetriever(examples, load_embedder(self._note), cache_folder() / "examples", self._note)

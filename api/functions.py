@@ -36,10 +36,10 @@ from .options.tune import ExportOptions, ReplayOptions, TuneOptions
 if TYPE_CHECKING:
     from ..agent.history.run import History
     from ..core import Hit, WorkedExample
-    from ..evaluators.replay.executor import PlanExecutor
+    from ..evaluators.replay.saved import SavedPlan
     from .batch import BatchResult
     from .check_result import CheckResult
-    from .compile_program import CompileResult
+    from .compile_program import ProgramResult
     from .corpus import AddResult
     from .evaluate import FolderResult
     from .evaluate_solution import SolutionResult
@@ -140,7 +140,7 @@ def plan(options: PlanOptions) -> PlanResult:
     return run_plan(options, options.observer or Observer())
 
 
-def load_plan(folder: str | Path, device: str = "cpu") -> PlanExecutor:
+def load_plan(folder: str | Path, device: str = "cpu") -> SavedPlan:
     """Load a plan that `plan(..., save_plan=folder)` wrote.
 
     Call it with a list of inputs and a mapping from names to weights, tensors of the shapes, strides and dtypes that
@@ -246,7 +246,7 @@ def list_examples(options: ListOptions) -> list[WorkedExample]:
 
 
 @takes(CompileOptions)
-def compile_program(options: CompileOptions) -> CompileResult:
+def compile_program(options: CompileOptions) -> ProgramResult:
     """Improve the instructions that models follow: try them on recorded problems, keep what measures better."""
     from .compile_program import run_compile
 

@@ -53,7 +53,7 @@ def run_gemm(options: GemmOptions, observer: GemmObserver) -> GemmResult:
     if not task.timed and options.backend != TRITON:
         raise OptionError("TileLang's matrix products run on a GPU only", "check files with `backend` triton")
     subject = Subject(options.product, task.dtype, device, options.layout, options.backend, installed(TRITON))
-    store, target = store_of(options.format), _target(options)
+    store, target = store_of(options.chosen_format), _target(options)
     store.check(subject)
     folder = options.results / "gemm" / _slug(options, device)
     task = replace(task, fixed=store.fixed(subject))
@@ -169,13 +169,14 @@ def _enter(target: Path, timed: bool, observer: GemmObserver) -> None:
 def _target(options: GemmOptions) -> Path:
     if options.output is not None:
         return options.output
-    return configs_folder() if options.format == "kernelwright" else options.results / "gemm" / options.format
+    chosen = options.chosen_format
+    return configs_folder() if chosen == "kernelwright" else options.results / "gemm" / chosen
 
 
 def _slug(options: GemmOptions, device: Device) -> str:
     name = device.file_name.lower()
     language = "" if options.backend == TRITON else f"_{options.backend}"
-    return f"{options.product}_{options.chosen_dtype}_{options.layout.lower()}_{options.format}{language}_{name}"
+    return f"{options.product}_{options.chosen_dtype}_{options.layout.lower()}_{options.chosen_format}{language}_{name}"
 
 
 def versions(shapes: Sequence[ShapeResult]) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,4 +67,4 @@ class GemmResult:
 def geomean(values: Sequence[float | None]) -> float | None:
     """Return the geometric mean of those that are there; None of none."""
     present = [value for value in values if value]
-    return math.exp(sum(map(math.log, present)) / len(present)) if present else None
+    return statistics.geometric_mean(present) if present else None

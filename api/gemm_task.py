@@ -26,8 +26,8 @@ def sizes_of(options: GemmOptions) -> Sizes:
         shapes = (parse_shape(m, options.n, options.k, options.layout, *experts) for m in options.m)
         return Sizes(tuple(shapes), {})
     sizes = read_sizes(options.sizes, options.layout, routing)
-    if options.format == "tune-gemm":
-        return sizes  # its file names the layout of each
+    if options.chosen_format == "tune-gemm" or options.compare_wo_tuning:
+        return sizes  # each may have a layout of its own
     other = [shape for shape in sizes.shapes if shape.layout != options.layout]
     if len(other) == len(sizes.shapes):
         raise OptionError(

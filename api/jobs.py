@@ -26,7 +26,8 @@ from ..evaluators.remote.machines import Remote
 from ..evaluators.settings import Precision
 from .devices import CPU, device_label
 from .observers import Observer
-from .options.groups import Baseline, FunctionOptions, ProblemOptions, TargetOptions, TimingOptions, TrustOptions
+from .options.groups import FunctionOptions, ProblemOptions
+from .options.trust import Baseline, TargetOptions, TimingOptions, TrustOptions
 
 if TYPE_CHECKING:
     from ..corpus.functions.translation import UserFunction

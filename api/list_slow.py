@@ -11,8 +11,8 @@ from importlib.metadata import version
 from typing import Any
 
 from ..agent.analysis import performance_category
-from ..core import Config, KernelwrightError, Target
-from ..core.files import memory_folder
+from ..core import Config, KernelError, KernelwrightError, Target
+from ..core.files import cache_folder
 from ..corpus import find_problem, list_kernel_files, list_kernels, list_problems
 from ..corpus.recorded import is_trace_dataset, list_solutions
 from ..evaluators.local import LocalEvaluator
@@ -21,8 +21,8 @@ from .evaluators import local_evaluator
 from .jobs import Job, choose_backend, find_job
 from .list_slow_problems import SlowProblem, measure_problems, problems_without
 from .observers import Observer
-from .options.groups import Baseline
 from .options.optimize import ListSlowOptions
+from .options.trust import Baseline
 from .speedup_records import Records, problem_key
 
 
@@ -81,7 +81,7 @@ def run_list_slow(options: ListSlowOptions, observer: Observer) -> Listing:
     failed: list[str] = []
     total = len(jobs) + len(open_problems)
     with (
-        Records(memory_folder() / "speedups.jsonl") as records,
+        Records(cache_folder() / "speedups.jsonl") as records,
         observer.progress("measuring", total) as advance,
         contextlib.ExitStack() as stack,
     ):
@@ -155,35 +155,16 @@ def _references(options: ListSlowOptions, device: str, skipped: list[str]) -> li
 
 
 def _row(job: Job, evaluator: LocalEvaluator, records: Records, options: ListSlowOptions) -> SlowKernel | str:
-    """A kernel's row, from its record or from a measurement; or why there is none.
-
-    A disturbed record is kept too and marked, or a busy machine would measure for minutes at every call; `again`
-    measures it once more. `resume` takes a failure from its record, too.
-    """
+    """A kernel's row, from its record or from a measurement; or why there is none."""
     key = {
         **problem_key(job.problem, job.device, options),
         **{package: version(package) for package in job.kernel.language.packages},
         "kernel": job.kernel.digest,
         "allow_torch": job.trust.allow_torch.value,
     }
-    if options.resume and (reason := records.failure(key)) is not None:
-        return reason
-    known = records.find(key)
-    if known is None or (options.again and known.get("contention") is not None):
-        evaluation, failure = None, ""
-        try:
-            (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
-        except KernelwrightError as error:
-            failure = str(error)
-        if evaluation is not None and evaluation.speedup is None:
-            told = str(evaluation.rejection or evaluation.message)
-            failure = f"{evaluation.status}: {(told.splitlines() or [''])[0]}"
-        if failure or evaluation is None:
-            records.add_failure(key, failure)
-            return failure
-        records.add(key, evaluation.metrics().to_json(), evaluation.environment)
-        known = records.find(key)
-        assert known is not None
+    known = records.find_or_measure(key, options, lambda: _measured(job, evaluator))
+    if isinstance(known, str):
+        return known
     shipped = options.folder is None and job.reference.endswith(".py")
     return SlowKernel(
         speedup=known["speedup"],
@@ -198,3 +179,11 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records, options: ListSlo
         speedup_default=known["speedup_default"],
         precision=job.precision.value,
     )
+
+
+def _measured(job: Job, evaluator: LocalEvaluator) -> tuple[dict[str, Any], dict[str, str]]:
+    (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
+    if evaluation.speedup is None:
+        told = str(evaluation.rejection or evaluation.message)
+        raise KernelError(f"{evaluation.status}: {(told.splitlines() or [''])[0]}")
+    return evaluation.metrics().to_json(), evaluation.environment

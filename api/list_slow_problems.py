@@ -76,17 +76,9 @@ def _row(
     problem: TorchProblem, options: ListSlowOptions, device: str, evaluator: LocalEvaluator, records: Records
 ) -> SlowProblem | str:
     key = {**problem_key(problem, device, options), "kernel": "none"}
-    if options.resume and (reason := records.failure(key)) is not None:
-        return reason
-    known = records.find(key)
-    if known is None or (options.again and known.get("contention") is not None):
-        try:
-            records.add(key, *_measured(problem, evaluator))
-        except KernelwrightError as error:
-            records.add_failure(key, str(error))
-            return str(error)
-        known = records.find(key)
-        assert known is not None
+    known = records.find_or_measure(key, options, lambda: _measured(problem, evaluator))
+    if isinstance(known, str):
+        return known
     times = [time for time in (known["eager_ms"], known["compile_ms"]) if time is not None]
     return SlowProblem(
         headroom=min(times) / known["floor_ms"],

@@ -194,9 +194,7 @@ class _Run:
         began = time.monotonic()
         finals = self._evaluator.compare(self.scheduling.problem, kernel, wanted)
         for final in finals:
-            at = datetime.now(UTC).isoformat(timespec="seconds")
-            each_s = (time.monotonic() - began) / len(finals)
-            self._journal.append(Trial(origin=JOINT, evaluation=final, seconds=each_s, at=at))
+            self._journal.append(Trial.now(JOINT, final, (time.monotonic() - began) / len(finals)))
         return _ranked(finals)
 
     def _together(self) -> list[tuple[Config, ...]]:

@@ -9,11 +9,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..agent.observer import LoopObserver
+
 if TYPE_CHECKING:
-    from ..agent.analysis import Analysis
     from ..agent.stopping import StoppingCriteria
-    from ..agent.turn import Turn
-    from ..core import Budget, Config, Evaluation, Profile, Proposal, SearchSpace, ToolCall
+    from ..core import Budget, Config, Evaluation, SearchSpace
     from ..tuners.discovery import FoundSpace
     from ..tuners.gemm.result import ShapeResult
     from ..tuners.gemm.shapes import Shape
@@ -47,8 +47,8 @@ class Observer:
         yield lambda name: None
 
 
-class RunObserver(Observer):
-    """Watches `optimize` and `batch`; see `agent.observer.Observer`."""
+class RunObserver(Observer, LoopObserver):
+    """Watches `optimize` and `batch`: the events of their loops too."""
 
     def kernel_started(self, number: int, total: int, reference: str) -> None:
         """A kernel of a batch begins, counted from 1."""
@@ -59,35 +59,8 @@ class RunObserver(Observer):
     def replying(self, lane: str, characters: int) -> None:
         """A model has written this many characters of its reply so far."""
 
-    def started(self, start: Evaluation, profile: Profile) -> None:
-        """The start kernel was evaluated."""
-
-    def analysed(self, lane: str, analysis: Analysis) -> None:
-        """The bottleneck was found."""
-
-    def proposed(self, lane: str, proposal: Proposal, trials: int) -> None:
-        """A kernel was proposed, and at most `trials` configs of it will be tried."""
-
-    def screening(self, lane: str, proposals: Sequence[Proposal]) -> None:
-        """Several changes are tried side by side, one trial each, and one more for the kernel as it is."""
-
-    def trial(self, origin: str, evaluation: Evaluation) -> None:
-        """A config was evaluated."""
-
-    def tool(self, lane: str, call: ToolCall) -> None:
-        """A model used a tool."""
-
-    def failed(self, lane: str, error: str) -> None:
-        """A proposal failed."""
-
-    def turn_ended(self, turn: Turn) -> None:
-        """A turn is over."""
-
     def run_ended(self, result: OptimizeResult) -> None:
         """A run is over and its files are written."""
-
-    def close(self) -> None:
-        """The run ended, however: leave the terminal as it was."""
 
 
 class SearchObserver(Observer):

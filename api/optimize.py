@@ -14,19 +14,14 @@ from ..agent.models.choice import Kind
 from ..agent.results import Results
 from ..agent.stopping import StoppingCriteria
 from ..agent.workbench import Workbench
-from ..core import (
-    Budget,
-    Journal,
-    OptionError,
-    Problem,
-)
+from ..core import Budget, Journal, OptionError, Problem
 from ..core.baselines import COMPILE
 from ..core.space_inference import declared_space
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
-from .archive import Memory
+from .archive import EarlierRuns
 from .bring_back import bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
@@ -36,7 +31,7 @@ from .observers import RunObserver
 from .optimize_result import OptimizeResult
 from .options.groups import ReturnOptions
 from .options.optimize import OptimizeOptions, RunOptions
-from .proposers import Proposers, model_of
+from .proposers import OpenProposer, Proposers
 from .run_journal import keep, same_run
 from .solutions import save_solution
 
@@ -51,12 +46,7 @@ def run_optimize(options: OptimizeOptions, observer: RunObserver) -> OptimizeRes
         with Session(options, device, remote, observer) as session:
             if is_function(options.named):
                 session.start()  # its package is imported to translate it, which takes as long as ours
-            # A mistake in the reference shows before anything is written.
-            known = open_problem(options, options.named, device, model_of(options)) is None
-            job = find_joint_job(options, options.named, device, remote, observer) if known else None
-            if job is not None:
-                require_timed(job)
-            result = session.optimize(job or session.job(options.named))
+            result = session.optimize(session.job(options.named))
     observer.run_ended(result)
     return result
 
@@ -69,8 +59,8 @@ class Session:
         self._options = options
         self._remote = remote
         self._observer = observer
-        self._memory = Memory(options.results, observer.note, options.archive)
-        self._proposers = Proposers(options, observer, self._memory)
+        self._earlier = EarlierRuns(options.results, observer.note, options.archive)
+        self._proposers = Proposers(options, observer, self._earlier)
         self._evaluators = Evaluators(device, options.beam, options, remote)
 
     @cached_property
@@ -108,62 +98,53 @@ class Session:
             threading.Thread(target=catalogue.preload, args=(TUNER,), daemon=True).start()
         written = job.first and self._proposers.choice.is_model  # then its transcript has begun
         transcript = (self.results.transcript_path if written else self._prepare)(job.problem, job.backend)
-        options, criteria = self._options, self._criteria()
-        path = self.results.journal_path(job.problem, job.backend)
+        path, criteria = self.results.journal_path(job.problem, job.backend), self._criteria()
         with Journal(path) as journal, contextlib.ExitStack() as stack:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            stack.callback(lambda: self._memory.add(journal.records))
-            gains = (
-                {}
-                if self._proposers.choice.is_model
-                else self._memory.gains(journal, job.backend, job.label, job.problem.id)
-            )
+            stack.callback(lambda: self._earlier.add(journal.records))
+            gains = self._earlier.gains(journal, job) if not self._proposers.choice.is_model else {}
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
-            workbench = Workbench(
-                job.problem,
-                self._evaluators.pool,
-                self._evaluators.searcher,
-                journal,
-                self._observer,
-                finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
-                compilers=self._evaluators.compilers,
-            )
-            run = Optimization(
-                workbench,
-                job.kernel,
-                opened.proposer,
-                criteria,
-                self._observer,
-                partial(keep, journal),
-                opened.cost,
-                others=job.others,
-            )
-            outcome = run.run()
-            kernel = None
-            if options.save and outcome.verified and outcome.best.speedup is not None:
-                kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
-            solution = None
-            if kernel is not None:
-                solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
-            history = self.results.save_history(job.problem, job.backend, outcome.turns)
-            result = OptimizeResult(
-                job,
-                outcome,
-                kernel,
-                history,
-                path,
-                options.target_speedup,
-                self._proposers.name,
-                opened.spent(),
-                solution,
-            )
+            outcome = self._run(job, journal, opened, criteria)
+            result = self._saved(job, outcome, path, opened.spent())
             try:
                 result = replace(result, patch=self._brought_back(job, outcome))
             finally:
                 journal.append(result.record())
             return result
+
+    def _run(self, job: Job, journal: Journal, opened: OpenProposer, criteria: StoppingCriteria) -> Outcome:
+        """Run the loop."""
+        workbench = Workbench(
+            job.problem,
+            self._evaluators.pool,
+            self._evaluators.searcher,
+            journal,
+            self._observer,
+            finalist=partial(self._evaluators.finalist, (COMPILE,) if job.beside_compile else ()),
+            compilers=self._evaluators.compilers,
+        )
+        return Optimization(
+            workbench,
+            job.kernel,
+            opened.proposer,
+            criteria,
+            self._observer,
+            partial(keep, journal),
+            opened.cost,
+            others=job.others,
+        ).run()
+
+    def _saved(self, job: Job, outcome: Outcome, journal: Path, spent: Budget) -> OptimizeResult:
+        """Write the kernel, where it is verified, and the history."""
+        options, kernel, solution = self._options, None, None
+        if options.save and outcome.verified and outcome.best.speedup is not None:
+            kernel = self.results.save_kernel(job.problem, job.backend, outcome.kernel, outcome.best, outcome.start)
+            solution = save_solution(options.dataset, job, outcome.kernel, outcome.best, self._observer)
+        history = self.results.save_history(job.problem, job.backend, outcome.turns)
+        target, model = options.target_speedup, self._proposers.name
+        return OptimizeResult(job, outcome, kernel, history, journal, target, model, spent, solution)
 
     def _brought_back(self, job: Job, outcome: Outcome) -> Path | None:
         """Write the result into what the user's own package reads, where that is asked for."""

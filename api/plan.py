@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Evaluation
+from ..core import Evaluation, OptionError
 from ..core.launch_plan import LaunchPlan
 from .devices import choose_device
 from .evaluators import local_evaluator
@@ -32,8 +32,10 @@ class PlanResult:
     @property
     def remark(self) -> str:
         """Why it was not replayed; '' where it was."""
-        replay = self.evaluation.replay
-        return "" if self.replayed else (replay.reason if replay else self.evaluation.message)
+        if self.replayed:
+            return ""
+        found = self.evaluation
+        return found.replay.reason if found.ok and found.replay else f"{found.status}: {found.message}"
 
     def record(self) -> dict[str, Any]:
         """The result as plain data, as `--json` prints it."""
@@ -51,6 +53,8 @@ class PlanResult:
 def run_plan(options: PlanOptions, observer: Observer) -> PlanResult:
     """Check one kernel and make its launch plan."""
     device = choose_device(options)
+    if options.save_plan is not None and options.save_plan.exists() and not options.save_plan.is_dir():
+        raise OptionError(f"`save_plan`: {options.save_plan} is a file", "name a folder")
     job = find_job(options, options.kernel, device)
     with (
         local_evaluator(device, options) as evaluator,

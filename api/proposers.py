@@ -17,7 +17,7 @@ from ..agent.proposer import Proposer
 from ..core import Budget, OptionError
 from ..core.extras import require_extra
 from ..core.language import of_backend
-from .archive import Memory
+from .archive import EarlierRuns
 from .deadline import Deadline
 from .evaluators import machine
 from .examples import Examples
@@ -45,12 +45,12 @@ class OpenProposer:
 class Proposers:
     """Makes the proposer of each kernel of a command."""
 
-    def __init__(self, options: RunOptions, observer: RunObserver, memory: Memory) -> None:
+    def __init__(self, options: RunOptions, observer: RunObserver, earlier: EarlierRuns) -> None:
         self.choice = choose(options.model, os.environ)
         self._options = options
         self._analysis = parse(options.analysis_model) if options.analysis_model else None
         self._observer = observer
-        self._memory = memory
+        self._earlier = earlier
         self._noted = options.model is not None
         if self.choice.is_model:
             require_extra("a language model", "dspy", "llm")
@@ -106,7 +106,7 @@ class Proposers:
     def _examples(self) -> tuple[int, Examples | None]:
         """How many worked examples a model sees, and where they come from."""
         k = RAG_K if self._options.rag_k is None else self._options.rag_k
-        return k, Examples(self._memory, self._options.own_examples, self._observer.note) if k else None
+        return k, Examples(self._earlier, self._options.own_examples, self._observer.note) if k else None
 
     @contextlib.contextmanager
     def _models(self, transcript: Path) -> Iterator[Models]:
@@ -146,11 +146,6 @@ def _no_model(environment: Mapping[str, str]) -> str:
     if environment.get(DEFAULT_KEY):
         return "there is no DSPy to talk to a language model (pip install 'kernelwright[llm]')"
     return f"no key for a language model ({DEFAULT_KEY})"
-
-
-def model_of(options: RunOptions) -> bool:
-    """Whether a language model proposes."""
-    return choose(options.model, os.environ).is_model
 
 
 def quiet_libraries() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ..agent.history.conversation import is_long
 from ..agent.history.files import runs_in
 from ..agent.program.answers import fields
 from ..core import KernelwrightError, OptionError
@@ -175,7 +176,7 @@ def _render(template: str, **values: Any) -> str:
         "gigabytes": gigabytes,
         "compact": compact,
     }
-    environment.globals |= {"diff_lines": diff_lines, "long": _long, "fields": answer_fields}
+    environment.globals |= {"diff_lines": diff_lines, "long": is_long, "fields": answer_fields}
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
     return environment.get_template(template).render(style=style, **values)
 
@@ -227,8 +228,3 @@ def answer_fields(answer: str) -> dict[str, str]:
 def compact(value: Any) -> str:
     """A tool's argument in one line: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _long(value: Any) -> bool:
-    """Whether a tool's argument is a text of several lines, such as a kernel."""
-    return isinstance(value, str) and "\n" in value

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..core import BOTTLENECKS, Hit, Kernel, Language, OptionError, Query, Target, of_backend
+from ..core import BOTTLENECKS, Hit, Kernel, OptionError, Query, of_backend
 from ..corpus import find_kernel
 from ..rag.render import within
-from .archive import Memory
+from .archive import EarlierRuns
 from .examples import Examples
 from .observers import Observer
 from .options.groups import Backend
@@ -22,7 +22,7 @@ def run_retrieve(options: RetrieveOptions, observer: Observer) -> list[Hit]:
 
 def examples_of(options: RetrieveOptions, observer: Observer) -> Examples:
     """What is searched. It loads its model with the first search, so whoever searches often keeps it."""
-    return Examples(Memory(options.results, observer.note, options.archive), options.own_examples, observer.note)
+    return Examples(EarlierRuns(options.results, observer.note, options.archive), options.own_examples, observer.note)
 
 
 def as_text(hit: Hit) -> str:
@@ -33,14 +33,15 @@ def as_text(hit: Hit) -> str:
 def search(examples: Examples, options: RetrieveOptions) -> list[Hit]:
     """Up to `options.k` of the examples, the best first."""
     if not (options.text or options.kernel or options.operation or options.category):
-        raise OptionError("there is nothing to search for", "give `text`, `kernel`, `operation` or `category`")
+        raise OptionError("there is nothing to search for", "give words, `kernel`, `operation` or `category`")
     if options.category is not None and options.category not in BOTTLENECKS:
         raise OptionError(f"`category` {options.category!r}", f"use {', '.join(BOTTLENECKS)}")
     kernel, problem = _kernel(options)
+    language, target = of_backend(options.backend) if options.backend else (None, None)
     query = Query(
         text=options.text,
-        language=_language(options.backend, kernel),
-        target=_target(options.backend, kernel),
+        language=language or (kernel.language if kernel else None),
+        target=target or (kernel.target if kernel else None),
         device=options.device,
         operation=options.operation,
         category=options.category,
@@ -56,15 +57,3 @@ def _kernel(options: RetrieveOptions) -> tuple[Kernel | None, str | None]:
         return None, None
     file = find_kernel(options.kernel, options.backend or Backend.TRITON)
     return file.read(), file.problem
-
-
-def _language(backend: Backend | None, kernel: Kernel | None) -> Language | None:
-    if backend is not None:
-        return of_backend(backend)[0]
-    return kernel.language if kernel else None
-
-
-def _target(backend: Backend | None, kernel: Kernel | None) -> Target | None:
-    if backend is not None:
-        return of_backend(backend)[1]
-    return kernel.target if kernel else None

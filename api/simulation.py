@@ -23,6 +23,5 @@ def loop_of(graph: Graph, schedule: Schedule, interval: int, iterations: int) ->
 
 def loop_in(space: ScheduleSpace, config: Config, iterations: int) -> Loop | str:
     """Return the loop of a config, which may hold further constants; or why it cannot be built."""
-    mine = Config({name: config[name] for name in space.names})
-    graph, (schedule, interval) = space.graph(space.tiles_of(mine)), space.schedule_of(mine)
+    graph, (schedule, interval) = space.graph(space.tiles_of(config)), space.schedule_of(config)
     return refusal(graph, schedule, interval) or loop_of(graph, schedule, interval, iterations)

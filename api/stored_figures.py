@@ -7,7 +7,6 @@ everything else, unknown fields included.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import statistics
 from collections.abc import Sequence
@@ -19,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..core import Evaluation, Speedup
 from ..core.errors import OptionError
-from ..core.files import memory_folder, write_whole
+from ..core.files import cache_folder, write_whole
+from ..core.text import digest_of
 from .devices import device_label
 from .jobs import Job
 
@@ -108,8 +108,8 @@ class StoredFigures:
 
     def _lock(self) -> FileLock:
         """A lock that all who write this file share; it stands apart from it, where version control does not look."""
-        name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16]
-        folder = memory_folder() / "locks"
+        name = digest_of(str(self.path.resolve()))
+        folder = cache_folder() / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / f"figures-{name}.lock")
 

@@ -175,28 +175,10 @@ def _verify(evaluator: LocalEvaluator, folder: ExampleFolder, timed: bool) -> Ex
     problem = problem if timed else problem.at("tiny")
     before, after = (_evaluate(evaluator, folder, which, problem) for which in ("before", "after"))
     messages = tuple(f"{e.status}: {e.message}" for e in (before, after) if not e.ok)
-    return ExampleResult(folder.slug, before.ok and after.ok, messages, _gain(before, after, digest))
+    gain = Gain.between(before, after, after.environment.get("device", ""), digest)
+    return ExampleResult(folder.slug, before.ok and after.ok, messages, gain)
 
 
 def _evaluate(evaluator: LocalEvaluator, folder: ExampleFolder, which: str, problem: TorchProblem) -> Evaluation:
     (evaluation,) = evaluator.evaluate(problem, folder.read_kernel(which), [Config()])
     return evaluation
-
-
-def _gain(before: Evaluation, after: Evaluation, digest: str) -> Gain | None:
-    """The gain as it is recorded; None where nothing was timed, or other processes disturbed it."""
-    if before.measurement is None or after.measurement is None:
-        return None
-    if before.contention is not None or after.contention is not None:
-        return None
-    speedup = Speedup.between(before.measurement, after.measurement)
-    return Gain(
-        before_ms=before.measurement.median_ms,
-        after_ms=after.measurement.median_ms,
-        speedup=round(speedup.ratio, 4),
-        low=round(speedup.low, 4),
-        high=round(speedup.high, 4),
-        device=after.environment["device"],
-        environment=after.environment,
-        digest=digest,
-    )

@@ -25,7 +25,7 @@ from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.api.observers import SearchObserver
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, KernelwrightError, TorchProblem
-from kernelwright.core.files import memory_folder
+from kernelwright.core.files import cache_folder
 from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import ProblemFile
@@ -158,8 +158,8 @@ def main() -> None:
         allow_torch=AllowTorch.ALL, search=SearchSettings(compilers=max(1, cores() // 2), window=cores())
     )
     with (
-        LocalEvaluator("cuda", SETTINGS, memory_folder()) as evaluator,
-        LocalEvaluator("cuda", searching, memory_folder()) as searcher,
+        LocalEvaluator("cuda", SETTINGS, cache_folder()) as evaluator,
+        LocalEvaluator("cuda", searching, cache_folder()) as searcher,
     ):
         for file in share_of(problems, options.shard):
             if file.id in done:

@@ -30,6 +30,8 @@ from kernelwright.core import Config
 from kernelwright.tuners.gemm.analytic import space_for
 from kernelwright.tuners.gemm.result import ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
+from kernelwright.tuners.gemm.stores import store_of
+from kernelwright.tuners.gemm.stores.store import Subject
 
 FP16 = [[[16, 64, 256, 1024, 4096], n, k] for n, k in [(1024, 1024), (4096, 1024), (4096, 4096), (7168, 2048)]]
 WEIGHTS = [(1024, 1024), (4096, 1024), (7168, 2048), (4096, 7168), (1536, 7168)]
@@ -162,7 +164,7 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
     whole = sweep(everything)[0]
     device = device_of(arguments.device.split(",")[0])
     task = task_of(everything, device, True)
-    fixed = {"VARIANT": ["plain"]}
+    fixed = store_of(everything.chosen_format).fixed(Subject(everything.product, task.dtype, device))
     for ours, best in zip(searched.shapes, whole.shapes, strict=True):
         assert ours.config is not None and best.times
         least, chosen = min(best.times.values()), best.times.get(ours.config)

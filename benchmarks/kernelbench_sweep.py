@@ -20,8 +20,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kernelwright.core import Config, Evaluation, PythonKernel
-from kernelwright.core.files import memory_folder
+from kernelwright.api.devices import choose_device
+from kernelwright.api.options.groups import DeviceOptions
+from kernelwright.cli.guard import guarded
+from kernelwright.core import Config, Evaluation, OptionError, PythonKernel
+from kernelwright.core.files import cache_folder
 from kernelwright.core.text import first_line, gigabytes
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
@@ -77,15 +80,19 @@ def metrics(found: Evaluation) -> dict[str, Any]:
 
 def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Evaluate all problems that are not done and return the rows of all, in the order of the file."""
+    precisions = options.precisions.split(",")
+    if unknown := sorted(set(precisions) - PRECISIONS.keys()):
+        raise OptionError(f"no precision {', '.join(unknown)}", f"there are {', '.join(PRECISIONS)}")
+    device = choose_device(DeviceOptions(device=options.device))
     problems = share_of(problems_of(options.dataset, options.levels), options.shard)
     rows = Rows(options.output, options.resume)
     done = {(row["id"], row["precision"]) for row in rows.rows}
-    for precision in options.precisions.split(","):
+    for precision in precisions:
         left = [problem for problem in problems if (problem.id, precision) not in done]
         evaluator: LocalEvaluator | None = None
         try:
             for number, problem in enumerate(left, start=1):
-                evaluator = evaluator or LocalEvaluator(options.device, PRECISIONS[precision], memory_folder())
+                evaluator = evaluator or LocalEvaluator(device, PRECISIONS[precision], cache_folder())
                 row = {"id": problem.id, "precision": precision, **evaluate(evaluator, problem, options.limit_s)}
                 rows.add(row)
                 print(f"{number}/{len(left)} {describe(row)}", flush=True)
@@ -130,14 +137,19 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     parser.add_argument("--limit-s", type=int, default=600, help="seconds for one problem")
     options = parser.parse_args()
+    if options.limit_s < 1:
+        parser.error("--limit-s: at least one second")
 
     def out_of_time(number: int, frame: FrameType | None) -> None:
         raise OutOfTimeError(f"not done after {options.limit_s} s")
 
+    def work() -> int:
+        rows = sweep(options)
+        print(summary(rows))
+        return int(any(row["status"] != "ok" for row in rows))
+
     signal.signal(signal.SIGALRM, out_of_time)
-    rows = sweep(options)
-    print(summary(rows))
-    return int(any(row["status"] != "ok" for row in rows))
+    return guarded(work, f"interrupted; --resume goes on with {options.output}")
 
 
 if __name__ == "__main__":

@@ -8,15 +8,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kernelwright.core import OptionError
+from kernelwright.core.files import write_whole
 from kernelwright.corpus import ProblemFile, list_problems
 
 T = TypeVar("T")
 
 
 def problems_of(dataset: Path | None, levels: str, wanted: Callable[[int], bool] = lambda number: True) -> list[Any]:
-    """Return the problems of levels such as '1,2' whose numbers are wanted; of the shipped ones without a dataset."""
+    """Return the problems of levels such as '1,2' whose numbers are wanted; of the shipped ones without a dataset.
+
+    Raises `OptionError` for a level without problems.
+    """
+    found = list_problems(dataset)
+    there = {one.id.partition("/")[0] for one in found}
     names = {f"level{level.strip()}" for level in levels.split(",")}
-    return [one for one in list_problems(dataset) if one.id.partition("/")[0] in names and wanted(number_of(one))]
+    if missing := sorted(names - there):
+        raise OptionError(f"no problems of {', '.join(missing)}", f"there are {', '.join(sorted(there))}")
+    return [one for one in found if one.id.partition("/")[0] in names and wanted(number_of(one))]
 
 
 def number_of(problem: ProblemFile) -> int:
@@ -36,19 +45,25 @@ def numbers(text: str) -> set[int]:
 
 
 def share_of(problems: Sequence[T], shard: str) -> list[T]:
-    """Return the K-th of N parts of the problems, for 'K/N'."""
-    part, parts = map(int, shard.split("/"))
+    """Return the K-th of N parts of the problems, for 'K/N'. Raises `OptionError` for another text."""
+    part, parts = (int(one) if one.isdecimal() else 0 for one in shard.partition("/")[::2])
+    if not 1 <= part <= parts:
+        raise OptionError(f"no part {shard!r}", "--shard 1/2 and --shard 2/2 are the halves")
     return list(problems[part - 1 :: parts])
 
 
 class Rows:
-    """The rows in a JSONL file, each on disk as it ends; `resume` keeps what the file has."""
+    """The rows in a JSONL file, each on disk as it ends.
+
+    A file that has some is only gone on with, with `resume`. Raises `OptionError` and `ResultsError`.
+    """
 
     def __init__(self, output: Path, resume: bool) -> None:
         self._output = output
-        self.rows = self.of(output) if resume else []
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows))
+        self.rows = self.of(output)
+        if self.rows and not resume:
+            raise OptionError(f"{output} has {len(self.rows)} rows", "--resume adds to them; or name another --output")
+        write_whole(output, "".join(f"{json.dumps(row)}\n" for row in self.rows))
 
     def add(self, row: dict[str, Any]) -> None:
         """Append a row."""
@@ -60,9 +75,11 @@ class Rows:
     def of(path: Path) -> list[dict[str, Any]]:
         """Return the rows in a file; a last line that was not written whole is left out."""
         rows = []
-        for line in path.read_text().splitlines() if path.exists() else ():
+        lines = path.read_text().splitlines() if path.is_file() else []
+        for number, line in enumerate(lines, start=1):
             try:
                 rows.append(json.loads(line))
             except ValueError:
-                continue
+                if number < len(lines):
+                    raise OptionError(f"{path}, line {number} is no row", "name another --output") from None
         return rows

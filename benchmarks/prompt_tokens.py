@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.analysis import analyse
+from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
-from kernelwright.agent.observer import Observer
+from kernelwright.agent.observer import LoopObserver
 from kernelwright.agent.program.proposer import ModelProposer
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate
-from kernelwright.agent.workbench import Lane, Workbench
+from kernelwright.agent.workbench import Workbench
 from kernelwright.core import (
     Ceilings,
     Correctness,
@@ -63,13 +64,6 @@ VERSIONS = {"triton": "1.1.1", "torch": "1.11.1+cu111", "cuda": "11.1"}
 ERROR = 1.1e-7
 
 
-class Nobody:
-    """An observer that nobody listens to."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
 @dataclass(frozen=True)
 class Recorded:
     """A recorded turn: its first two prompts, and the reply to the first."""
@@ -92,7 +86,7 @@ class Recorded:
         kernel = PythonKernel.parse(fields["source"] + "\n")
         profile = _profile(roofline, device, fields["profile"])
         evaluation = _evaluation(roofline, kernel)
-        bench: Any = Workbench(problem, [], lambda: None, Journal(folder / "journal.jsonl"), _observer())  # type: ignore[arg-type,return-value]
+        bench: Any = Workbench(problem, [], lambda: None, Journal(folder / "journal.jsonl"), LoopObserver())  # type: ignore[arg-type,return-value]
         lane = re.search(r"Conversation 1\.(\d+)", self.text("0002.prompt.md"))
         index = int(lane[1]) if lane else 0
         candidate = Candidate(kernel, evaluation)
@@ -108,22 +102,17 @@ class Recorded:
             transcript = Transcript(folder / "transcript.jsonl")
             models = Models(ModelSettings(parse(f"files:{chat}"), wait=False), transcript, {})
             retriever = ExampleRetriever(load_examples(print), embedder=None)
-            proposer = ModelProposer(models, _observer(), retriever)
+            proposer = ModelProposer(models, LoopObserver(), retriever)
             first = dataclasses.replace(context, variant=0)
             try:
                 proposer.analyse(first)
             except Waiting:
                 shutil.copy2(self.folder / "0001.reply.md", chat)  # a new one may not be complete
-            proposer = ModelProposer(models, _observer(), retriever)
+            proposer = ModelProposer(models, LoopObserver(), retriever)
             context = dataclasses.replace(context, analysis=proposer.analyse(first))
             with contextlib.suppress(Waiting):
                 proposer.propose(context)
             return [(chat / f"000{number}.prompt.md").read_text() for number in (1, 2)]
-
-
-def _observer() -> Observer:
-    nobody: Any = Nobody()
-    return nobody  # type: ignore[no-any-return]
 
 
 def _number(pattern: str, text: str, default: float = 0.0) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernelwright.api.optimize import run_optimize
 from kernelwright.api.options.optimize import OptimizeOptions
-from kernelwright.cli.progress import LiveDisplay
+from kernelwright.cli.optimize_progress import RunTable
 from kernelwright.cli.render import Display
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
@@ -26,7 +26,7 @@ FONT_FACES = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 """Rules that ask another server for a font; the system's monospaced one serves."""
 
 
-class Recorded(LiveDisplay):
+class Recorded(RunTable):
     """A live display on what is no terminal: each table is kept as it is at its end, without the frames before."""
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.core import Config, Evaluation, Kernel, PythonKernel, TorchProblem
-from kernelwright.core.files import memory_folder
+from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_problem
 from kernelwright.corpus.examples import list_examples
 from kernelwright.corpus.kernels import list_kernels
@@ -91,7 +91,7 @@ def main() -> None:
     first, of = map(int, arguments.share.split("/"))
     chosen = [case for case in cases(arguments) if arguments.only in case[0]][first::of]
     rows: list[dict[str, Any]] = []
-    with LocalEvaluator(arguments.device, memory=memory_folder()) as evaluator:
+    with LocalEvaluator(arguments.device, memory=cache_folder()) as evaluator:
         for case in chosen:
             rows.append(compared(evaluator, *case))
             print(json.dumps({name: value for name, value in rows[-1].items() if name != "environment"}), flush=True)

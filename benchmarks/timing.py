@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.core import Config, Evaluation, Kernel, TorchProblem
-from kernelwright.core.files import memory_folder
+from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import cores
@@ -140,7 +140,7 @@ def repeatability(device: str, name: str, repeats: int) -> dict[str, Any]:
     problem = find_problem(name).read().at("default" if device.startswith("cuda") else "cpu")
     kernel = find_kernel(name, "triton" if device.startswith("cuda") else "tilelang_cpu").read()
     found = []
-    with LocalEvaluator(device, memory=memory_folder()) as evaluator:
+    with LocalEvaluator(device, memory=cache_folder()) as evaluator:
         for _ in range(repeats):
             evaluator.processes.forget_reference()
             evaluation, seconds = evaluate(evaluator, problem, kernel)
@@ -175,7 +175,7 @@ def throughput(device: str, count: int) -> dict[str, Any]:
     seconds: list[float] = []
     stages: dict[str, list[float]] = {}
     failed = 0
-    with LocalEvaluator(device, memory=memory_folder()) as evaluator:
+    with LocalEvaluator(device, memory=cache_folder()) as evaluator:
         todo = kernels(device, count + 1)
         evaluation, first_s = evaluate(evaluator, *next(todo))
         print(f"first: {evaluation.status} {evaluation.message}, {first_s:.2f} s", flush=True)
@@ -209,7 +209,7 @@ def search(device: str, name: str, count: int) -> dict[str, Any]:
     space = kernel.space(kernel.declared_values, kernel.declared_constraints)
     configs = list(itertools.islice(space, count))
     settings = Settings(search=SearchSettings(compilers=cores(), window=4 * cores()))
-    with LocalEvaluator(device, settings, memory=memory_folder()) as evaluator:
+    with LocalEvaluator(device, settings, memory=cache_folder()) as evaluator:
         start, found, ends = time.perf_counter(), [], []
         for evaluation in evaluator.evaluate(problem, kernel, configs):
             found.append(evaluation)

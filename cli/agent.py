@@ -8,10 +8,9 @@ from typing import Any
 import typer
 
 from ..api.options.program import CompileOptions
-from .common import RESUMABLE, JsonOption, QuietOption
 from .guard import guarded
 from .help_examples import examples_block, with_examples
-from .parameters import with_options
+from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
 
 agent_app = typer.Typer(
     name="agent",
@@ -39,7 +38,7 @@ def compile_(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOpt
     """
 
     def work() -> int:
-        from .compile_program import show_compile
+        from .agent_compile import show_compile
         from .render import Display
 
         return show_compile(given, Display(json=json, quiet=quiet))

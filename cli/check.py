@@ -8,10 +8,9 @@ from typing import Any
 import typer
 
 from ..api.options.check import CheckOptions
-from .common import JsonOption, QuietOption
 from .guard import guarded
 from .help_examples import with_examples
-from .parameters import with_options
+from .parameters import JsonOption, QuietOption, with_options
 
 
 @with_examples(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,7 @@ def show_check(given: Mapping[str, Any], display: Display) -> int:
     if path := os.environ.get(STEP_SUMMARY):
         _append(Path(path), markdown(result))
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     else:
         screen.print(f"{len(result.kernels) - len(result.failed)} of {len(result.kernels)} kernels passed")
     return 1 if result.failed else 0

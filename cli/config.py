@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import JsonOption
 from .guard import guarded
 from .help_examples import with_examples
+from .parameters import JsonOption
 
 if TYPE_CHECKING:
     from .configuration import Command, FieldType, Source

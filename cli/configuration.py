@@ -125,19 +125,18 @@ def variable(names: Sequence[str]) -> str:
     return PREFIX + "_".join(names).upper().replace("-", "_")
 
 
-def sources(folder: Path | None = None, variables: Mapping[str, str] = os.environ) -> list[Source]:
+def sources() -> list[Source]:
     """All sources, the one that counts most first. Raises `OptionError` for a file that is no TOML, or an unknown key.
 
-    Of each kind of file the nearest one counts, in `folder` (by default the current one) or above it.
+    Of each kind of file the nearest one counts, in the current folder or above it.
     """
-    folder = folder or Path.cwd()
-    tables = [*_nearest(folder, FILE), *_nearest(folder, PYPROJECT)]
+    tables = [*_nearest(Path.cwd(), FILE), *_nearest(Path.cwd(), PYPROJECT)]
     if tables:
         from .command_tree import check_keys
 
         for table in tables:
             check_keys(table)
-    return [Environment(variables), *tables]
+    return [Environment(os.environ), *tables]
 
 
 def configured(command: Command, fields: Mapping[str, FieldType], found: Sequence[Source]) -> dict[str, Setting]:

@@ -8,10 +8,9 @@ from typing import Any
 import typer
 
 from ..api.options.corpus import AddOptions, ListOptions, VerifyOptions
-from .common import JsonOption, QuietOption
 from .guard import guarded
 from .help_examples import examples_block, with_examples
-from .parameters import with_options
+from .parameters import JsonOption, QuietOption, with_options
 
 corpus_app = typer.Typer(
     name="corpus",
@@ -38,8 +37,8 @@ def verify(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOptio
     """
 
     def work() -> int:
+        from .corpus_display import show_verify
         from .render import Display
-        from .verify import show_verify
 
         return show_verify(given, Display(json=json, quiet=quiet))
 
@@ -61,7 +60,7 @@ def add(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """
 
     def work() -> int:
-        from .examples import show_add
+        from .corpus_display import show_add
         from .render import Display
 
         return show_add(given, Display(json=json))
@@ -79,7 +78,7 @@ def list_all(given: Mapping[str, Any], json: JsonOption = False) -> None:
     """
 
     def work() -> int:
-        from .examples import show_list
+        from .corpus_display import show_list
         from .render import Display
 
         return show_list(given, Display(json=json))

@@ -16,13 +16,12 @@ from ..api.options.retrieve import RetrieveOptions
 from ..evaluators.remote.options import Where
 from .agent import agent_app
 from .check import check
-from .common import RESUMABLE, JsonOption, QuietOption
 from .config import config
 from .corpus import corpus_app
 from .guard import guarded
 from .help_examples import examples_block, with_examples
 from .mcp import mcp
-from .parameters import with_options
+from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
 from .report import report
 from .tune import tune_app
 

@@ -11,59 +11,46 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
 from ..api.batch import run_batch
 from ..api.list_slow import SlowKernel, run_list_slow
 from ..api.list_slow_problems import SlowProblem
 from ..api.optimize import run_optimize
 from ..api.options.optimize import BatchOptions, ListSlowOptions, OptimizeOptions
 from ..core import OptionError
+from .console import console
+from .optimize_progress import RunDisplay, RunLines, RunTable
+from .optimize_result import batch_table, problem_table, slow_table
 from .parameters import chosen
-from .progress import LineDisplay, LiveDisplay, RunDisplay
 from .render import Display, Screen, busy
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(SlowKernel))
 PROBLEM_COLUMNS = tuple(field.name for field in dataclasses.fields(SlowProblem) if field.name not in COLUMNS)
 
 
-def problem_table(rows: Sequence[SlowProblem]) -> Table:
-    """Problems without a kernel, on a terminal."""
-    table = Table(title=f"{len(rows)} problems without a kernel, by headroom", title_justify="left")
-    for column in ("problem", "headroom", "eager ms", "compiled ms", "floor ms", "name"):
-        table.add_column(column, justify="left" if column in ("problem", "name") else "right")
-    for row in rows:
-        mark = "" if row.contention is None else " (disturbed)"
-        compiled = "" if row.compile_ms is None else f"{row.compile_ms:.4g}"
-        times = (f"{row.eager_ms:.4g}", compiled, f"{row.floor_ms:.3g}")
-        table.add_row(escape(row.problem), f"{row.headroom:.1f}x{mark}", *times, escape(row.name))
-    return table
-
-
-def display_for(display: Display) -> RunDisplay:
+def run_display(display: Display) -> RunDisplay:
     """How runs are shown: live, in lines, or only their result."""
     if display.quiet:
         return RunDisplay(display)
-    live = LiveDisplay(display)
-    return live if live.live else LineDisplay(display)
+    live = RunTable(display)
+    return live if live.live else RunLines(display)
 
 
 def show_optimize(given: Mapping[str, Any], display: Display) -> int:
     """Optimize one kernel; 0 when it ended with a verified kernel."""
-    result = run_optimize(chosen(given, OptimizeOptions), display_for(display))
+    result = run_optimize(chosen(given, OptimizeOptions), run_display(display))
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.verified else 1
 
 
 def show_batch(given: Mapping[str, Any], source: str, display: Display) -> int:
     """Optimize every kernel named; 0 when all of them ended with a verified kernel."""
-    observer = display_for(display)
+    observer = run_display(display)
     result = run_batch(chosen(given, BatchOptions, kernels=read_references(source)), observer)
-    observer.batch_table(result.summaries)
+    if not display.quiet:
+        observer.print(batch_table(result.summaries))
     if display.json:
-        print(json.dumps({"results": result.summaries}), file=sys.stdout)
+        display.print_json({"results": result.summaries})
     return 0 if result.verified else 1
 
 
@@ -74,7 +61,7 @@ def show_list_slow(given: Mapping[str, Any], form: str | None, display: Display)
     listing = run_list_slow(options, screen)
     form = form or ("json" if display.json else None)
     if form is None and sys.stdout.isatty():
-        screen.slow_table(listing, options.threshold)
+        console().print(slow_table(listing, options.threshold))
         if listing.problems:
             screen.print(problem_table(listing.problems))
     else:

@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
+import pkgutil
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping
-from types import GenericAlias, NoneType
+from types import GenericAlias
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ..api import options as api_options
+from ..api.options.groups import OUTPUT
 from ..api.options.option import Details, Options, details_of, types_of
 
+RESUMABLE = "interrupted; the same command with --resume goes on from here"
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.", rich_help_panel=OUTPUT)]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.", rich_help_panel=OUTPUT)]
+"""Options of the terminal, which several commands have and no Python caller needs."""
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 SHORT = {"kernel": "-k", "list_slow": "-l", "quiet": "-q", "output": "-o"}
@@ -34,13 +42,12 @@ def flag_of(name: str, negated: bool = False) -> str:
 def with_options(
     options: type[OptionsT],
     positional: Collection[str] = (),
-    optional: Collection[str] = (),
     only: Collection[str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of an option class; the command gets `given`, the values by name, as its first argument.
 
-    `positional` fields become arguments, `optional` ones may be missing though the class needs them; `only` names the
-    fields to take, by default all. Applied twice, a command gets the flags of both classes.
+    `positional` fields become arguments; `only` names the fields to take, by default all. Applied twice, a command gets
+    the flags of both classes.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,9 +64,7 @@ def with_options(
             for field in fields
             if field.name not in positional and field.default is not dataclasses.MISSING
         }
-        derived = [
-            _parameter(field, types[field.name], field.name in positional, field.name in optional) for field in fields
-        ]
+        derived = [_parameter(field, types[field.name], field.name in positional) for field in fields]
 
         @functools.wraps(command)
         def run(context: typer.Context, given: Mapping[str, Any] | None = None, **values: Any) -> None:
@@ -101,40 +106,23 @@ def true_by_default() -> frozenset[str]:
 
 
 def _all_fields() -> list[dataclasses.Field[Any]]:
-    from ..api.options import (
-        attention,
-        check,
-        corpus,
-        evaluate,
-        gemm,
-        mlir,
-        optimize,
-        plan,
-        program,
-        report,
-        server,
-        tune,
-    )
-
-    classes = [
-        *(evaluate.EvaluateOptions, evaluate.ProfileOptions, optimize.OptimizeOptions, optimize.ListSlowOptions),
-        *(tune.TuneOptions, tune.ReplayOptions, tune.ExportOptions, corpus.VerifyOptions),
-        *(corpus.AddOptions, corpus.ListOptions, check.CheckOptions),
-        *(program.CompileOptions, report.ReportOptions, plan.PlanOptions, gemm.GemmOptions, attention.AttentionConfig),
-        *(server.ServerOptions, mlir.MlirOptions),
-    ]
-    return [field for one in classes for field in dataclasses.fields(one)]
+    """The fields of all option classes: a new command's need not be listed."""
+    for module in pkgutil.iter_modules(api_options.__path__):
+        importlib.import_module(f"{api_options.__name__}.{module.name}")
+    classes, below = [], Options.__subclasses__()
+    while below:
+        classes.append(one := below.pop())
+        below += one.__subclasses__()
+    return [field for one in classes for field in dataclasses.fields(one)]  # type: ignore[arg-type]
 
 
-def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool, optional: bool) -> inspect.Parameter:
+def _parameter(field: dataclasses.Field[Any], kind: Any, positional: bool) -> inspect.Parameter:
     details: Details = details_of(field)
-    needed = field.default is dataclasses.MISSING and not optional
+    needed = field.default is dataclasses.MISSING
     default = None if field.default is dataclasses.MISSING else field.default
     names = option_names()
     if typing.get_origin(kind) is tuple:
         kind, default = GenericAlias(list, typing.get_args(kind)[:1]) | None, None
-    elif optional and NoneType not in typing.get_args(kind):
-        kind = kind | None
     described: dict[str, Any] = {"help": as_flags(details.help, names), "metavar": details.metavar}
     info: Any
     if positional:

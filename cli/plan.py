@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +19,7 @@ def show_plan(given: Mapping[str, Any], display: Display) -> int:
     screen = Screen(display)
     result = run_plan(options, screen)
     if display.json:
-        print(json.dumps(result.record()), file=sys.stdout)
+        display.print_json(result.record())
         return 0 if result.replayed else 1
     for number, line in enumerate(result.plan.lines() if result.plan else (), 1):
         screen.print(escape(f"{number:3} {line}"))
@@ -29,6 +27,7 @@ def show_plan(given: Mapping[str, Any], display: Display) -> int:
         screen.print("replayed: yes; it computes what the reference does, without the kernel's Python")
     else:
         screen.print(escape(f"replayed: no; {result.remark}"))
-    if result.plan and options.save_plan:
-        screen.print(escape(f"plan: {options.save_plan}"))
+    if options.save_plan:
+        written = f"plan: {options.save_plan}" if result.replayed else "no plan is written"
+        screen.print(escape(written))
     return 0 if result.replayed else 1

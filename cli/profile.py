@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +22,7 @@ def show_profile(given: Mapping[str, Any], display: Display) -> int:
     screen = Screen(display)
     result = run_profile(chosen(given, ProfileOptions), screen)
     if display.json:
-        print(json.dumps(result.record()), file=sys.stdout)
+        display.print_json(result.record())
     else:
         _show(screen, result)
     return 0 if result.correct else 1

@@ -9,10 +9,9 @@ from typing import Any
 import typer
 
 from ..api.options.report import ReportOptions
-from .common import JsonOption
 from .guard import guarded
 from .help_examples import with_examples
-from .parameters import with_options
+from .parameters import JsonOption, with_options
 
 
 @with_examples("report results", "report results/multiturn_logs --output runs.html")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +19,7 @@ def show_retrieve(given: Mapping[str, Any], source: bool, display: Display) -> i
     screen = Screen(display)
     hits = run_retrieve(chosen(given, RetrieveOptions), screen)
     if display.json:
-        print(json.dumps({"examples": [_record(hit) for hit in hits]}), file=sys.stdout)
+        display.print_json({"examples": [_record(hit) for hit in hits]})
         return 0 if hits else 1
     for hit in hits:
         example = hit.example

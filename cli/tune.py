@@ -13,10 +13,9 @@ from ..api.options.gemm import GemmOptions
 from ..api.options.mlir import MlirOptions
 from ..api.options.option import details_of
 from ..api.options.tune import ExportOptions, ReplayOptions, TuneOptions
-from .common import RESUMABLE, JsonOption, QuietOption
 from .guard import guarded
 from .help_examples import examples_block, with_examples
-from .parameters import with_options
+from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
 
 tune_app = typer.Typer(
     help="Search the parameters of a kernel.\n\n"
@@ -49,7 +48,7 @@ def kernel(
 
     def work() -> int:
         from .render import Display
-        from .tune_result import show_tune
+        from .tune_kernel import show_tune
 
         return show_tune({**given, "params": param or ()}, Display(json=json, quiet=quiet))
 
@@ -66,7 +65,7 @@ def kernel(
 def gemm(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Tune a matrix product over a table of shapes, and write an engine's config files.
 
-    Exit codes: 0 finished, 1 a shape has no choice, 2 wrong usage.
+    Exit codes: 0 finished, 1 a shape has no choice or was left out, 2 wrong usage.
     """
 
     def work() -> int:
@@ -91,8 +90,8 @@ def attention(given: Mapping[str, Any], json: JsonOption = False, quiet: QuietOp
     """
 
     def work() -> int:
-        from .attention import show_attention
         from .render import Display
+        from .tune_attention import show_attention
 
         return show_attention(given, Display(json=json, quiet=quiet))
 

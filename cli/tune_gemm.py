@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,15 +18,15 @@ from .render import Display, Screen
 
 
 def show_gemm(given: Mapping[str, Any], display: Display) -> int:
-    """Tune and show the result; 0 when every shape has a choice."""
+    """Tune and show the result; 0 when every shape that was asked for has a choice."""
     options = chosen(given, GemmOptions)
     screen = GemmDisplay(display, options.compare or options.compare_wo_tuning)
     result = run_gemm(options, screen)
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     else:
         show_result(result, screen)
-    return 1 if result.failed else 0
+    return 1 if result.failed or result.refused else 0
 
 
 class GemmDisplay(Screen, GemmObserver):

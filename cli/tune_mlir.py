@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +28,7 @@ def show_mlir(given: Mapping[str, Any], display: Display) -> int:
     if not result.dry:
         show_result(result, screen)
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.dry or result.best else 1
 
 

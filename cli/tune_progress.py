@@ -25,19 +25,19 @@ ROWS = 8
 """Of the latest trials, in the live table."""
 
 
-def display_for(display: Display) -> SearchDisplay:
+def search_display(display: Display) -> SearchDisplay:
     """How a search is shown: live, in lines, or only its result."""
     if display.quiet:
         return SearchDisplay(display)
-    live = LiveDisplay(display)
-    return live if live.live else LineDisplay(display)
+    live = SearchTable(display)
+    return live if live.live else SearchLines(display)
 
 
 class SearchDisplay(Screen, SearchObserver):
     """Shows warnings, and the result when it is there."""
 
 
-class LineDisplay(SearchDisplay):
+class SearchLines(SearchDisplay):
     """One line per trial."""
 
     _of = ""
@@ -71,7 +71,7 @@ class LineDisplay(SearchDisplay):
         self.note(f"measuring {len(configs) - 1} finalists and the unchanged kernel, interleaved")
 
 
-class LiveDisplay(LineDisplay):
+class SearchTable(SearchLines):
     """The latest trials, the counts, the best so far, and how much is left."""
 
     _live: Live | None = None

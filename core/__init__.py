@@ -22,11 +22,9 @@ from .journal import Journal, read_journal, set_aside
 from .kernel import Kernel, PythonKernel
 from .kernel_profile import DeviceKernel, KernelProfile
 from .language import Language, Target, backends, default_backend, find_language, known_languages, of_backend
-from .lines import source_lines
 from .measurement import Measurement, Speedup
 from .metrics import EvaluationSummary, Metrics
 from .mlir_kernel import MlirKernel, Slot
-from .mlir_operation import Applied, Filled, Loop, Operation, Step, TensorType
 from .mlir_problem import MlirProblem
 from .problem import DEFAULT_WORKLOAD, Problem, Tolerance
 from .profile import Ceilings, DeviceLimits, MatrixProduct, Profile
@@ -43,6 +41,7 @@ from .records import (
     Trial,
 )
 from .retrieval import BOTTLENECKS, TECHNIQUES, Gain, Hit, Query, WorkedExample, check_count
+from .source_text import source_lines
 from .space import Config, Parameter, SearchSpace, Value
 from .torch_problem import TorchProblem
 from .turn_record import ToolCall, TurnRecord
@@ -53,7 +52,6 @@ __all__ = [
     "CHECKED_NOT_TIMED",
     "DEFAULT_WORKLOAD",
     "TECHNIQUES",
-    "Applied",
     "Archive",
     "ArchivedRun",
     "Budget",
@@ -69,7 +67,6 @@ __all__ = [
     "ExampleError",
     "ExchangeRecord",
     "Experience",
-    "Filled",
     "FinishedRecord",
     "Gain",
     "Hit",
@@ -83,14 +80,12 @@ __all__ = [
     "KernelRecord",
     "KernelwrightError",
     "Language",
-    "Loop",
     "MatrixProduct",
     "Measurement",
     "Metrics",
     "MlirKernel",
     "MlirProblem",
     "ModelError",
-    "Operation",
     "OptionError",
     "Origin",
     "Parameter",
@@ -116,9 +111,7 @@ __all__ = [
     "SpaceError",
     "Speedup",
     "Status",
-    "Step",
     "Target",
-    "TensorType",
     "Tolerance",
     "ToolCall",
     "TorchProblem",

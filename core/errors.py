@@ -38,61 +38,41 @@ class KernelwrightError(Exception):
 class ProblemError(KernelwrightError):
     """A problem is missing, unreadable or incomplete."""
 
-    pass
-
 
 class KernelError(KernelwrightError):
     """A kernel is missing, unreadable or incomplete."""
-
-    pass
 
 
 class ExampleError(KernelwrightError):
     """A worked example is missing, unreadable or incomplete."""
 
-    pass
-
 
 class SpaceError(KernelwrightError):
     """Parameters or constraints make no search space."""
-
-    pass
 
 
 class ScheduleError(KernelwrightError):
     """A schedule, its dependence graph or its file is impossible, unreadable or of another kernel."""
 
-    pass
-
 
 class JournalError(KernelwrightError):
     """A journal cannot be read, or belongs to another run."""
-
-    pass
 
 
 class ResultsError(KernelwrightError):
     """A results folder cannot be written."""
 
-    pass
-
 
 class DeviceError(KernelwrightError):
     """A device or an evaluator is not available."""
-
-    pass
 
 
 class OptionError(KernelwrightError):
     """An option has an invalid value, or options contradict each other."""
 
-    pass
-
 
 class ModelError(KernelwrightError):
     """A language model cannot be used: its name, its key, its server, its recorded replies."""
-
-    pass
 
 
 class Waiting(KernelwrightError):

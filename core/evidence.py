@@ -6,8 +6,8 @@ import ast
 from typing import Any
 
 from .evaluation import Evaluation
-from .lines import source_lines
 from .problem import Problem
+from .source_text import source_lines
 from .syntax_tree import syntax_tree
 
 HEADER = ("Problem Name:", "Evaluation Result:")

@@ -11,8 +11,8 @@ import platformdirs
 from .errors import ResultsError
 
 
-def memory_folder() -> Path:
-    """Where measurements are remembered between runs; KERNELWRIGHT_CACHE overrides it."""
+def cache_folder() -> Path:
+    """Where measurements are kept between runs; KERNELWRIGHT_CACHE overrides it."""
     return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_cache_dir("kernelwright"))
 
 

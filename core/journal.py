@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from .errors import JournalError
-from .json_lines import JsonLines, lock, split_lines
-from .line import JsonObject, Line
+from .json_lines import JsonLines, JsonObject, Line, lock, split_lines
 from .records import Record, parse_record
 
 T = TypeVar("T", bound=Line)

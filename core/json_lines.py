@@ -8,12 +8,24 @@ import os
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
+
+from pydantic import BaseModel, ConfigDict
 
 from .errors import JournalError, ResultsError
-from .line import JsonObject
 
+JsonObject = dict[str, Any]
 ELSEWHERE = "choose another folder with `results`"
+
+
+class Line(BaseModel):
+    """A record of a journal. Each has a `kind` of its own, by which it is read back."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    def to_json(self) -> JsonObject:
+        """The object that stands in the journal."""
+        return self.model_dump(mode="json", by_alias=True)
 
 
 class JsonLines:

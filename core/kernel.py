@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +11,10 @@ from typing import Any, Self
 
 from .errors import KernelError, SpaceError
 from .language import Language, Target, backend, known_languages, recognize
-from .lines import BYTE_ORDER_MARK, TOO_DEEP, source_lines
+from .source_text import BYTE_ORDER_MARK, TOO_DEEP, source_lines
 from .space import Config, SearchSpace, Value
 from .syntax_tree import syntax_tree
+from .text import digest_of
 
 _RESERVED = {"SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS"}
 
@@ -34,7 +34,7 @@ class Kernel(ABC):
     @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that identify language, target and source."""
-        return hashlib.sha256(f"{self.language}\0{self.target}\0{self.source}".encode()).hexdigest()[:16]
+        return digest_of(f"{self.language}\0{self.target}\0{self.source}")
 
     @property
     def backend(self) -> str:

@@ -7,12 +7,15 @@ values of inputs or weights, so it computes on any.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_IDENTIFIER = r"^[^\W\d]\w*$"
+"""Of functions: the names of a plan come from a candidate's process, and become names of files."""
 _SIZES = (("num_warps", "warps"), ("shared", "B shared"))
 """Settings of a launch in the plan's text."""
 
@@ -37,17 +40,23 @@ class TensorLayout(_Part):
             product *= extent
         return product
 
+    @property
+    def bytes(self) -> int:
+        """The size of its elements; what a dtype's name says of its bits ('float8_e4m3fn') counts, else a byte each."""
+        bits = re.search(r"\d+", self.dtype)
+        return self.elements * int(bits[0]) // 8 if bits else self.elements
+
 
 class KernelCode(_Part):
     """One compiled kernel: its text, and what a launch needs beside its arguments."""
 
-    name: str
+    name: str = Field(pattern=_IDENTIFIER)
     """The name of the function in the kernel language."""
     kind: Literal["c", "ptx", "tir"]
     """The form of the text: generated C, PTX, or TileLang's lowered IR of host and device as JSON. The process that
     executes the plan compiles it."""
     text: str
-    entry: str
+    entry: str = Field(pattern=_IDENTIFIER)
     parameters: tuple[str, ...]
     """Types of the arguments: 'pointer', 'int32', 'float32', ...; of PTX as Triton writes them: '*fp32', 'i32', ..."""
     flags: tuple[str, ...] = ()
@@ -65,7 +74,7 @@ class TorchStep(_Part):
     """One torch operator, such as 'aten.view.default'; `{"tensor": n}` in its arguments is a tensor of the plan."""
 
     kind: Literal["torch"] = "torch"
-    operator: str
+    operator: str = Field(pattern=r"^[\w.:]+$")
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Field(default_factory=dict)
     results: tuple[int, ...]
@@ -128,8 +137,10 @@ class LaunchPlan(_Part):
                 yield from step.launches
 
     def lines(self) -> list[str]:
-        """The plan as text, a line per step: kernels with their grids and bytes, torch operators by name."""
-        return [self._line(step) for step in self.steps]
+        """The plan as text, a line per step: kernels with their grids and tensors' bytes, torch operators by name."""
+        made = [step for step in self.steps if isinstance(step, TorchStep)]
+        layouts = self.layouts | {n: one for step in made for n, one in zip(step.results, step.layouts, strict=False)}
+        return [self._line(step, layouts) for step in self.steps]
 
     def difference(self, other: LaunchPlan) -> str | None:
         """The first difference from another plan; None where they do the same.
@@ -152,7 +163,7 @@ class LaunchPlan(_Part):
     def _without_contents(self) -> LaunchPlan:
         return self.model_copy(update={"constants": dict.fromkeys(self.constants, "")})
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: Step, layouts: Mapping[int, TensorLayout]) -> str:
         if isinstance(step, TorchStep):
             shapes = ", ".join(_shape(layout) for layout in step.layouts)
             return f"torch   {step.operator.removeprefix('aten.')}{f' -> {shapes}' if shapes else ''}"
@@ -163,7 +174,11 @@ class LaunchPlan(_Part):
         scalars = ", ".join(repr(value) for value in step.arguments if not isinstance(value, dict))
         grid = f" grid {'x'.join(map(str, step.grid))}" if step.grid else ""
         size = ", ".join(f"{code.settings[name]} {said}" for name, said in _SIZES if code.settings.get(name))
-        return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{f' ({scalars})' if scalars else ''}"
+        forms = [one for one in step.arguments if isinstance(one, dict)]
+        numbers = {one.get("tensor", one.get("descriptor", -1)) for one in forms}
+        total = sum(layout.bytes for number, layout in layouts.items() if number in numbers)
+        told = (f" on {total / 1e6:.3g} MB" if total >= 1e6 else f" on {total / 1e3:.3g} kB") if total else ""
+        return f"launch  {code.name}{grid}{f' [{size}]' if size else ''}{told}{f' ({scalars})' if scalars else ''}"
 
 
 def _shape(layout: TensorLayout) -> str:

@@ -11,8 +11,8 @@ from typing import Self
 from .errors import KernelError
 from .expressions import Expression
 from .kernel import Kernel
-from .problem import digest_of
 from .space import Config, SearchSpace, Value
+from .text import digest_of
 
 _MARK = re.compile(r"@\{([^}]*)\}")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .errors import ProblemError
 from .mlir_operation import Operation, Step, TensorType, run
-from .problem import DEFAULT_WORKLOAD, Problem, digest_of
+from .problem import DEFAULT_WORKLOAD, Problem
+from .text import digest_of
 
 if TYPE_CHECKING:
     from .mlir_operation import Array

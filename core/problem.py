@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from .errors import ProblemError
 from .syntax_tree import literal
+from .text import digest_of
 
 
 class Tolerance(NamedTuple):
@@ -102,11 +102,6 @@ class Problem(ABC):
             f"problem {self.id} has no workload {workload!r}; it has {', '.join(self.workloads)}, or give sizes "
             "such as 'batch_size=4,height=32'"
         )
-
-
-def digest_of(text: str) -> str:
-    """Return sixteen hexadecimal digits that identify a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _parse_sizes(text: str) -> dict[str, Any]:

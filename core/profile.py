@@ -84,6 +84,8 @@ class MatrixProduct(BaseModel):
     dtype: str = ""
     """Of the operands, such as 'bfloat16' or 'float8_e4m3fn', the wider where they differ; what the reference widened
     before it multiplied counts as what it was. Empty in older records."""
+    sums: int = Field(default=1, gt=0)
+    """fp32 values that a kernel keeps for each result: 2 where the sum of each step is added to another one."""
 
 
 class Profile(BaseModel):

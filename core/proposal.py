@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .kernel import Kernel
 from .space import Config, SearchSpace
@@ -21,5 +21,5 @@ class Proposal:
     """One or two sentences: what was changed, and why it should help."""
     space: SearchSpace | None = None
     """The parameters to search; None evaluates the kernel unchanged."""
-    first: tuple[Config, ...] = field(default=())
+    first: tuple[Config, ...] = ()
     """Members of the space to measure before the tuner chooses."""

@@ -7,6 +7,7 @@ adds is passed over.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from .baselines import STRICT, BesideCompile, Precision
 from .errors import JournalError
 from .evaluation import Evaluation
 from .exchange_record import Reply, Request
-from .line import JsonObject, Line
+from .json_lines import JsonObject, Line
 from .metrics import Metrics
 from .profile import Profile
 from .turn_record import TurnRecord
@@ -78,6 +79,12 @@ class Trial(Line):
     """Wall time of the whole evaluation; those that are timed interleaved with each other share theirs equally."""
     at: str = ""
     """When it ended, ISO 8601 in UTC; empty in old journals."""
+
+    @classmethod
+    def now(cls, origin: str, evaluation: Evaluation, seconds: float) -> Trial:
+        """Return the record of an evaluation that has just ended."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(origin=origin, evaluation=evaluation, seconds=seconds, at=at)
 
     def to_json(self) -> JsonObject:
         """Without what was not looked at."""

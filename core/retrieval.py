@@ -8,7 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .errors import OptionError
+from .evaluation import Evaluation
 from .language import Language, Target
+from .measurement import Speedup
 
 BOTTLENECKS = ("memory", "compute", "parallelism", "algorithm")
 
@@ -52,6 +54,25 @@ class Gain(BaseModel):
     environment: dict[str, Any] = Field(default_factory=dict)
     digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
     """Digest of the measured sources, where recorded: the metrics apply to no others."""
+
+    @classmethod
+    def between(cls, before: Evaluation, after: Evaluation, device: str, digest: str | None = None) -> Gain | None:
+        """Return the gain; None where either was not timed, or was while other processes used the processor."""
+        if before.measurement is None or after.measurement is None:
+            return None
+        if before.contention is not None or after.contention is not None:
+            return None
+        speedup = Speedup.between(before.measurement, after.measurement)
+        return cls(
+            before_ms=before.measurement.median_ms,
+            after_ms=after.measurement.median_ms,
+            speedup=round(speedup.ratio, 4),
+            low=round(speedup.low, 4),
+            high=round(speedup.high, 4),
+            device=device,
+            environment=dict(after.environment),
+            digest=digest,
+        )
 
     def __str__(self) -> str:
         return f"{self.speedup:.2f}x on {self.device} ({self.before_ms:.4g} ms to {self.after_ms:.4g} ms)"

@@ -1,6 +1,8 @@
-"""Shortens untrusted text and errors to one line, and writes numbers and sizes."""
+"""Shortens untrusted text and errors to one line, writes numbers and sizes, identifies texts."""
 
 from __future__ import annotations
+
+import hashlib
 
 from pydantic import ValidationError
 
@@ -32,3 +34,8 @@ def gigabytes(size: int) -> str:
 def digits(value: float) -> str:
     """Return four digits, without an exponent."""
     return f"{float(f'{value:.4g}'):.12g}"
+
+
+def digest_of(text: str) -> str:
+    """Return sixteen hexadecimal digits that identify a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -11,9 +11,10 @@ from typing import Any, Self
 
 from .errors import ProblemError, SpaceError
 from .expressions import Expression
-from .lines import BYTE_ORDER_MARK, TOO_DEEP
-from .problem import DEFAULT_WORKLOAD, Problem, digest_of
+from .problem import DEFAULT_WORKLOAD, Problem
+from .source_text import BYTE_ORDER_MARK, TOO_DEEP
 from .syntax_tree import syntax_tree
+from .text import digest_of
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
 

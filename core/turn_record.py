@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-from .line import Line
+from .json_lines import Line
 from .metrics import EvaluationSummary
 from .space import Value
 from .verdict import Status

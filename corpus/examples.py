@@ -6,7 +6,6 @@ measurements of all of them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tomllib
@@ -30,7 +29,7 @@ from ..core import (
     backends,
 )
 from ..core.files import write_whole
-from ..core.text import wrong_field
+from ..core.text import digest_of, wrong_field
 
 SHIPPED = Path(__file__).parent / "examples"
 MEASURED = "measured.json"
@@ -89,8 +88,7 @@ class ExampleFolder:
     @property
     def digest(self) -> str:
         """Digest of the problem and both kernels as their files are; raises `ExampleError`."""
-        sources = "\0".join(_text(self.path / name) for name in _SOURCES)
-        return hashlib.sha256(sources.encode()).hexdigest()[:16]
+        return digest_of("\0".join(_text(self.path / name) for name in _SOURCES))
 
     def read_problem(self) -> TorchProblem:
         """Parse the reference that both kernels are checked against; raises `ExampleError`."""

@@ -10,6 +10,9 @@ from pathlib import Path
 _SHORT = re.compile(r"(?:level(?P<folder>\d+)/)?(?P<level>\d+)_(?P<number>\d+)(?![0-9A-Za-z])(?:_\w.*)?")
 _KERNELBENCH = re.compile(r"(?P<number>\d+)_(?=\d*[A-Za-z])\S+")  # also 10_3D_tensor_matrix_multiplication
 
+NEAREST = 3
+"""Names that a message suggests at most."""
+
 
 def problem_id(level: int | str, number: int | str) -> str:
     """Return the id, such as `level2/2_10`."""
@@ -40,11 +43,11 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def nearest(reference: str, known: Iterable[str], count: int = 3) -> str:
+def nearest(reference: str, known: Iterable[str]) -> str:
     """Return '; the nearest are a, b' for an error message, or '' when nothing is near."""
     names = sorted(set(known))
     stem = Path(reference).name.removesuffix(".py").lower()
     keys = {name.rsplit("/", 1)[-1].lower(): name for name in names}
-    close = [keys[key] for key in difflib.get_close_matches(stem, keys, n=count, cutoff=0.5)]
+    close = [keys[key] for key in difflib.get_close_matches(stem, keys, n=NEAREST, cutoff=0.5)]
     close += [name for key, name in keys.items() if len(stem) > 2 and stem in key and name not in close]
-    return f"; the nearest are {', '.join(close[:count])}" if close else ""
+    return f"; the nearest are {', '.join(close[:NEAREST])}" if close else ""

@@ -52,11 +52,11 @@ class LocalEvaluator:
         self._owns_processes = processes is None
         self._memory = memory
         self._rng = rng or random.SystemRandom()
-        self._timekeeper = InterleavedTimer(device, self.settings, self.processes, memory)
-        examiner = EvaluationPipeline(
-            device, self.settings, self._timekeeper, memory, self.processes, lambda: self._rng.randrange(2**31)
+        self._timer = InterleavedTimer(device, self.settings, self.processes, memory)
+        pipeline = EvaluationPipeline(
+            device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31)
         )
-        self._bench = Bench(device, self.settings, self.processes, examiner)
+        self._bench = Bench(device, self.settings, self.processes, pipeline)
 
     def start(self) -> None:
         """Start the processes before there is something to evaluate; returns before they are ready."""
@@ -131,7 +131,7 @@ class LocalEvaluator:
             together = not registers_operators(kernel.source)
             with self._bench.exclusive(reference_client), contextlib.suppress(ProblemError):
                 if together:
-                    return self._bench.examiner.several(reference_client, client, configs)
+                    return self._bench.pipeline.several(reference_client, client, configs)
         finally:
             client.close()
         # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
@@ -151,7 +151,7 @@ class LocalEvaluator:
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         seeds = partial(iter, lambda: self._rng.randrange(2**31), None)
         with self._bench.exclusive(reference_client):
-            return self._timekeeper.time(reference_client, [], reference_client.pid, seeds, self.settings.sampling)
+            return self._timer.time(reference_client, [], reference_client.pid, seeds, self.settings.sampling)
 
     def plan(self, problem: Problem, kernel: Kernel, save: Path | None = None) -> tuple[Evaluation, LaunchPlan | None]:
         """Check a kernel without timing it; return its launch plan where it has one, written to `save`."""
@@ -161,7 +161,7 @@ class LocalEvaluator:
         reference_client = self._bench.reference_for(problem, kernel)
         client = self._bench.new_client(problem, kernel)
         with contextlib.closing(client), self._bench.exclusive(reference_client):
-            return self._bench.examiner.plan(reference_client, client, save)
+            return self._bench.pipeline.plan(reference_client, client, save)
 
     def generated_code(self, problem: Problem) -> GeneratedCode | str:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.

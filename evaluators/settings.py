@@ -85,6 +85,17 @@ class SearchSettings:
         )
     )
 
+    @classmethod
+    def of(cls, compilers: int | None, cores: int, ahead: bool, adaptive: bool) -> SearchSettings:
+        """Return settings for so many compilers, by default as many as the cores allow.
+
+        Off a CPU, compilers work `ahead` of measurements: they get half of the cores where each choice depends on
+        earlier results (`adaptive`), and four times as many configs are under way where it does not.
+        """
+        if compilers is None:
+            compilers = max(1, cores // 2 if ahead and adaptive else cores)
+        return cls(compilers, 4 * compilers if ahead and not adaptive else compilers)
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 from ..core import (
@@ -17,6 +16,7 @@ from ..core import (
     Profile,
     Status,
 )
+from ..core.text import digest_of
 from .loop_simulator import Loop, Run, simulate
 
 METHOD = "simulated: cycles of the model"
@@ -71,7 +71,7 @@ class SimulatedEvaluator:
             message=f"simulated: {run.interval:g} cycles per iteration",
             correctness=PASSED,
             measurement=Measurement(samples_ms=(_milliseconds(loop, run),), method=METHOD),
-            code_digest=hashlib.sha256(repr(loop).encode()).hexdigest()[:16],
+            code_digest=digest_of(repr(loop)),
             environment=ENVIRONMENT,
         )
 

@@ -11,7 +11,7 @@ FINISH_S = 120.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ToolLimits:
     """The limits of the server."""
 
     trials: int

@@ -21,7 +21,7 @@ PAGE = "report.html"
 RUNNING, FINISHED, ENDED = "running", "finished", "ended early"
 
 
-class RunRecord(BaseModel):
+class StoredRun(BaseModel):
     """A run, as `run.json` in its folder has it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -42,7 +42,7 @@ class Run:
     """The folder of a run."""
 
     folder: Path
-    record: RunRecord
+    record: StoredRun
 
     @property
     def id(self) -> str:
@@ -56,7 +56,7 @@ class Run:
             return
         self.write(self.record.model_copy(update={"state": state, "result": result or {}}))
 
-    def write(self, record: RunRecord) -> None:
+    def write(self, record: StoredRun) -> None:
         """Replace the record."""
         write_whole(self.folder / RECORD, record.model_dump_json(indent=1) + "\n")
 
@@ -85,7 +85,7 @@ class Runs:
         except OSError as error:
             raise ResultsError(f"cannot write results folder {place}: {error.strerror}; choose another one") from None
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        run = Run(folder, RunRecord(run=folder.name, tool=tool, kernel=kernel, began=began))
+        run = Run(folder, StoredRun(run=folder.name, tool=tool, kernel=kernel, began=began))
         run.write(run.record)
         return run
 
@@ -120,7 +120,7 @@ class Runs:
 
     def _read(self, path: Path) -> Run | None:
         try:
-            record = RunRecord.model_validate_json(self._root.file(str(path), "run").read_bytes())
+            record = StoredRun.model_validate_json(self._root.file(str(path), "run").read_bytes())
         except (OSError, ValidationError, OptionError):  # unreadable, of a later version, a link to outside
             return None
         return Run(path.parent, record) if record.run == path.parent.name else None

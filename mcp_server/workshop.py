@@ -9,7 +9,7 @@ import anyio
 
 from ..api.options.server import ServerOptions
 from ..core import KernelwrightError
-from .limits import Limits
+from .limits import ToolLimits
 from .messages import Done, Request, Step
 from .places import Root
 from .process import JobBroke, OutOfTime, run_job
@@ -26,7 +26,7 @@ class Workshop:
 
     def __init__(self, options: ServerOptions, sandbox: str) -> None:
         self.root = Root(options.root)
-        self.limits = Limits(options.max_trials, options.max_seconds)
+        self.limits = ToolLimits(options.max_trials, options.max_seconds)
         self.runs = Runs(self.root, options.results)
         self.failures: dict[str, Explanation] = {}
         """By the name of the kernel, the latest last."""

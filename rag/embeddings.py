@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core import OptionError
-from ..core.text import first_line
+from ..core.text import digest_of, first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +99,7 @@ def _identity(model: str) -> str:
         return model
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return hashlib.sha256(repr(listing).encode()).hexdigest()[:16]
+    return digest_of(repr(listing))
 
 
 @contextlib.contextmanager

@@ -37,15 +37,19 @@ def terms(text: str) -> list[str]:
     return found
 
 
+K1, B = 1.2, 0.75
+"""The usual parameters of BM25."""
+
+
 class Lexicon:
     """Texts that can be scored against a query with Okapi BM25.
 
     Robertson and Zaragoza, 'The probabilistic relevance framework: BM25 and beyond', Foundations and Trends in
-    Information Retrieval 3(4), 2009, with their usual k1 = 1.2 and b = 0.75; the inverse document frequency is
+    Information Retrieval 3(4), 2009; the inverse document frequency is
     Lucene's, which is never negative.
     """
 
-    def __init__(self, texts: Iterable[str], k1: float = 1.2, b: float = 0.75) -> None:
+    def __init__(self, texts: Iterable[str]) -> None:
         counts = [Counter(terms(text)) for text in texts]
         lengths = [sum(count.values()) for count in counts]
         mean = sum(lengths) / len(lengths) if lengths else 1.0
@@ -54,13 +58,13 @@ class Lexicon:
             holding.update(count.keys())
         self._size = len(counts)
         # A term that no text contains is as rare as possible.
-        self._unknown = self._rarity(0) * (k1 + 1)
-        self._most = {term: self._rarity(times) * (k1 + 1) for term, times in holding.items()}
+        self._unknown = self._rarity(0) * (K1 + 1)
+        self._most = {term: self._rarity(times) * (K1 + 1) for term, times in holding.items()}
         # Each term's share of the score of each text that contains it.
         self._weights: dict[str, list[tuple[int, float]]] = {term: [] for term in holding}
         for number, (count, length) in enumerate(zip(counts, lengths, strict=True)):
             for term, times in count.items():
-                often = times / (times + k1 * (1 - b + b * length / mean))
+                often = times / (times + K1 * (1 - B + B * length / mean))
                 self._weights[term].append((number, self._most[term] * often))
 
     def _rarity(self, holding: int) -> float:

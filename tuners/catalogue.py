@@ -20,7 +20,7 @@ DEFAULT = "portfolio"
 
 
 @dataclass(frozen=True)
-class Task:
+class Arguments:
     """The arguments of a tuner; see `create`."""
 
     space: SearchSpace
@@ -44,7 +44,7 @@ class Task:
 class Entry:
     """A tuner, and its properties in any space."""
 
-    make: Callable[[Task], Tuner]
+    make: Callable[[Arguments], Tuner]
     adaptive: bool = True
     exhaustive: bool = False
     libraries: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def create(
     `profile` has the problem's extents and the device's limits. The portfolio and xgboost use all three, hill climbing
     and annealing the first two, grid and random none. `stride` is the grid's.
     """
-    return _entry(name).make(Task(space, seed, warm, start, profile, stride))
+    return _entry(name).make(Arguments(space, seed, warm, start, profile, stride))
 
 
 def adaptive(name: str) -> bool:

@@ -21,6 +21,8 @@ ACCUMULATORS = 192
 MAX_THREADS = 1024
 ASYNCHRONOUS = range(90, 120)
 """Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
+ASYNCHRONOUS_ROWS = 64
+"""Rows that a tile needs for that."""
 FMA_BYTES = 4096.0
 """Fused multiply-adds per clock of a multiprocessor, times the bytes of an operand. This and the next two are round
 numbers of recent GPUs: they only rank candidates, so only their ratios matter."""
@@ -120,7 +122,9 @@ class TileModel:
         """
         one, product = self._metrics(rows), self._product
         steps = np.ceil(product.k / one["split"] / one["k"])
-        multiply = one["m"] * one["n"] * one["k"] * product.element_bytes / FMA_BYTES * _inefficiency(one)
+        # The synchronous instructions, for few rows, multiply fp8 as fp16.
+        width = np.where(one["m"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
+        multiply = one["m"] * one["n"] * one["k"] * width / FMA_BYTES * _inefficiency(one)
         fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
         latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
         shared_out = one["together"]
@@ -158,7 +162,7 @@ class TileModel:
         split = np.maximum(self._column(rows, roles.split), 1.0)
         tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split
         shared = (m + n) * k * product.element_bytes * stages
-        accumulators = m * n / threads
+        accumulators = m * n * product.sums / threads
         # A block's use of its multiprocessor limits the others: shared memory, registers (some beside the tile),
         # threads.
         by_shared = limits.shared_bytes / shared
@@ -189,8 +193,8 @@ class TileModel:
 
 def _inefficiency(one: dict[str, Floats]) -> Floats:
     """Return the ratio of the matrix units' time to their best."""
-    # Rows below 64 use the older, synchronous instructions; narrow tiles reload their operands.
-    narrow = np.where(one["m"] < 64, 2.0, 1.0) * (1 + 24 / one["n"])
+    # Few rows use the older, synchronous instructions; narrow tiles reload their operands.
+    narrow = np.where(one["m"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / one["n"])
     # A second group of warps hides the issue of the first; accumulators beyond half the registers spill.
     alone = np.where((one["threads"] <= 128) & (one["m"] > 64), 1.1, 1.0)
     spilled = 1 + np.maximum(0.0, one["accumulators"] - 128) / 64

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Protocol
 
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Status, Trial, Tuner
@@ -215,8 +214,7 @@ class Search:
         return self._before + now - self._started
 
     def _note(self, origin: str, evaluation: Evaluation, seconds: float) -> None:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        self.journal.append(Trial(origin=origin, evaluation=evaluation, seconds=max(0.0, seconds), at=at))
+        self.journal.append(Trial.now(origin, evaluation, max(0.0, seconds)))
 
     def _finalists(self) -> list[Config]:
         """Return the fastest configs, one of each code."""

@@ -36,12 +36,13 @@ def _message(title: str, message: Message | Reply) -> str:
     if message.text:
         lines.append(message.text)
     for call in message.tool_calls:
-        arguments = {key: value for key, value in call.arguments.items() if not _long(value)}
+        arguments = {key: value for key, value in call.arguments.items() if not is_long(value)}
         lines.append(f"{call.name}({json.dumps(arguments, ensure_ascii=False)})")
-        lines += [f"  {key}:\n{value}" for key, value in call.arguments.items() if _long(value)]
+        lines += [f"  {key}:\n{value}" for key, value in call.arguments.items() if is_long(value)]
     lines += [f"{result.name}: {result.text}" for result in message.tool_results]
     return "\n".join(lines)
 
 
-def _long(value: Any) -> bool:
+def is_long(value: Any) -> bool:
+    """Return whether a tool's argument is a text of several lines, such as a kernel."""
     return isinstance(value, str) and "\n" in value

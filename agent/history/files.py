@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core import JournalError, Record, read_journal
-from ..workbench import TUNING
+from ..searches import TUNING
 
 _SET_ASIDE = re.compile(r"\.\d+$")
 """At the end of a file's stem: an earlier run, which a later one made room for."""

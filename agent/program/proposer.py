@@ -16,7 +16,7 @@ from ...core.text import first_line
 from ...rag.render import within
 from ..analysis import Analysis, Category
 from ..models.models import ANALYSE, REWRITE, Models
-from ..observer import Observer
+from ..observer import LoopObserver
 from ..proposer import NoKernel, RunEnded, TurnContext
 from ..turn import Attempt
 from .adapter import KernelAdapter
@@ -43,7 +43,7 @@ class ModelProposer:
     def __init__(
         self,
         models: Models,
-        observer: Observer,
+        observer: LoopObserver,
         retriever: Retriever | None = None,
         rag_k: int = 3,
         state: Mapping[str, Any] | None = None,

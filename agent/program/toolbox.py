@@ -15,9 +15,9 @@ from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceEr
 from ...core.space_inference import named_sizes
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
+from ..lane import Lane
 from ..proposer import NoKernel, TurnContext
 from ..searches import WantedSearch
-from ..workbench import Lane
 from . import briefing
 from .answers import response_text
 from .context import error_context

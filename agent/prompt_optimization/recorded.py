@@ -30,8 +30,8 @@ from ...core.syntax_tree import literal
 from ...core.turn_record import AttemptRecord
 from ..analysis import Analysis
 from ..history.files import run_files
+from ..searches import TUNING
 from ..turn import Attempt, Candidate, Turn, latest_turns
-from ..workbench import TUNING
 
 Kind = tuple[Language, Target]
 """What instructions differ by."""

@@ -12,14 +12,15 @@ import dspy
 
 from ...core import Config, Retriever
 from ..analysis import Analysis, Category, analyse
+from ..lane import Lane
 from ..models.models import Models
-from ..observer import Observer
+from ..observer import LoopObserver
 from ..program.proposer import ModelProposer
 from ..program.signatures import KernelProgram
 from ..program.toolbox import Toolbox
 from ..proposer import NoKernel, RunEnded, TurnContext
 from ..turn import Attempt, Candidate
-from ..workbench import Lane, Workbench
+from ..workbench import Workbench
 from .outcome import ANALYSE, REPAIR, REWRITE, Rollout, Try
 from .recorded import RecordedTurn
 
@@ -44,7 +45,7 @@ class Rollouts:
         self,
         models: Models,
         workbench: Callable[[RecordedTurn], Workbench],
-        observer: Observer,
+        observer: LoopObserver,
         retriever: Retriever | None,
         rag_k: int,
         tell: Callable[[str], None],

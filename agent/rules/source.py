@@ -293,10 +293,9 @@ def fresh(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def add_constant(module: cst.Module, name: str, value: object, comment: str = "") -> cst.Module:
+def add_constant(module: cst.Module, name: str, value: object) -> cst.Module:
     """Insert `name = value` before the first class or function, after the constants that are there."""
-    lines = ([f"# {comment}"] if comment else []) + [f"{name} = {value!r}"]
-    return insert_before_definitions(module, "\n".join(lines) + "\n")
+    return insert_before_definitions(module, f"{name} = {value!r}\n")
 
 
 def insert_before_definitions(module: cst.Module, text: str) -> cst.Module:

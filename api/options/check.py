@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..observers import CheckObserver
-from .groups import OUTPUT, ProblemOptions, TimingOptions
+from .groups import OUTPUT, ProblemOptions
 from .option import described, option
+from .trust import TimingOptions
 
 COMPARISON = "Comparison"
 

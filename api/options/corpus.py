@@ -11,12 +11,12 @@ from .groups import OUTPUT, WHERE, Backend, DeviceOptions
 from .option import Options, described, option
 
 
-def require_folder(folder: Path | None, name: str = "folder") -> None:
+def require_folder(folder: Path | None) -> None:
     """Raise `OptionError` for a folder of examples that is named and not there."""
     from ...core.errors import OptionError
 
     if folder is not None and not folder.is_dir():
-        raise OptionError(f"`{name}` {folder} is no folder", "'kernelwright corpus add' makes one")
+        raise OptionError(f"`folder` {folder} is no folder", "'kernelwright corpus add' makes one")
 
 
 @dataclass(frozen=True, kw_only=True)

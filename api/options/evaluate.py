@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ...evaluators.kernelbench.precision import Precision
 from ..observers import Observer
-from .groups import FunctionOptions, MachineOptions, ProblemOptions, TimingOptions, TrustOptions
+from .groups import FunctionOptions, MachineOptions, ProblemOptions
 from .option import described, option
+from .trust import TimingOptions, TrustOptions
 
 PROTOCOL = "Protocol"
 PERF_TRIALS = 100

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..observers import GemmObserver
-from .groups import OUTPUT, TRUST, WHERE, Backend, DeviceOptions, ResultOptions, TimingOptions
+from .groups import OUTPUT, WHERE, Backend, DeviceOptions, ResultOptions
 from .option import described, option
+from .trust import TRUST, TimingOptions
 
 SHAPES = "Shapes"
 SEARCH = "Search"
@@ -22,6 +23,7 @@ DTYPES = {
 """The products. Of the operands; of a8w8_blockscale's result; of moe's weights. The first is the default."""
 SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp8": FP8}
 """Other spellings."""
+YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     )
     sizes: Path | None = option(
         None,
-        "A YAML or JSON file: [{M: .., N: .., K: ..}, ...], [[[batch sizes], N, K], ...], or an earlier result.",
+        "A YAML or JSON file: [{M: .., N: .., K: ..}, ...], [[[16, 32], N, K], ...], or an earlier result.",
         SHAPES,
         metavar="FILE",
         also=("--gemm_size_file",),
@@ -93,9 +95,10 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     )  # fmt: skip
     atol: float | None = option(None, "Absolute tolerance of the results.", TRUST, above=0)
     rtol: float | None = option(None, "Relative tolerance of the results.", TRUST, above=0)
-    format: str = option(
-        "kernelwright",
-        "kernelwright (read by its own operators), aiter, aiter-legacy, vllm, sglang, tune-gemm or triton-cache.",
+    format: str | None = option(
+        None,
+        "kernelwright (read by its own operators), aiter, aiter-legacy, vllm, sglang, tune-gemm or triton-cache; by "
+        "default tune-gemm for a YAML `output`, else kernelwright.",
         OUTPUT,
     )
     output: Path | None = option(
@@ -115,6 +118,12 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
     def chosen_dtype(self) -> str:
         """The dtype that was asked for, or the product's own."""
         return SHORT.get(self.dtype, self.dtype) if self.dtype else DTYPES[self.product][0]
+
+    @property
+    def chosen_format(self) -> str:
+        """The format that was asked for, or the one that the name of the output says."""
+        named = self.output is not None and self.output.suffix in YAML
+        return self.format or ("tune-gemm" if named else "kernelwright")
 
     def check(self) -> None:
         """Raise `OptionError` for what does not go together."""
@@ -155,14 +164,14 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         from ...core.errors import OptionError
         from ...tuners.gemm.stores import names, store_of
 
-        store = store_of(self.format)
+        store = store_of(self.chosen_format)
         if self.product not in store.kernels:
             fitting = [name for name in names() if self.product in store_of(name).kernels]
-            raise OptionError(f"`format` {self.format} has no files of {self.product}", _use(fitting))
+            raise OptionError(f"`format` {self.chosen_format} has no files of {self.product}", _use(fitting))
         if self.backend is Backend.TILELANG_CPU or (self.backend is Backend.TILELANG and self.product == MOE):
             raise OptionError(f"there is no {self.product} in `backend` {self.backend}", "use triton")
         if self.backend is not Backend.TRITON and not store.variants:
-            raise OptionError(f"`format` {self.format} is for Triton's kernels", "use kernelwright")
+            raise OptionError(f"`format` {self.chosen_format} is for Triton's kernels", "use kernelwright")
 
 
 def _use(choices: Iterable[str]) -> str:

@@ -11,16 +11,15 @@ from .groups import (
     MODEL,
     NO_LIMIT,
     BudgetOptions,
+    EarlierRunsOptions,
     MachineOptions,
-    MemoryOptions,
     ModelOptions,
     ProblemOptions,
     ReturnOptions,
     SaveOptions,
-    TargetOptions,
-    TimingOptions,
 )
 from .option import described, option
+from .trust import TargetOptions, TimingOptions
 
 SEARCH = "Optimization"
 MAX_BEAM = 16
@@ -28,7 +27,7 @@ MAX_BEAM = 16
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(
-    SaveOptions, MemoryOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions
+    SaveOptions, EarlierRunsOptions, BudgetOptions, ModelOptions, TargetOptions, MachineOptions, ProblemOptions
 ):
     """How kernels are made faster over several turns."""
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..observers import Observer
-from .groups import FunctionOptions, ProblemOptions, TrustOptions
+from .groups import FunctionOptions, ProblemOptions
 from .option import option
+from .trust import TrustOptions
 
 
 @dataclass(frozen=True, kw_only=True)

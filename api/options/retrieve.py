@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..observers import Observer
-from .groups import Backend, MemoryOptions
+from .groups import Backend, EarlierRunsOptions
 from .option import described, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrieveOptions(MemoryOptions):
+class RetrieveOptions(EarlierRunsOptions):
     """Find worked optimizations."""
 
     text: str = field(

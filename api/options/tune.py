@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..observers import ReplayObserver, SearchObserver
-from .groups import OUTPUT, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions, TimingOptions
+from .groups import OUTPUT, WHERE, MachineOptions, ProblemOptions, ReturnOptions, SaveOptions
 from .option import Options, described, option
+from .trust import TimingOptions
 
 if TYPE_CHECKING:
     from ...core import Budget

@@ -59,11 +59,11 @@ class Autotuned:
         return f"[{config_text({name: constants[name] for name in self.configs[0]})}]"
 
 
-def config_text(values: Mapping[str, str], triton: str = "triton") -> str:
+def config_text(values: Mapping[str, str]) -> str:
     """Return a `triton.Config` of these expressions by name."""
     kwargs = ", ".join(f'"{name}": {text}' for name, text in values.items() if name not in _DEFAULTS)
     options = "".join(f", {name}={values[name]}" for name in _DEFAULTS if name in values)
-    return f"{triton}.Config({{{kwargs}}}{options})"
+    return f"triton.Config({{{kwargs}}}{options})"
 
 
 def autotuned(module: Module, statement: cst.CSTNode) -> Autotuned | None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ...core import Config, Correctness, Kernel, Status
 from ...core.launch_plan import LaunchPlan
-from ...core.lines import without_separators
+from ...core.source_text import without_separators
 from ..reference.client import ReferenceClient
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
@@ -231,19 +231,20 @@ class CandidateClient(CandidateProcess):
     ) -> tuple[RunResponse, Message]:
         """Run one call and return the comparison of its outputs."""
         self._hand_weights(reference_client, serial, seed, seconds, distribution)
+        written = reference_client.effects["changed"]
         ran = self._hand_over(
-            "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold
+            "run", RunResponse, seconds, serial=serial, seed=seed, distribution=distribution, hold=hold, written=written
         )
         verdict = reference_client.call(
             "check", seed=seed, path=str(self.outputs), outputs=ran.described(), distribution=distribution,
-            precise=precise, hold=hold,
+            precise=precise, hold=hold, written=written,
         )  # fmt: skip
         if self._share and verdict.get("unreadable"):
             self._share = False
             return self._run(reference_client, serial, seed, seconds, distribution, hold, precise)
         if verdict["status"] == Status.OK:
-            if written := sorted(set(ran.weights) - reference_client.written_weights):
-                raise self.rejected("weights-changed", written[0], WRITES_WEIGHTS)
+            if changed := sorted(set(ran.weights) - reference_client.written_weights):
+                raise self.rejected("weights-changed", changed[0], WRITES_WEIGHTS)
             for name, (rule, what, why) in SIDE_EFFECTS.items():
                 if affected := sorted(set(getattr(ran, name)) - set(reference_client.effects[name])):
                     raise self.rejected(rule, f"{what} {affected[0]}", why)

@@ -30,12 +30,13 @@ class WeightsResponse(Response):
 
 
 class OutputTensor(BaseModel):
-    """One output; all fields but the type are None for other objects than tensors."""
+    """One output; all fields but the type are as here for other objects than tensors."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: str
     shape: list[int] | None
+    strides: list[int] = []
     dtype: str | None = None
     device: str | None = None
     stored: bool = False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...core import Config, Correctness, Rejection, Replay, Status
 from ...core.launch_plan import LaunchPlan
-from ..correctness.distributions import OTHER_WEIGHTS
+from ..correctness.distributions import OTHER_NUMBERS, OTHER_WEIGHTS
 from ..workers.channel import Message
 
 SIDE_EFFECTS = {
@@ -49,6 +49,8 @@ def told_of(distribution: str) -> str:
     """Return what a failure says of inputs of another distribution, or of other weights."""
     if distribution == OTHER_WEIGHTS:
         return "with other weights than the initial ones"
+    if distribution == OTHER_NUMBERS:
+        return "with other whole numbers of the same range, or flags in another order"
     return f"with inputs of another distribution ({distribution})"
 
 

@@ -158,24 +158,29 @@ class CandidateWorker:
         seed: int,
         outputs: str,
         share: bool,
+        written: list[int],
         distribution: str | None = None,
         hold: bool = False,
     ) -> Message:
-        """Run one call on fresh inputs; pass its outputs in a file or as shared memory, and keep them for `again`."""
+        """Run one call on fresh inputs; pass its outputs in a file or as shared memory, and keep them for `again`.
+
+        Behind the outputs come the inputs with the numbers in `written`, which the reference writes to.
+        """
         model = self.models[serial]
         self._shared.clear()
         inputs = self.inputs.fill(draw(self.problem, seed, distribution))
-        effects, written = SideEffects(inputs), WrittenWeights(weights_of(model))
+        effects, on_weights = SideEffects(inputs), WrittenWeights(weights_of(model))
         poison(self._held or inputs)
         start = time.perf_counter()
         result = model(*inputs)
         self._synchronize()
         seconds = time.perf_counter() - start
         returned = outputs_of(result)
-        described, self._shared = tensor_ipc.publish_outputs(returned, Path(outputs), share)
+        results = [*returned, *(inputs[number] for number in written)]
+        described, self._shared = tensor_ipc.publish_outputs(results, Path(outputs), share)
         if hold:
             self._held = returned
-        found = {**effects.of(returned), "weights": written.names()}
+        found = {**effects.of(returned), "weights": on_weights.names()}
         if self.inputs.are_large:  # the reference needs the memory now
             self.inputs.clear()
         del inputs, effects

@@ -14,7 +14,7 @@ from types import TracebackType
 from pydantic import ValidationError
 
 from ...core import Status
-from ...core.lines import without_separators
+from ...core.source_text import without_separators
 from ..candidate.responses import CompileResponse
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout

@@ -46,21 +46,30 @@ class Allowed:
 
 
 def compare(
-    expected: Sequence[Any], described: Sequence[Message], outputs: Path | HeldOutputs, allowed: Allowed
+    expected: Sequence[Any],
+    described: Sequence[Message],
+    outputs: Path | HeldOutputs,
+    allowed: Allowed,
+    written: Sequence[int] = (),
 ) -> Message:
     """Compare tensor by tensor; the first difference in shape or dtype decides the status.
 
-    `described` says how to read the candidate's outputs, from a file where memory is not shared. Returns status,
+    `described` says how to read the candidate's outputs, from a file where memory is not shared; the last of them are
+    the inputs with the numbers in `written`, which the reference writes to. Returns status,
     message, max_abs_error, max_rel_error (relative to the largest magnitude of the reference), tolerance (the relative
     one), absolute_tolerance, and as `actual` the outputs where shape and dtype match.
     """
+    returned = len(expected) - len(written)
     if len(described) != len(expected):
-        return failed(Status.WRONG_SHAPE, f"returned {len(described)} outputs, the reference {len(expected)}")
+        own = len(described) - len(written)
+        return failed(Status.WRONG_SHAPE, f"returned {own} outputs, the reference {returned}")
     reader = Outputs(outputs) if isinstance(outputs, Path) else outputs
     worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0, "absolute_tolerance": 0.0}
     actuals: list[Any] = []
     for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
-        which = f"output {number}: " if len(expected) > 1 else ""
+        which = f"output {number}: " if returned > 1 else ""
+        if number >= returned:
+            which = f"input {written[number - returned]}, which the reference writes to: "
         if (different := _different_kind(wanted, got)) is not None:
             return failed(different[0], which + different[1])
         try:
@@ -70,7 +79,7 @@ def compare(
         real = as_real(wanted.detach())
         nominal = {"absolute_tolerance": allowed.tolerances.get(dtype_name(real), EXACT).absolute}
         one = compare_tensor(real, as_real(actuals[-1]), allowed.of(real), which) | nominal
-        if one["status"] != Status.OK and allowed.forgiven is not None:
+        if one["status"] != Status.OK and allowed.forgiven is not None and number < returned:
             left = allowed.forgiven(number, real, as_real(actuals[-1]))
             again = compare_tensor(real, left, allowed.of(real), which)
             one |= {"status": again["status"], "message": again["message"]}
@@ -92,7 +101,18 @@ def _different_kind(wanted: Any, got: Message) -> tuple[Status, str] | None:
         return Status.WRONG_SHAPE, f"lies on the {got['device']}, the reference's on the {wanted.device.type}"
     if not got["stored"]:
         return Status.WRONG_SHAPE, "has no memory of its own for every element (an expanded, sparse or lazy tensor)"
+    if wanted.is_contiguous() and not _in_order(got):
+        return Status.WRONG_SHAPE, (
+            f"strides {got['strides']}: its axes lie in memory in another order than those of the reference's result, "
+            "which is contiguous; write it in that order, or whoever reads it does the rest of the work"
+        )
     return None
+
+
+def _in_order(got: Message) -> bool:
+    """Return whether the axes lie in memory in their order, perhaps with gaps."""
+    strides = [stride for extent, stride in zip(got["shape"], got["strides"], strict=False) if extent > 1]
+    return len(got["strides"]) == len(got["shape"]) and strides == sorted(strides, reverse=True)
 
 
 def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str = "") -> Message:

@@ -7,11 +7,12 @@ inputs that are changed by as much as the tolerance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..workers.modules import outputs_of
-from .compare import RelativeError, as_real, root_mean_square
+from .compare import RelativeError, as_real, relative_error, root_mean_square
 
 ROUNDING = 3e-6
 """Relative change of the inputs that is a little more than rounding to fp32 and summing do."""
@@ -23,6 +24,10 @@ ROW = 64
 """A row has at least this many elements: the last axes of an output, as many as it takes."""
 AMPLIFIED = 8.0
 """A row is ill-conditioned if a relative change of the inputs reaches it at least this many times as large."""
+AS_EXACT = 1.5
+"""Multiple of the expected values' error that is still about the same."""
+FEW = 0.25
+"""Share of the rows that rounding to 16 bits may change altogether."""
 ALLOWED = 4.0
 """Multiple of the change (root mean square of the row) that is allowed: a candidate's error need not be random."""
 
@@ -73,6 +78,37 @@ def forgive(expected: Any, actual: Any, error: Any) -> Any:
     got = actual.reshape(rows.shape)
     near = (got.double() - rows.double()).abs() <= error
     return torch.where(near & (error > 0), rows, got).reshape(expected.shape)
+
+
+def rows_are_close(exact: Any, expected: Any, actual: Any, times: float, floor: float) -> bool:
+    """Return whether few rows, along the last axis, have errors above so many times the largest of the expected ones.
+
+    A few may, as in attention, where rounding decides which of two scores is the larger one. Errors are root mean
+    squares against `exact`, in fp64, relative to the row or to the whole result, whichever is larger; `floor` is
+    allowed in any case. Rows in which the expected values are not finite do not count.
+    """
+    rows = exact.double().reshape(-1, exact.shape[-1] if exact.dim() else 1)
+    size = rows.square().mean(dim=1).sqrt().clamp(min=root_mean_square(exact))
+    theirs, own = (
+        ((one.double().reshape(rows.shape) - rows).square().mean(dim=1).sqrt() / size).nan_to_num(
+            nan=math.inf, posinf=math.inf
+        )
+        for one in (expected, actual)
+    )
+    counted = theirs < math.inf
+    if not counted.any():
+        return False
+    allowed = max(times * float(theirs[counted].max()), floor)
+    return int((own[counted] > allowed).sum()) <= max(1, int(FEW * int(counted.sum())))
+
+
+def is_as_exact(exact: Any, expected: Any, actual: Any) -> bool:
+    """Return whether the actual values are about as near to `exact`, in fp64, as the expected ones."""
+    import torch
+
+    (theirs, their_largest), (own, own_largest) = relative_error(exact, expected), relative_error(exact, actual)
+    finite = bool((torch.isfinite(actual) & torch.isfinite(expected)).all())
+    return finite and own <= AS_EXACT * theirs and own_largest <= AS_EXACT * their_largest
 
 
 def settled(

@@ -15,6 +15,9 @@ from .eight_bit import narrowed, widened
 STRUCTURE = "structure"
 OTHER_WEIGHTS = "other weights"
 """The problem's own inputs, with weights far from their initial values."""
+OTHER_NUMBERS = "other whole numbers"
+"""The problem's own inputs, with other whole numbers of the same range, and flags in another order, where these are the
+same for every seed."""
 OTHER_STRIDES = "other strides"
 """The values of the problem's own inputs, in tensors that are not contiguous."""
 SPECIAL = "NaN and infinity"
@@ -75,6 +78,9 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
     if distribution == OTHER_STRIDES:
         return [_with_other_strides(value) for value in inputs]
     generator = generator_of(seed, problem.device)
+    if distribution == OTHER_NUMBERS:
+        again = problem.inputs(seed + 1)
+        return [_renumbered(*pair, generator) for pair in zip(inputs, again, strict=True)]
     return [
         _laid_out_like(value, _changed(value, distribution, generator)) if is_floating(value) else value
         for value in inputs
@@ -93,6 +99,28 @@ def _changed(value: Any, distribution: str, generator: Any) -> Any:
     if distribution in _FACTORS:
         return narrowed(wide * _FACTORS[distribution], value.dtype)
     return narrowed(_CHANGES[distribution](wide, generator), value.dtype)
+
+
+def _renumbered(value: Any, again: Any, generator: Any) -> Any:
+    """Return whole numbers and flags that two seeds share with their longest axis in another order; others unchanged.
+
+    Numbers are also counted from the other end of their range, else what is sorted would stay as it was; those that
+    ascend, such as offsets, go on to do so in other steps.
+    """
+    import torch
+
+    if not isinstance(value, torch.Tensor) or is_floating(value) or value.is_complex() or value.numel() < 2:
+        return value
+    if value.shape != again.shape or not torch.equal(value, again):
+        return value
+    axis = max(range(value.dim()), key=lambda one: value.shape[one])
+    steps = value.diff() if value.dim() == 1 and value.dtype != torch.bool else None
+    if steps is not None and bool((steps >= 0).all()):
+        order = torch.randperm(len(steps), generator=generator, device=value.device)
+        return torch.cat([value[:1], value[:1] + steps[order].cumsum(0)]).to(value.dtype)
+    order = torch.randperm(value.shape[axis], generator=generator, device=value.device)
+    ends = () if value.dtype == torch.bool else torch.aminmax(value, dim=axis, keepdim=True)
+    return _laid_out_like(value, (sum(ends) - value if ends else value).index_select(axis, order))
 
 
 def _with_other_strides(value: Any) -> Any:

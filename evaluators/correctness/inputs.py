@@ -15,10 +15,13 @@ from .eight_bit import narrowed, widened
 
 Tensors = list[Any]
 FACTORS = (0.75, 1.25)
-"""Range of the factors that scale the columns of timed inputs: still valid, and never the same twice. With one factor
-for all columns, a result would follow from an earlier one: a product of scaled matrices is scaled."""
+"""Range of the factors that scale the elements of timed inputs: still valid, and never the same twice. With one factor
+for all, or for each column, a result would follow from an earlier one: a product of scaled matrices is scaled, and a
+sum over rows too."""
 VARIANTS = 1 << 16
-"""Number of such factor vectors per seed."""
+"""Number of places among the factors of a seed where those of a call may begin."""
+MOST_FACTORS = 1 << 20
+"""The factors that one input uses: of a larger one, elements far from each other share theirs."""
 SETS = 2
 """Number of buffers among which timed calls rotate; one where the inputs are large, and in no cache anyway."""
 
@@ -60,21 +63,20 @@ class Buffers:
         self._held = []
 
     def scaled(self, values: Sequence[Any], factors: Any) -> Tensors:
-        """Return the same, with each column of the floating tensors multiplied by the next of `factors`, a vector.
+        """Return the same, with each element of the floating tensors multiplied by one of `factors`, a vector.
 
-        In a square tensor rows and columns: a kernel may rely on symmetry, as on zeros and signs.
+        The last two axes of a square tensor have factors for rows and columns instead: a kernel may rely on symmetry,
+        and on eigenvalues that are positive, as on zeros and signs.
         """
         import torch
 
         self._fit(values)
         for held, value in zip(self._held, values, strict=True):
             if is_floating(value):
-                axis = max((i for i, extent in enumerate(value.shape) if extent > 1), default=0)
                 wide = widened(value)
                 out = held if wide is value else torch.empty_like(wide)
-                torch.mul(wide, _along(wide, factors, axis), out=out)
-                if axis > 0 and value.shape[axis - 1] == value.shape[axis]:
-                    out.mul_(_along(wide, factors, axis - 1))  # a symmetric matrix stays one, up to rounding
+                for factor in _factors(wide, factors):
+                    wide = torch.mul(wide, factor, out=out)
                 if out is not held:
                     held.copy_(narrowed(out, held.dtype))
             elif isinstance(value, torch.Tensor):
@@ -94,7 +96,7 @@ class Buffers:
 class Feed:
     """Inputs for timed calls, each with contents that no earlier call saw.
 
-    Each seed draws a base; each call gets the base times its own factor, in one of `SETS` buffers. The same seed and
+    Each seed draws a base; each call gets the base times its own factors, in one of `SETS` buffers. The same seed and
     number of calls give the same contents in another process, so a timed call can be checked there. On a CPU one thread
     writes them: else torch's pool would spin through the first milliseconds of the call, on cores that the candidate's
     own threads need.
@@ -158,12 +160,35 @@ def _variant(
 
 
 def _pool(base: Tensors, seed: int, device: str) -> Any:
-    """Return enough factors that a vector for the longest input can begin at any of `VARIANTS` places."""
+    """Return enough factors that those of the largest input can begin at any of `VARIANTS` places."""
     import torch
 
-    longest = max((max(value.shape, default=1) for value in base if is_floating(value)), default=1)
+    most = max((_span(value.shape, _steps(value.shape)) for value in base if is_floating(value)), default=1)
     generator = generator_of(seed, device)
-    return torch.empty(VARIANTS + longest, device=device).uniform_(*FACTORS, generator=generator)
+    return torch.empty(VARIANTS + most, device=device).uniform_(*FACTORS, generator=generator)
+
+
+def _factors(value: Any, factors: Any) -> list[Any]:
+    """Return what a tensor is multiplied by: views of the factors, for a square one two of them."""
+    shape = value.shape
+    own = factors[: _span(shape, _steps(shape))].to(value.dtype)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        return [own.as_strided(shape, _steps(shape), own.storage_offset())]
+    batch = own.as_strided(shape[:-2], _steps(shape[:-2]), own.storage_offset())
+    return [own[: shape[-1]], own[: shape[-1], None] * batch[..., None, None]]
+
+
+def _steps(shape: Sequence[int]) -> list[int]:
+    """Return how far apart the factors of neighbours along each axis lie: as their elements, but within a bound."""
+    found, step = [], 1
+    for extent in reversed(shape):
+        found.append(step if step * extent <= MOST_FACTORS else step % max(1, MOST_FACTORS // max(1, extent)) or 1)
+        step *= max(1, extent)
+    return found[::-1]
+
+
+def _span(shape: Sequence[int], steps: Sequence[int]) -> int:
+    return 1 + sum((max(1, extent) - 1) * step for extent, step in zip(shape, steps, strict=True))
 
 
 def _are_separate(values: Sequence[Any]) -> bool:
@@ -173,14 +198,6 @@ def _are_separate(values: Sequence[Any]) -> bool:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     addresses = {one.untyped_storage().data_ptr() for one in tensors}
     return len(addresses) == len(tensors) and all(one.is_contiguous() for one in tensors)
-
-
-def _along(value: Any, factors: Any, axis: int) -> Any:
-    """Return as many factors as the axis has elements, in a shape that multiplies along it."""
-    if not value.dim():
-        return factors[0].to(value.dtype)
-    shape = [extent if i == axis else 1 for i, extent in enumerate(value.shape)]
-    return factors[: value.shape[axis]].to(value.dtype).view(shape)
 
 
 def _layout(value: Any) -> Any:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from ...core import Kernel, Rejection, Target, known_languages, source_lines
+from ...core.languages import TRITON
 from ...core.syntax_tree import syntax_tree
 from ..settings import AllowTorch
 from . import operators
@@ -28,6 +29,7 @@ _FRAMES = words(
     ag_frame tb_frame tb_next __traceback__ func_globals func_code cell_contents __builtins__ __loader__ __spec__
     """
 )
+_INTERPRETED = "handle"  # where Triton's interpreter keeps a value: NumPy would compute with it, on no GPU
 _TENSOR_HOOKS = frozenset(["__torch_function__", "__torch_dispatch__"])
 _TENSOR_CLASSES = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.Buffer")
 _METHODS = {
@@ -132,10 +134,10 @@ class _Check:
     def _uses(self, node: ast.Name | ast.Attribute | ast.Subscript | ast.Call) -> _Found:
         """Yield the rules that a reference breaks, however it names its object."""
         parent = self.values.names.parents.get(node)
-        if isinstance(parent, ast.Attribute) and not _is_looked_up(node):
-            return  # 'torch.cuda' of 'torch.cuda.Event', which is checked as a whole
         if isinstance(node, ast.Attribute):
             yield from self._names_of_frames(node.attr)
+        if isinstance(parent, ast.Attribute) and not _is_looked_up(node):
+            return  # 'torch.cuda' of 'torch.cuda.Event', which is checked as a whole
         for path in sorted(self.values.of(node)):
             if "()" not in path and not path.startswith("#"):
                 rule = "reference-model" if path.partition(".")[0] in self.withheld else broken_rule(path)
@@ -157,11 +159,11 @@ class _Check:
 
     def _names_a_global(self, call: ast.AST | None) -> bool:
         """Return whether this is the call in globals()["name"], which is read as that name."""
-        around = None if call is None else self.values.names.parents.get(call)
+        around = call and self.values.names.parents.get(call)
         return isinstance(around, ast.Subscript) and self.values.text(around.slice) is not None
 
     def _names_of_frames(self, name: str) -> _Found:
-        if name in _FRAMES:
+        if name in _FRAMES or (name == _INTERPRETED and self.language == TRITON.name):
             yield "introspection", name
 
     def _is_torch_work(self, path: str, node: ast.AST) -> bool:

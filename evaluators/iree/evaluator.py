@@ -19,7 +19,7 @@ from ...core import (
     Profile,
     Status,
 )
-from ...core.files import memory_folder
+from ...core.files import cache_folder
 from ..compilation.ahead import compiled_ahead
 from ..compilation.pool import VERDICTS
 from ..pipeline.evaluation import PRUNED
@@ -61,7 +61,6 @@ class IreeEvaluator:
         memory: Path | None = None,
         label: str = "",
         release: str = "",
-        rng: random.Random | None = None,
     ) -> None:
         """`memory` is a folder that keeps compiled modules, `release` the compiler's version of those (see
         `IreeCompiler`), `label` the device's name in records."""
@@ -70,11 +69,11 @@ class IreeEvaluator:
         self.target = IreeTarget(device, chip)
         self.environment = environment(self.target, label, release)
         limits = self.settings.limits
-        folder = memory or memory_folder() / "iree"
+        folder = memory or cache_folder() / "iree"
         self._compilers = {
             "folder": folder, "count": self._search.compilers, "seconds": limits.compile_s, "release": release,
         }  # fmt: skip
-        self._rng = rng or random.Random()
+        self._rng = random.Random()
         self._timer = QuietTimer(self.target.on_cpu)
         self._session: Session | None = None
 

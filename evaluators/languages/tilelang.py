@@ -68,44 +68,13 @@ class TileLangSupport(LanguageSupport):
         # The constructors assign the function that runs the kernel; this one is read in its place.
         JITKernel.torch_function = property(bind, lambda kernel, function: None)
 
-    @contextlib.contextmanager
-    def counting(self, counted: Counted) -> Iterator[None]:
+    def counting(self, counted: Counted) -> contextlib.AbstractContextManager[None]:
         """The function that each compiled kernel holds, however it is called."""
-        try:
-            from tilelang.jit.kernel import JITKernel
-        except ImportError:
-            yield
-            return
+        return _kernels_hold(lambda kernel, function: counted(name_of(kernel), function))
 
-        def read(kernel: Any) -> Any:
-            function = vars(kernel).get("torch_function")
-            return function and counted(name_of(kernel), function)
-
-        def assign(kernel: Any, function: Any) -> None:
-            vars(kernel)["torch_function"] = function
-
-        # The constructors assign the function to the kernel; a property goes before what is assigned.
-        with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
-            yield
-
-    @contextlib.contextmanager
-    def recording(self, recorded: Recorded) -> Iterator[None]:
+    def recording(self, recorded: Recorded) -> contextlib.AbstractContextManager[None]:
         """Calls of compiled kernels: for a CPU their generated C, for a GPU their lowered IR; and all arguments."""
-        try:
-            from tilelang.jit.kernel import JITKernel
-        except ImportError:
-            yield
-            return
-
-        def read(kernel: Any) -> Any:
-            function = vars(kernel).get("torch_function")
-            return function and _reported(kernel, function, recorded)
-
-        def assign(kernel: Any, function: Any) -> None:
-            vars(kernel)["torch_function"] = function
-
-        with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
-            yield
+        return _kernels_hold(lambda kernel, function: _reported(kernel, function, recorded))
 
     def compiled_kernels(self) -> list[CompiledKernel]:
         """Those whose binaries lie in the cache folder, which is the worker's own."""
@@ -115,6 +84,27 @@ class TileLangSupport(LanguageSupport):
     def source_name(self, kernel_name: str) -> str:
         """A kernel is named like its function with '_kernel', and '_kernel_1' and so on when it has several."""
         return re.sub(r"_kernel(_\d+)?$", "", kernel_name)
+
+
+@contextlib.contextmanager
+def _kernels_hold(instead: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """While inside, compiled kernels run what `instead` makes of a kernel and the function that it holds."""
+    try:
+        from tilelang.jit.kernel import JITKernel
+    except ImportError:
+        yield
+        return
+
+    def read(kernel: Any) -> Any:
+        function = vars(kernel).get("torch_function")
+        return function and instead(kernel, function)
+
+    def assign(kernel: Any, function: Any) -> None:
+        vars(kernel)["torch_function"] = function
+
+    # The constructors assign the function to the kernel; a property goes before what is assigned.
+    with replaced(JITKernel, "torch_function", lambda _: property(read, assign)):
+        yield
 
 
 def _compile_with_needed_headers() -> None:
@@ -167,10 +157,10 @@ def _called_on_gpu(kernel: Any, function: Callable[..., Any], inputs: Sequence[A
 
 
 def _in_order(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """Inputs and outputs in the order of the kernel's parameters."""
-    wanted = {index % len(kernel.params) for index in kernel.out_idx or ()}
-    given, made = iter(inputs), iter(outputs)
-    return [next(made if index in wanted else given) for index in range(len(kernel.params))]
+    """Inputs and outputs, which come in the order of `out_idx`, in the order of the kernel's parameters."""
+    wanted = [index % len(kernel.params) for index in kernel.out_idx or ()]
+    made, given = dict(zip(wanted, outputs, strict=False)), iter(inputs)
+    return [made[index] if index in made else next(given) for index in range(len(kernel.params))]
 
 
 def empty_outputs(kernel: Any, inputs: Sequence[Any], device: str) -> list[Any]:

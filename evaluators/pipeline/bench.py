@@ -26,9 +26,9 @@ BESIDE = "beside this kernel, and not without it, {}; leave the reference memory
 class Bench:
     """Evaluates single configs; keeps the candidate's worker from one to the next where that is the same kernel's."""
 
-    def __init__(self, device: str, settings: Settings, processes: Processes, examiner: EvaluationPipeline) -> None:
+    def __init__(self, device: str, settings: Settings, processes: Processes, pipeline: EvaluationPipeline) -> None:
         self.device = device
-        self.examiner = examiner
+        self.pipeline = pipeline
         self.processes = processes
         self.client: CandidateClient | None = None
         """The candidate's, kept for another config."""
@@ -119,7 +119,7 @@ class Bench:
         """
         for again in (False, True):
             try:
-                return self.examiner.one(reference_client, client, config, compiled, prune_above_ms)
+                return self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
             except ProblemError as error:
                 client.close()
                 reference_client = self.reference_for(reference_client.problem, client.kernel)

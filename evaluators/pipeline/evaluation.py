@@ -40,14 +40,14 @@ class EvaluationPipeline:
         self,
         device: str,
         settings: Settings,
-        timekeeper: InterleavedTimer,
+        timer: InterleavedTimer,
         memory: Path | None,
         processes: Processes,
         draw: Callable[[], int],
     ) -> None:
         self._device = device
         self._settings = settings
-        self._timekeeper = timekeeper
+        self._timer = timer
         self._memory = memory
         self._processes = processes
         self._draw = draw
@@ -127,7 +127,10 @@ class EvaluationPipeline:
     def plan(
         self, reference_client: ReferenceClient, client: CandidateClient, save: Path | None
     ) -> tuple[Evaluation, LaunchPlan | None]:
-        """Check a kernel, make its launch plan and replay it once; write the plan to a folder. Nothing is timed."""
+        """Check a kernel, make its launch plan and replay it once; write one that does the same to a folder.
+
+        Nothing is timed.
+        """
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
         try:
@@ -137,7 +140,7 @@ class EvaluationPipeline:
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
         except Failure as failure:
             return failed_evaluation(reference_client, client, Config(), failure), None
-        if recorded is not None and save is not None:
+        if recorded is not None and save is not None and checked.replayed:
             save_plan(recorded.plan, recorded.constants, recorded.path, save)
         evaluation = Evaluation(**found, message=CHECKED_NOT_TIMED, replay=checked.replay)
         return evaluation, recorded.plan if recorded else None
@@ -159,7 +162,7 @@ class EvaluationPipeline:
         reference_client = asked.reference_client
         pid = reference_client.pid if all(one.replayed for one in several) else asked.client.worker.pid
         with asked.stage("timing"):
-            return self._timekeeper.time(
+            return self._timer.time(
                 reference_client, asked.timers(several), pid, asked.timing_seeds, sampling, prune_above_ms
             )
 
@@ -171,7 +174,7 @@ class EvaluationPipeline:
         bytes_moved = reference_client.counted["min_bytes"] - cache_bytes
         if bytes_moved > 0:
             best = ceilings(
-                reference_client, self._device, self._memory, (*self._timekeeper.server_pids, reference_client.pid)
+                reference_client, self._device, self._memory, (*self._timer.server_pids, reference_client.pid)
             )
             if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
                 raise rejected(broken)

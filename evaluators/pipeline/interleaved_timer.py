@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Measurement, OptionError
-from ..reference.baselines import EAGER_DEFAULT, MODES, Baseline, BaselineCache, baseline_key
+from ..reference.baselines import EAGER_DEFAULT, MODES, BaselineCache, CachedBaseline, baseline_key
 from ..reference.client import ReferenceClient
 from ..reference.roofline import event_overhead_ms
 from ..settings import Sampling, Settings
@@ -93,7 +93,7 @@ class InterleavedTimer:
         fresh = {name: one.measurement for name, one in zip(names, timings[len(own) + 1 :], strict=True)}
         if contention is None:
             for name in MODES.keys() & fresh.keys():
-                baseline = Baseline.between(fresh[name], eager.measurement, reference_client.environment)
+                baseline = CachedBaseline.between(fresh[name], eager.measurement, reference_client.environment)
                 self._baselines.put(self._key(reference_client, name), baseline)
         known = {name: one.beside(eager.measurement) for name in MODES if (one := self._known(reference_client, name))}
         return InterleavedTimes(own, eager, contention, {**known, **fresh}, seen)
@@ -118,7 +118,7 @@ class InterleavedTimer:
                 )
         return names
 
-    def _known(self, reference_client: ReferenceClient, name: str) -> Baseline | None:
+    def _known(self, reference_client: ReferenceClient, name: str) -> CachedBaseline | None:
         return self._baselines.get(self._key(reference_client, name))
 
     def _key(self, reference_client: ReferenceClient, name: str) -> str:

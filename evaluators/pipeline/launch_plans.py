@@ -57,7 +57,10 @@ class LaunchPlans:
         """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares."""
         pair = self._pair
         with pair.stage("replay check"):
-            reason = pair.reference_client.load_plan(checked.serial, recorded.plan, recorded.constants, recorded.path)
+            with _plan_at_fault(checked):
+                reason = pair.reference_client.load_plan(
+                    checked.serial, recorded.plan, recorded.constants, recorded.path
+                )
             if reason is None:
                 reason = self._differs(checked, plan)
             checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=tuple(recorded.plan.lines()))
@@ -90,8 +93,10 @@ class LaunchPlans:
         comparisons = Comparisons(plan.seeds)
         first, *others = plan.seeds
         checks = [(first, None), *((seed, None) for seed in others), *((first, name) for name in plan.distributions)]
+        written = self._pair.reference_client.effects["changed"]
         for number, (seed, distribution) in enumerate(checks):
-            verdict = self._replayed(checked, "replay", seed=seed, distribution=distribution, precise=number == 0)
+            request = {"seed": seed, "distribution": distribution, "precise": number == 0, "written": written}
+            verdict = self._replayed(checked, "replay", **request)
             if verdict["status"] != Status.OK:
                 told = f"{told_of(distribution)}: " if distribution else ""
                 return f"its launches alone do not compute what its call returns: {told}{verdict['message']}"

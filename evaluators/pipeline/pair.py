@@ -16,7 +16,10 @@ CHUNKS_PER_SEED = 8
 
 
 class Pair:
-    """Both processes through their clients; `draw` gives seeds, `stages` collects the seconds of each step."""
+    """Both processes through their clients.
+
+    `draw` gives seeds, `stages` collects the seconds of each step; a search is `quick`.
+    """
 
     def __init__(
         self,
@@ -25,12 +28,14 @@ class Pair:
         settings: Settings,
         device: str,
         draw: Callable[[], int],
+        quick: bool = False,
     ) -> None:
         self.reference_client = reference_client
         self.client = client
         self.settings = settings
         self.on_cpu = device == "cpu"
         self.draw = draw
+        self.quick = quick
         self.stages: dict[str, float] = {}
 
     @contextlib.contextmanager

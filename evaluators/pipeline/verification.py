@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from ...core import Config, Correctness, KernelProfile, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
-from ..candidate.client import CandidateClient
 from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
@@ -15,8 +15,6 @@ from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, torch_violation
 from ..languages.base import support_of
-from ..reference.client import ReferenceClient
-from ..settings import Settings
 from ..workers.channel import Message
 from .launch_plans import LaunchPlans
 from .pair import Pair
@@ -33,27 +31,18 @@ _REMARKS = {
 
 
 class Verification(Pair):
-    """The steps that verify one candidate. Each may raise `Failure`; `quick` are those of a search."""
+    """The steps that verify one candidate. Each may raise `Failure`; a search has `quick` ones."""
 
-    def __init__(
-        self,
-        reference_client: ReferenceClient,
-        client: CandidateClient,
-        settings: Settings,
-        device: str,
-        draw: Callable[[], int],
-        quick: bool = False,
-    ) -> None:
-        super().__init__(reference_client, client, settings, device, draw)
-        self._quick = quick
-        self._plans = LaunchPlans(self)
+    @cached_property
+    def _plans(self) -> LaunchPlans:
+        return LaunchPlans(self)
 
     def plan(self) -> CheckPlan:
         """Return the checks: few in a search, since finalists are checked again.
 
         Precision is among them: the fastest of a search are those that compute in less, if nothing refuses that.
         """
-        if self._quick:
+        if self.quick:
             assert self.settings.search is not None
             return CheckPlan(tuple(self.draw() for _ in range(self.settings.search.checks)), thorough=False)
         seeds = tuple(self.draw() for _ in range(self.settings.checks))
@@ -64,7 +53,7 @@ class Verification(Pair):
         """Whether the kernel's launches can be recorded; what an interpreter runs has none."""
         target = self.client.kernel.target
         recorded = target in support_of(self.client.kernel.language).records
-        return recorded and (target is Target.CPU) == self.on_cpu and not self._quick
+        return recorded and (target is Target.CPU) == self.on_cpu and not self.quick
 
     def check(
         self, config: Config, plan: CheckPlan, compiled: CompileResult | None = None, keep: bool = False
@@ -83,7 +72,7 @@ class Verification(Pair):
 
     def prove(self, checked: VerifiedConfig) -> None:
         """Check that the candidate launches its own kernels, and leaves little of the work to torch."""
-        if self._quick:
+        if self.quick:
             return
         with self.stage("guards"):
             found = self.client.operators(checked)
@@ -102,9 +91,9 @@ class Verification(Pair):
         Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one. Raises
         `Failure` for a plan that breaks a rule, and for a kernel that is not correct.
         """
-        language, target = self.client.kernel.language, self.client.kernel.target
         if not self.records:
-            reason = f"launches of {language.name} on {target.value} are not recorded"
+            where = "CPU" if self.on_cpu else "GPU"
+            reason = f"what {self.client.kernel.language.name} launches on a {where} is not recorded"
             checked.replay = Replay(replayed=False, reason=reason)
             return None
         if (recorded := self._plans.record(checked)) is not None:
@@ -125,7 +114,7 @@ class Verification(Pair):
             else self.client.timer(checked, self.timing_seeds(), graph, empty_ms)
             for checked in several
         ]
-        return timers if self._quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
+        return timers if self.quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
 
     def _rechecked(self, timer: Callable[[int], Message], checked: VerifiedConfig) -> Callable[[int], Message]:
         """Return the timer with a check of its last call's outputs after some chunks of samples."""
@@ -153,7 +142,7 @@ class Verification(Pair):
 
     def profile(self, checked: VerifiedConfig) -> KernelProfile | None:
         """Profile one call and check that the candidate's own kernel ran; None in a search."""
-        if self._quick:
+        if self.quick:
             return None
         with self.stage("profile"):
             source = self.client.kernel.bind(checked.config).source
@@ -167,9 +156,7 @@ class Verification(Pair):
     def try_other_sizes(self, checked: VerifiedConfig) -> SecondWorkload | None:
         """Check the kernel at other sizes; a failure there is a remark, not the result."""
         sizes = (
-            alternate_sizes(self.reference_client.problem)
-            if self.settings.second_workload and not self._quick
-            else None
+            alternate_sizes(self.reference_client.problem) if self.settings.second_workload and not self.quick else None
         )
         if sizes is None:
             return None
@@ -185,7 +172,7 @@ class Verification(Pair):
 
         The last checks of a loaded config: it may be unloaded.
         """
-        if self._quick:
+        if self.quick:
             return checked.correctness
         found: dict[str, str] = {}
         with self.stage("remarks"):

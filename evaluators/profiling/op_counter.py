@@ -14,6 +14,7 @@ from ..languages.base import supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING, LEAVING_KIND, classify
+from .products import Widened, larger, product_flops, product_of, tensors_in
 
 
 def count(model: Any, inputs: Sequence[Any]) -> Message:
@@ -28,12 +29,12 @@ def count(model: Any, inputs: Sequence[Any]) -> Message:
     once = [*inputs, *model.parameters(), *model.buffers(), *outputs_of(result)]
     product = None
     for operator in ran:
-        product = _larger(product, operator["product"])
+        product = larger(product, operator["product"])
     return {
         "flops": float(sum(operator["flops"] for operator in ran)),
         "matrix_flops": float(sum(operator["matrix_flops"] for operator in ran)),
         "eager_bytes": float(sum(operator["bytes"] for operator in ran)),
-        "min_bytes": float(sum(_bytes(tensor) for tensor in _tensors(once))),
+        "min_bytes": float(sum(_bytes(tensor) for tensor in tensors_in(once))),
         "operators": [operator["name"] for operator in ran],
         "product": product,
         "details": grouped(seen),
@@ -65,14 +66,14 @@ def observe(call: Callable[[], Any]) -> tuple[Any, list[Message]]:
     """
     seen: list[Message] = []
     interpreted = threading.local()
-    observing = functools.partial(_observing, seen, interpreted, _Widened())
+    observing = functools.partial(_observing, seen, interpreted, Widened())
     with _in_threads(observing), _interpreter_marked(interpreted), observing():
         result = call()
     return result, seen
 
 
 @contextlib.contextmanager
-def _observing(seen: list[Message], interpreted: threading.local, widened: _Widened) -> Iterator[None]:
+def _observing(seen: list[Message], interpreted: threading.local, widened: Widened) -> Iterator[None]:
     """Enter both of torch's modes, which apply to one thread."""
     import torch
     from torch.overrides import TorchFunctionMode
@@ -125,16 +126,16 @@ def _python_operator(func: Any, args: Sequence[Any]) -> Callable[..., Any] | Non
     found: Any = custom_ops.OPDEFS.get(func._schema.name)
     if found is None:
         return None
-    device = next((tensor.device.type for tensor in _tensors(args)), None)
+    device = next((tensor.device.type for tensor in tensors_in(args)), None)
     functions: dict[str | None, Callable[..., Any]] = found._backend_fns
     return functions.get(device, functions.get(None))
 
 
-def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, widened: _Widened) -> Message | None:
+def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, widened: Widened) -> Message | None:
     """Describe one operator; None when it wrote no tensor."""
     from torch.utils.flop_counter import flop_registry
 
-    read, written = _tensors([*args, *kwargs.values()]), _tensors(result)
+    read, written = tensors_in([*args, *kwargs.values()]), tensors_in(result)
     if not written:
         return None
     name = func.overloadpacket.__name__
@@ -142,7 +143,7 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
     if kind == LAYOUT and _combines(func, args, kwargs):
         kind, family = COMPUTE, "reductions"
     formula = flop_registry.get(func.overloadpacket)
-    matrix_flops = float(formula(*args, **kwargs, out_val=result)) if formula else _product_flops(name, args)
+    matrix_flops = float(formula(*args, **kwargs, out_val=result)) if formula else product_flops(name, args)
     elements = float(max((math.prod(tensor.shape) for tensor in [*read, *written]), default=0))
     return {
         "name": name,
@@ -154,7 +155,7 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
         "flops": matrix_flops or elements,
         "matrix_flops": matrix_flops,
         "element_bytes": max((tensor.element_size() for tensor in read), default=written[0].element_size()),
-        "product": _product(name, args, widened),
+        "product": product_of(name, args, widened),
     }
 
 
@@ -223,85 +224,8 @@ def _interpreter_marked(interpreted: threading.local) -> Iterator[None]:
         yield
 
 
-def _tensors(value: object) -> list[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, tuple | list):
-        return [tensor for part in value for tensor in _tensors(part)]
-    return []
-
-
 def _different(tensors: Sequence[Any]) -> list[Any]:
     return list({id(tensor): tensor for tensor in tensors}.values())
-
-
-class _Widened:
-    """The dtypes that tensors had before they were widened: products may take these operands, and are as exact.
-
-    By storage, so that views count as what they are views of.
-    """
-
-    def __init__(self) -> None:
-        # The weak references keep addresses from being used a second time.
-        self._before: dict[int, tuple[Any, Any]] = {}
-
-    def dtype(self, tensor: Any) -> Any:
-        """Return the narrowest dtype that holds the tensor's values."""
-        return self._before.get(_storage(tensor), (None, tensor.dtype))[1]
-
-    def note(self, func: Any, args: Sequence[Any], result: Any) -> None:
-        """Take in what an operator did."""
-        if func.is_view:
-            return
-        for written in _tensors(result):
-            self._before.pop(_storage(written), None)  # written in place, it holds other values
-        if func.overloadpacket.__name__ == "_to_copy":
-            before = self.dtype(args[0])
-            if before.is_floating_point and result.is_floating_point() and before.itemsize < result.element_size():
-                from torch.multiprocessing.reductions import StorageWeakRef
-
-                if key := _storage(result):
-                    self._before[key] = StorageWeakRef(result.untyped_storage()), before
-
-
-def _storage(tensor: Any) -> int:
-    """Return a number for the memory of a tensor; 0 for one that has none of its own."""
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
-        return 0
-
-
-def _product(operator: str, args: Sequence[Any], widened: _Widened) -> Message | None:
-    """Return the extents of a matrix product; None for another operator."""
-    if operator not in ("mm", "bmm", "addmm", "baddbmm", "_scaled_mm"):
-        return None
-    left, right = args[1:3] if operator in ("addmm", "baddbmm") else args[:2]
-    m, k = left.shape[-2:]
-    batch = left.shape[0] if left.dim() == 3 else 1
-    dtype = max((widened.dtype(one) for one in (left, right)), key=lambda one: one.itemsize)
-    operand = {"element_bytes": dtype.itemsize, "dtype": str(dtype).removeprefix("torch.")}
-    return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, **operand}
-
-
-def _product_flops(operator: str, args: Sequence[Any]) -> float:
-    """Return 2 per multiply-add for products without a formula in torch; 0 for other operators."""
-    multiply_adds = 0
-    if operator in ("mv", "addmv", "dot", "vdot"):
-        multiply_adds = args[1 if operator == "addmv" else 0].numel()
-    elif "scaled_dot_product" in operator:
-        query, key, value = args[:3]
-        multiply_adds = math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
-    return 2.0 * multiply_adds
-
-
-def _larger(one: Message | None, other: Message | None) -> Message | None:
-    def work(product: Message | None) -> int:
-        return math.prod(product[name] for name in ("batch", "m", "n", "k")) if product else 0
-
-    return other if work(other) > work(one) else one
 
 
 def _bytes(tensor: Any) -> int:

@@ -65,7 +65,7 @@ def classify(name: str, namespace: str, tags: Collection[str], is_view: bool) ->
     `name` is that of the overload packet. An operator without a known family is its own family.
     """
     plain = name.strip("_")
-    if is_view:
+    if is_view or "inplace_view" in tags:
         return FREE, FREE
     if namespace not in ("aten", "prims"):
         return COMPUTE, f"{namespace}.{name}"

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..languages.base import CompiledKernel
+from ..languages.base import CompiledKernel, supports
 from ..workers.channel import Message
-from .binary_stats import compiled_kernels, find_kernel
 from .occupancy import occupancy
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -142,3 +141,14 @@ def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None
     rest_ms = max(0.0, total_ms - sum(operator["time_ms"] for operator in operators))
     kernels = [*operators, {"name": OWN_CODE, "launches": 1, "time_ms": rest_ms, "own": True}]
     return {"kernels": sorted(kernels, key=lambda kernel: -kernel["time_ms"])}
+
+
+def compiled_kernels() -> list[CompiledKernel]:
+    """All kernels that this process compiled for a GPU so far, in any language."""
+    return [kernel for support in supports() for kernel in support.compiled_kernels()]
+
+
+def find_kernel(kernels: Iterable[CompiledKernel], name: str, registers: int | None) -> CompiledKernel | None:
+    """The compiled kernel of a name; of several, as TileLang's 'main_kernel', the one that spills most."""
+    same = [one for one in kernels if one.name == name and registers in (None, one.registers)]
+    return max(same, key=lambda one: one.spills, default=None)

@@ -10,6 +10,7 @@ from ..correctness.conditioning import is_steady
 from ..correctness.distributions import (
     DISTRIBUTIONS,
     MAGNITUDES,
+    OTHER_NUMBERS,
     OTHER_STRIDES,
     OTHER_WEIGHTS,
     SPECIAL,
@@ -44,6 +45,8 @@ class InputRequests:
             OTHER_WEIGHTS
         ):
             fit.append(OTHER_WEIGHTS)
+        if self._accepts_other_numbers():
+            fit.append(OTHER_NUMBERS)
         reference.forget_inputs()
         reference.release()
         return {"distributions": fit}
@@ -69,6 +72,17 @@ class InputRequests:
             expected = self._floating(*copied(reference.inputs))
             allowed = [reference.tolerances.get(dtype_name(one), EXACT).tightest for one in expected]
             return is_steady(self._floating, reference.inputs, expected, allowed)
+
+    def _accepts_other_numbers(self) -> bool:
+        """Return whether there are whole numbers that no seed changes, and the reference stands others."""
+        reference = self._reference
+        reference.prepare(0)
+        before = reference.inputs
+        reference.prepare(0, OTHER_NUMBERS)
+        if all(_equal(one, other) for one, other in zip(before, reference.inputs, strict=True)):
+            return False
+        outputs = outputs_where_accepted(reference.model, reference.inputs)
+        return outputs is not None and (not any(map(is_floating, outputs)) or self._copes(OTHER_NUMBERS))
 
     def _floating(self, *inputs: Any) -> list[Any]:
         return [one for one in self._reference.outputs(inputs) if one.is_floating_point()]
@@ -98,6 +112,12 @@ class InputRequests:
             outputs.append(outputs_where_accepted(reference.model, reference.inputs))
         first, again = outputs
         return first is not None and again is not None and same_special_values(first, again)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    import torch
+
+    return not isinstance(one, torch.Tensor) or is_floating(one) or torch.equal(one, other)
 
 
 def _strides(value: Any) -> Any:

@@ -6,7 +6,6 @@ device, versions and problem, since a compilation takes longer than an evaluatio
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -17,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...core import Measurement, Speedup, TorchProblem
+from ...core.text import digest_of
 from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
@@ -91,7 +91,7 @@ class Baselines:
             os.environ["TRITON_CACHE_DIR"] = str(self._cache / "triton")
 
 
-class Baseline(BaseModel):
+class CachedBaseline(BaseModel):
     """One measured baseline, interleaved with eager as the reference computes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,7 +107,7 @@ class Baseline(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def between(cls, baseline: Measurement, eager: Measurement, environment: Mapping[str, str]) -> Baseline:
+    def between(cls, baseline: Measurement, eager: Measurement, environment: Mapping[str, str]) -> CachedBaseline:
         """Return the ratio of two interleaved measurements."""
         ratio = Speedup.between(baseline, eager)
         return cls(
@@ -137,14 +137,14 @@ class BaselineCache:
         self.cache = folder / "inductor" if folder else None
         """Inductor's cache for the reference worker."""
 
-    def get(self, key: str) -> Baseline | None:
+    def get(self, key: str) -> CachedBaseline | None:
         """Return the baseline under the key of `baseline_key`, or None."""
         try:
-            return Baseline.model_validate(self._known.get(key))
+            return CachedBaseline.model_validate(self._known.get(key))
         except ValidationError:  # no entry, or another version's
             return None
 
-    def put(self, key: str, baseline: Baseline) -> None:
+    def put(self, key: str, baseline: CachedBaseline) -> None:
         """Store a baseline; a write error is ignored."""
         self._known.put(key, baseline.model_dump())
 
@@ -157,9 +157,8 @@ def baseline_key(
     Two GPUs of one model share their baselines: the UUID is not included.
     """
     text = json.dumps([problem.source, dict(problem.sizes)], sort_keys=True, default=str)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     described = ("torch", "triton", "cuda", "threads", "tf32")  # eager's TF32; a compiled one has PyTorch's defaults
     versions = [f"{part} {environment[part]}" for part in described if part in environment]
-    parts = [name, problem.id, digest, environment["device"], *versions]
+    parts = [name, problem.id, digest_of(text), environment["device"], *versions]
     parts += [f"driver {driver}"] if driver else []
     return ", ".join([*parts, "graph"] if graph else parts)

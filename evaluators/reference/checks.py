@@ -52,28 +52,31 @@ class CheckRequests:
         seed: int,
         path: str,
         outputs: list[Message],
+        written: list[int],
         distribution: str | None = None,
         precise: bool = False,
         hold: bool = False,
     ) -> Message:
         """Compare the candidate's outputs for this seed with the reference.
 
-        `precise` also compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers
-        the candidate's for `same`.
+        Behind its outputs are the inputs with the numbers in `written`, which the reference writes to. `precise` also
+        compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers the candidate's for
+        `same`.
         """
         reference = self._reference
         reference.prepare(seed, distribution)
         fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
         expected = reference.outputs(reference.inputs)
+        inputs = [reference.inputs[number] for number in written]
         self._comparison.exactness.learn(fp32, expected, distribution)
         allowed = self._comparison.allowed(distribution)
-        verdict = compare(expected, outputs, Path(path), allowed)
+        verdict = compare([*expected, *inputs], outputs, Path(path), allowed, written)
         if verdict["status"] == Status.WRONG_VALUE and distribution is None:
             reference.prepare(seed)  # the reference may have changed them
             if self._comparison.learn_rounding(fp32 or expected):
                 allowed = self._comparison.allowed()
-                verdict = compare(expected, outputs, Path(path), allowed)
-        actual = verdict.pop("actual", [])
+                verdict = compare([*expected, *inputs], outputs, Path(path), allowed, written)
+        actual = verdict.pop("actual", [])[: len(expected)]
         if hold:
             self._held = [HeldOutput.of(tensor) for tensor in actual]
         if (
@@ -85,15 +88,15 @@ class CheckRequests:
         if verdict["status"] == Status.OK and precise:
             reference.prepare(seed, distribution)  # the reference may have changed them
             verdict |= self._comparison.precise_verdict(expected, actual, fp32, allowed)
-        del expected, actual
+        del expected, actual, inputs
         reference.release()
         return verdict
 
     def same(self, path: str, outputs: list[Message]) -> Message:
         """Return whether outputs are bitwise equal to the held ones."""
-        reader = Outputs(Path(path))
+        reader, returned = Outputs(Path(path)), outputs[: len(self._held)]
         try:
-            again = [reader.next(got, held.like) for got, held in zip(outputs, self._held, strict=True)]
+            again = [reader.next(got, held.like) for got, held in zip(returned, self._held, strict=True)]
         except (UnreadableTensor, ValueError):
             return {"same": False}
         return {"same": all(held == HeldOutput.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
@@ -107,6 +110,6 @@ class CheckRequests:
         fp32 = self._comparison.in_fp32(inputs, None)
         expected = reference.outputs(inputs)
         self._comparison.exactness.learn(fp32, expected, None)
-        verdict = compare(expected, outputs, Path(path), self._comparison.allowed())
+        verdict = compare(expected, outputs, Path(path), self._comparison.allowed(inputs=inputs))
         verdict.pop("actual", None)
         return verdict

@@ -129,9 +129,9 @@ class ReferenceClient:
         return answer
 
     def load_plan(self, number: int, plan: LaunchPlan, constants: list[Message], path: Path) -> str | None:
-        """Hand over a candidate's launch plan; return why it cannot be replayed, or None."""
-        answer = self.call("load_plan", number=number, plan=plan.model_dump_json(), constants=constants, path=str(path))
-        reason: str | None = answer["reason"]
+        """Hand over a candidate's launch plan; return why it cannot be replayed, or None. Raises `ReplayFailed`."""
+        request = {"number": number, "plan": plan.model_dump_json(), "constants": constants, "path": str(path)}
+        reason: str | None = self.replay_call(TIMEOUT_S, "load_plan", **request)["reason"]
         return reason
 
     def plan_timer(self, number: int, seeds: Iterator[int], graph: bool, seconds: float) -> Callable[[int], Message]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from ..correctness.compare import EXACT, Allowed, dtype_name
-from ..correctness.conditioning import amplified_error, forgive, settled
+from ..correctness.compare import EXACT, Allowed, as_real, dtype_name
+from ..correctness.conditioning import amplified_error, forgive, is_as_exact, rows_are_close, settled
 from ..correctness.distributions import MAGNITUDES, OTHER_STRIDES, STRUCTURE
-from ..correctness.fp64 import Fp64Comparison, copied, in_fp64
+from ..correctness.fp64 import FLOOR, NARROW, NARROW_BYTES, TIMES_TORCH, Fp64Comparison, copied, in_fp64
 from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
 from .drawn_reference import DrawnReference
-
-NARROW_BYTES = 2
-"""Results of such dtypes depend on rounding with any inputs, as attention does where two scores are nearly equal."""
 
 
 class Comparison:
@@ -24,13 +23,15 @@ class Comparison:
         self._reference = reference
         self.exactness = Fp64Comparison()
 
-    def allowed(self, distribution: str | None = None) -> Allowed:
-        """Return the allowed difference on such inputs."""
+    def allowed(self, distribution: str | None = None, inputs: Sequence[Any] | None = None) -> Allowed:
+        """Return the allowed difference on inputs of a distribution: those that the reference has now, or others."""
+        reference = self._reference
+        on = reference.inputs if inputs is None else inputs
         return Allowed(
-            self._reference.tolerances,
+            reference.tolerances,
             self.exactness.slack(None if distribution == OTHER_STRIDES else distribution),
             unbounded=distribution not in (None, OTHER_STRIDES),
-            forgiven=self._forgiven if distribution is not None else None,
+            forgiven=partial(self._forgiven, distribution, on),
         )
 
     def in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
@@ -65,23 +66,27 @@ class Comparison:
             "trivial_output": str(trivial) if trivial else None,
         }
 
-    def _forgiven(self, number: int, expected: Any, actual: Any) -> Any:
+    def _forgiven(
+        self, distribution: str | None, inputs: Sequence[Any], number: int, expected: Any, actual: Any
+    ) -> Any:
         """Return an output with the expected values where rounding decides the result."""
-        reference = self._reference
-        assert reference.drawn is not None
-        if reference.drawn[1] in MAGNITUDES and expected.is_floating_point():
-            limit = reference.tolerances.get(dtype_name(expected), EXACT).tightest
-            again = lambda given: reference.outputs(given)[number]  # noqa: E731
-            return settled(again, reference.inputs, expected, actual, limit)
+        reference, dtype = self._reference, dtype_name(expected)
         narrow = expected.is_floating_point() and expected.element_size() <= NARROW_BYTES
-        if not narrow and (reference.drawn[1] != STRUCTURE or not expected.is_floating_point()):
+        if not narrow and (distribution not in (STRUCTURE, *MAGNITUDES) or not expected.is_floating_point()):
             return actual
-        relative = reference.tolerances.get(dtype_name(expected), EXACT).relative
+        tolerance, in_full = reference.tolerances.get(dtype, EXACT), in_fp64(reference.model)
+        left = actual
         try:
-            return forgive(
-                expected,
-                actual,
-                amplified_error(in_fp64(reference.model), reference.inputs, number, relative),
-            )
+            if distribution in MAGNITUDES:
+                again = lambda given: reference.outputs(given)[number]  # noqa: E731
+                left = settled(again, inputs, expected, actual, tolerance.tightest)
+            elif distribution is not None:
+                left = forgive(expected, actual, amplified_error(in_full, inputs, number, tolerance.relative))
+            if dtype not in NARROW:
+                return left
+            exact = as_real(in_full(inputs)[number])
+            if distribution is None:
+                return expected if is_as_exact(exact, expected, actual) else actual
+            return expected if rows_are_close(exact, expected, left, TIMES_TORCH, FLOOR[dtype]) else left
         except (RuntimeError, MemoryError):  # too little memory for another run in fp64
-            return actual
+            return left

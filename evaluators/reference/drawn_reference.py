@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core import Tolerance
 from ..correctness.distributions import OTHER_WEIGHTS, change_weights, draw, vary_constants
-from ..timing.scheduling import Scheduling
+from ..timing.priority import Scheduling
 from ..timing.timed_calls import TimedCalls
 from ..workers.channel import Message
 from ..workers.memory import is_large, release_cache

@@ -67,7 +67,7 @@ class _Taken(BaseException):
     """The code is there: nothing is loaded, and nothing runs."""
 
 
-def generated(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] = OPTIONS) -> Message:
+def generated(model: Any, inputs: Sequence[Any]) -> Message:
     """Compile a model for inputs and return the code as fields of a `GeneratedCode`.
 
     With real inputs on a GPU the code runs once, in which Inductor measures the configs of its kernels. With fake ones
@@ -81,7 +81,7 @@ def generated(model: Any, inputs: Sequence[Any], options: Mapping[str, Any] = OP
     weights = weights_of(model)
     arguments = [*weights.values(), *tensors]
     graph, form = traced(model, weights, inputs)
-    known = {name: value for name, value in options.items() if name in config._config}
+    known = {name: value for name, value in OPTIONS.items() if name in config._config}
     runs = bool(arguments) and all(one.is_cuda and not isinstance(one, FakeTensor) for one in arguments)
     with config.patch(known), templates_first():
         code, fastest = measured_code(graph, arguments) if runs else (code_of(graph, arguments), {})

@@ -57,9 +57,17 @@ class ReplayRequests:
         self._wrote_weights.clear()
         return {}
 
-    def replay(self, number: int, seed: int, distribution: str | None = None, precise: bool = False) -> Message:
+    def replay(
+        self,
+        number: int,
+        seed: int,
+        written: list[int],
+        distribution: str | None = None,
+        precise: bool = False,
+    ) -> Message:
         """Replay a plan on the weights and inputs of a seed, and compare with the reference.
 
+        Results are also the inputs with the numbers in `written`, which the reference writes to.
         `effects` in the response are the inputs that it changed or returned, `weights` the weights that it changed,
         `kept` the outputs whose memory outlives the call. `precise` also compares with fp64 and with trivial outputs,
         and replays again: `deterministic` says whether that gave the same bits.
@@ -67,12 +75,14 @@ class ReplayRequests:
         reference = self._reference
         reference.prepare(seed, distribution)
         try:
-            outputs, result, found = self._replayed(number)
+            outputs, result, found, inputs = self._replayed(number, written)
             held = [HeldOutput.of(one) for one in outputs] if precise else []
         except Exception as error:  # the plan's fault, not the reference's
             return failed(Status.RUNTIME_ERROR, describe(error))
         if found["effects"]["changed"]:
             reference.prepare(seed, distribution)
+        # What a plan left alone, and was not copied, is about to be written to.
+        own = [one.clone() if one is reference.inputs[at] else one for at, one in zip(written, inputs, strict=True)]
         fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
         wanted = reference.model(*reference.inputs)
         if form_of(result) != form_of(wanted):
@@ -81,7 +91,9 @@ class ReplayRequests:
         expected = outputs_of(wanted)
         self._comparison.exactness.learn(fp32, expected, distribution)
         allowed = self._comparison.allowed(distribution)
-        verdict = _compared(expected, outputs, allowed)
+        theirs = [reference.inputs[at] for at in written]
+        verdict = _compared([*expected, *theirs], [*outputs, *own], allowed, written)
+        del theirs, own, inputs
         if verdict["status"] == Status.OK and precise:
             reference.prepare(seed, distribution)  # the reference may have changed them
             verdict |= self._comparison.precise_verdict(expected, outputs, fp32, allowed)
@@ -94,14 +106,17 @@ class ReplayRequests:
         reference.release()
         return {**verdict, **found}
 
-    def _replayed(self, number: int) -> tuple[list[Any], Any, Message]:
-        """Replay a plan on copies of the current inputs; return its outputs, its result and its side effects."""
+    def _replayed(self, number: int, written: Sequence[int] = ()) -> tuple[list[Any], Any, Message, list[Any]]:
+        """Replay a plan on copies of the current inputs.
+
+        Returns its outputs, its result, its side effects, and the copies with the numbers in `written`.
+        """
         import torch
 
         reference = self._reference
         inputs = reference.inputs if is_large(reference.inputs) else copied(reference.inputs)
         weights = weights_of(reference.model)
-        on_inputs, written = SideEffects(inputs), WrittenWeights(weights)
+        on_inputs, on_weights = SideEffects(inputs), WrittenWeights(weights)
         kept = SideEffects([*weights.values(), *self._session.constants(number)])
         poison(inputs)
         with torch.no_grad():
@@ -111,8 +126,8 @@ class ReplayRequests:
         self._session.renew(number, outputs)
         if effects["changed"] and inputs is reference.inputs:
             reference.forget_inputs()
-        found = {"effects": effects, "weights": written.names(), "kept": kept.of(outputs)["returned"]}
-        return outputs, result, found
+        found = {"effects": effects, "weights": on_weights.names(), "kept": kept.of(outputs)["returned"]}
+        return outputs, result, found, [inputs[at] for at in written]
 
     def replay_operators(self, number: int, seed: int) -> Message:
         """Return the torch operators of one replay, as `guards.torch_share.Operator`."""
@@ -136,15 +151,10 @@ class ReplayRequests:
         try:
             with torch.no_grad():
                 timed = reference.timed.time(1 + number, call, seed, samples, graph)
-                last, calls = reference.timed.last, timed["calls"]
-                reference.timed.last = None
-                for _ in range(secrets.randbelow(EXTRA_CALLS)):
-                    last = None
-                    renew()
-                    _, inputs = reference.timed.feed(seed).next()
-                    last, calls = call(*inputs), calls + 1
+                calls = reference.timed.go_on(1 + number, call, seed, secrets.randbelow(EXTRA_CALLS))
         finally:
             reference.timed.renew = lambda: None
+        last, reference.timed.last = reference.timed.last, None
         self._timed[number] = (seed, calls, outputs_of(last))
         self._session.renew(number, self._timed[number][2])
         if set(written.names()) - reference.written_weights:
@@ -171,13 +181,16 @@ class ReplayRequests:
             return failed(Status.WRONG_VALUE, "it wrote to the weights while it was timed")
         seed, calls, outputs = self._timed[number]
         reference.release_timed()
-        expected = reference.outputs(Feed(reference.problem).at(seed, calls))
-        return _compared(expected, outputs, self._comparison.allowed())
+        inputs = Feed(reference.problem).at(seed, calls)
+        expected = reference.outputs(inputs)
+        return _compared(expected, outputs, self._comparison.allowed(inputs=inputs))
 
 
-def _compared(expected: Sequence[Any], outputs: Sequence[Any], allowed: Allowed) -> Message:
-    """Compare outputs of this process."""
+def _compared(
+    expected: Sequence[Any], outputs: Sequence[Any], allowed: Allowed, written: Sequence[int] = ()
+) -> Message:
+    """Compare outputs of this process, the last of which are inputs that were written to."""
     described = [tensor_ipc.describe(one) for one in outputs]
-    verdict = compare(list(expected), described, HeldOutputs(list(outputs)), allowed)
+    verdict = compare(expected, described, HeldOutputs(list(outputs)), allowed, written)
     verdict.pop("actual", None)
     return verdict

@@ -67,10 +67,7 @@ class Remote:
         return self.evaluator(replace(settings or Settings(), search=self._search(compilers, adaptive)))
 
     def _search(self, compilers: int | None, adaptive: bool) -> SearchSettings:
-        ahead = self.device != CPU
-        if compilers is None:
-            compilers = max(1, self._cpus // 2 if ahead and adaptive else self._cpus)
-        return SearchSettings(compilers, 4 * compilers if ahead and not adaptive else compilers)
+        return SearchSettings.of(compilers, self._cpus, self.device != CPU, adaptive)
 
     def close(self) -> None:
         """End all workers."""

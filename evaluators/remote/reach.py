@@ -7,10 +7,10 @@ import socket
 TIMEOUT_S = 5.0
 
 
-def unreachable(host: str, port: int, timeout_s: float = TIMEOUT_S) -> str | None:
+def unreachable(host: str, port: int) -> str | None:
     """Return why no connection is possible; None when one is."""
     try:
-        socket.create_connection((host, port), timeout=timeout_s).close()
+        socket.create_connection((host, port), timeout=TIMEOUT_S).close()
     except TimeoutError:
         return f"{host}:{port} does not answer"
     except OSError as error:

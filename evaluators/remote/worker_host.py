@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import __version__
 from ...core import Config, KernelwrightError
-from ...core.files import memory_folder
+from ...core.files import cache_folder
 from ..local import LocalEvaluator
 from ..settings import Settings
 from .payload import Payload, Response, What, failure
@@ -21,12 +21,11 @@ KEPT = 3
 class WorkerHost:
     """Runs payloads on one device of this machine.
 
-    Evaluators and their processes are kept between payloads. `memory` is the folder for once-per-device measurements.
+    Evaluators and their processes are kept between payloads.
     """
 
-    def __init__(self, device: str, memory: Path | None = None) -> None:
+    def __init__(self, device: str) -> None:
         self.device = device
-        self._memory = memory or memory_folder()
         self._evaluators: dict[Settings, LocalEvaluator] = {}
 
     def run(self, payload: Payload) -> list[Response]:
@@ -68,7 +67,7 @@ class WorkerHost:
         if settings not in self._evaluators:
             if len(self._evaluators) == KEPT:
                 self._evaluators.pop(next(iter(self._evaluators))).close()
-            self._evaluators[settings] = LocalEvaluator(self.device, settings, self._memory)
+            self._evaluators[settings] = LocalEvaluator(self.device, settings, cache_folder())
         return self._evaluators[settings]
 
 

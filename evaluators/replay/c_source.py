@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...core.launch_plan import KernelCode
 from ..languages.c_headers import HEADER, VECTORS, needed_headers, standard_for
+from .generated_text import JOINING, calls_through_pointer, tokens_of
 from .values import UnplannableCall
 
 FLAGS = re.compile(
@@ -29,8 +30,7 @@ _ALWAYS = ("-w", "-fPIC", "-shared", "-nostartfiles", "-ftrivial-auto-var-init=p
 get a pattern, so that they hold nothing of an earlier call."""
 _LINKAGE = re.compile(r'^#ifdef __cplusplus\s+extern "C"\s+#endif\s*$', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NUMBER = r"0[xX][\da-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_TOKEN = re.compile(rf"([A-Za-z_]\w*)|({_NUMBER})[uUlLfF]*|(\S)")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -43,7 +43,9 @@ TYPES = _words(
     uint32_t uint64_t size_t
     """
 )
-KEYWORDS = _words("for if else while do break continue return const sizeof true false restrict __restrict__ NULL")
+KEYWORDS = _words(
+    "for if else while do break continue return const sizeof true false restrict __restrict__ NULL INFINITY NAN"
+)
 FORBIDDEN = _words(
     """
     static extern asm volatile goto typedef union struct class template using namespace register thread_local auto
@@ -58,8 +60,11 @@ _MATHEMATICS = _words(
     """
 )
 FUNCTIONS = _MATHEMATICS | {f"{name}f" for name in _MATHEMATICS}
-_MARKS = ("#", "\\", '"', "'", "%:", "<:", ":>", "<%", "%>", "??")
+_MARKS = ("#", '"', "'", *JOINING)
 """Of directives, texts and joined lines, also as digraphs and trigraphs."""
+PREFIX = "own_"
+"""Before every name that the text declares: the headers have variables and macros too, such as `errno`, `signgam` and
+one that stands for `static`, and linkers know names such as `_init`."""
 _COMPILE_S = 120.0
 
 
@@ -69,46 +74,38 @@ def checked_source(code: KernelCode) -> str:
     body = _LINKAGE.sub("", HEADER.sub("", body))
     if any(mark in body for mark in _MARKS) or not body.isascii():
         raise UnplannableCall(f"{code.name}: generated C with directives or texts")
-    tokens = [match[1] or match[2] or match[3] for match in _TOKEN.finditer(body)]
+    tokens = tokens_of(body)
     defined = set(re.findall(r"\bint32_t\s+(\w+)\s*\([^)]*\)\s*\{", body))
     if code.entry not in defined:
         raise UnplannableCall(f"{code.name}: generated C without its function")
     _check_calls(code.name, tokens, defined)
-    _check_scopes(code.name, tokens)
-    _check_names(code.name, tokens, defined)
-    return f'{needed_headers(body)}extern "C" {{\n{body}\n}}\n'
+    require_only_functions(code.name, tokens)
+    own = _own_names(code.name, tokens, defined)
+    renamed = _NAME.sub(lambda found: f"{PREFIX}{found[0]}" if found[0] in own else found[0], body)
+    return f'{needed_headers(body)}extern "C" {{\n{renamed}\n}}\n'
 
 
-def _is_type(token: str) -> bool:
+def is_type(token: str) -> bool:
+    """Return whether a word of generated C is a type."""
     return token in TYPES or VECTORS.fullmatch(token) is not None
 
 
 def _check_calls(name: str, tokens: Sequence[str], defined: set[str]) -> None:
     """Only functions of mathematics and of the text itself are called, and none through a pointer."""
-    opened: list[int] = []
-    for at, token in enumerate(tokens):
-        following = tokens[at + 1] if at + 1 < len(tokens) else ""
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
         if token in FORBIDDEN:
             raise UnplannableCall(f"{name}: generated C with '{token}'")
         if token.startswith("__") and token not in KEYWORDS:
             raise UnplannableCall(f"{name}: generated C with '{token}'")
         if following == "(" and re.match(r"[A-Za-z_]", token):
-            known = token in KEYWORDS or token in FUNCTIONS or token in defined or _is_type(token)
+            known = token in KEYWORDS or token in FUNCTIONS or token in defined or is_type(token)
             if not known:
                 raise UnplannableCall(f"{name}: generated C that calls '{token}'")
-        if token in "([":
-            opened.append(at)
-        elif token in ")]":
-            start = opened.pop() if opened else 0
-            inside = tokens[start + 1 : at]
-            if token == ")" and following == "(" and not all(_is_type(one) or one in ("*", "const") for one in inside):
-                # `if (...) (...)` does not occur in generated code either
-                raise UnplannableCall(f"{name}: generated C that calls through a pointer")
-            if token == "]" and following == "(":
-                raise UnplannableCall(f"{name}: generated C that calls through a pointer")
+    if calls_through_pointer(tokens, is_type):
+        raise UnplannableCall(f"{name}: generated C that calls through a pointer")
 
 
-def _check_scopes(name: str, tokens: Sequence[str]) -> None:
+def require_only_functions(name: str, tokens: Sequence[str]) -> None:
     """Outside of functions there are only functions: no variable outlives a call."""
     depth = 0
     statement: list[str] = []
@@ -132,13 +129,13 @@ def _is_function(statement: Sequence[str]) -> bool:
     if "(" not in statement or statement[-1] != ")" or statement.count("(") != 1:
         return False
     opened = statement.index("(")
-    if opened < 2 or _is_type(statement[opened - 1]) or not re.match(r"[A-Za-z_]", statement[opened - 1]):
+    if opened < 2 or is_type(statement[opened - 1]) or not re.match(r"[A-Za-z_]", statement[opened - 1]):
         return False
-    if not all(_is_type(one) or one in ("const", "*") for one in statement[: opened - 1]):
+    if not all(is_type(one) or one in ("const", "*") for one in statement[: opened - 1]):
         return False
     begins = True
     for one in statement[opened + 1 : -1]:
-        if begins and not (_is_type(one) or one == "const"):
+        if begins and not (is_type(one) or one == "const"):
             return False
         if not (re.match(r"[A-Za-z_]", one) or one in ("*", ",")):
             return False
@@ -146,19 +143,20 @@ def _is_function(statement: Sequence[str]) -> bool:
     return True
 
 
-def _check_names(name: str, tokens: Sequence[str], defined: set[str]) -> None:
-    """Every name is declared in the text: the headers have variables too, such as `errno` and `signgam`."""
+def _own_names(name: str, tokens: Sequence[str], defined: set[str]) -> set[str]:
+    """Return the names that the text declares; every name in it must be one of them, or known."""
     declared, after_type = set(defined), False
     for token in tokens:
-        if _is_type(token):
+        if is_type(token):
             after_type = True
         elif after_type and token not in ("*", "const", "restrict", "__restrict__"):
             declared.add(token)
             after_type = False
     for token in tokens:
-        known = token in KEYWORDS or token in FUNCTIONS or token in declared or _is_type(token)
+        known = token in KEYWORDS or token in FUNCTIONS or token in declared or is_type(token)
         if re.match(r"[A-Za-z_]", token) and not known:
             raise UnplannableCall(f"{name}: generated C with '{token}', which it does not declare")
+    return {one for one in declared if re.match(r"[A-Za-z_]", one)} - KEYWORDS - (FUNCTIONS - defined)
 
 
 def compile_c(code: KernelCode, folder: Path) -> Path:

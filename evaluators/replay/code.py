@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import KernelCode
-from .c_source import compile_c
+from .c_source import PREFIX, compile_c
 from .ptx import load_ptx
 from .tir import load_tir
-from .values import UnplannableCall
+from .values import UnplannableCall, numbers_in
 
 Launcher = Callable[[Sequence[int], Sequence[Any]], None]
 """Takes the grid and the arguments; returns before a GPU has finished."""
@@ -30,12 +30,17 @@ _C_TYPES: dict[str, Any] = {
 }
 
 
-def load_code(code: KernelCode, folder: Path, device: str) -> Launcher:
-    """Check and compile a kernel, with files in a folder. Raises `UnplannableCall` where that fails."""
+def load_code(code: KernelCode, folder: Path, device: str, scratch: list[Any]) -> Launcher:
+    """Check and compile a kernel, with files in a folder. Raises `UnplannableCall` where that fails.
+
+    Memory that its launches take beside the plan's tensors is added to `scratch`.
+    """
     if (code.kind == "c") != (device == "cpu"):
         raise UnplannableCall(f"{code.name}: {code.kind} code on the device {device}")
-    loader: Callable[[KernelCode, Path, str], Launcher] = {"c": _load_c, "ptx": load_ptx, "tir": load_tir}[code.kind]
-    return loader(code, folder, device)
+    if code.kind == "ptx":
+        launcher: Launcher = load_ptx(code, folder, device, scratch)
+        return launcher
+    return load_tir(code) if code.kind == "tir" else _load_c(code, folder)
 
 
 def compile_together(codes: Iterable[KernelCode], folder: Path) -> None:
@@ -46,14 +51,18 @@ def compile_together(codes: Iterable[KernelCode], folder: Path) -> None:
             list(threads.map(compile_c, texts.values(), repeat(folder)))
 
 
-def takes_tensor(parameter: str) -> bool:
-    """Return whether a kernel's parameter of this type is the address or the descriptor of a tensor."""
-    return parameter == "pointer" or parameter.startswith(("*", "tensordesc"))
+def fits(parameter: str, form: Any) -> bool:
+    """Return whether a launch may have this JSON form for a kernel's parameter of this type."""
+    if parameter.startswith("tensordesc"):
+        return isinstance(form, dict) and "descriptor" in form and bool(numbers_in(form))
+    if parameter in ("pointer", "handle") or parameter.startswith("*"):
+        return isinstance(form, dict) and "tensor" in form and bool(numbers_in(form))
+    return isinstance(form, bool | int | float) or (isinstance(form, dict) and [*form] == ["float"])
 
 
-def _load_c(code: KernelCode, folder: Path, device: str) -> Launcher:
+def _load_c(code: KernelCode, folder: Path) -> Launcher:
     library = ctypes.CDLL(str(compile_c(code, folder)))
-    function = library[code.entry]
+    function = library[PREFIX + code.entry]
     try:
         function.argtypes = [_C_TYPES[form] for form in code.parameters]
     except KeyError as error:

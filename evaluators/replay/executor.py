@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from ..workers.one_thread import OneThread
-from .code import compile_together, load_code, takes_tensor
+from .code import compile_together, fits, load_code
 from .operators import allowed_operator
 from .threads import Threads
 from .values import UnplannableCall, argument, layout_of, numbers_in
@@ -34,25 +35,33 @@ class PlanExecutor:
         self._first = {number: tensor.clone() for number, tensor in constants.items()}
         self._given = {number for number in plan.inputs if isinstance(number, int)} | {*plan.weights.values()}
         self._made: dict[int, Any] = {}
+        self._captured: list[dict[int, Any]] = []  # the memory of graphs, which is the same at each of their calls
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         compile_together(plan.codes.values(), folder)
-        self._launchers = {digest: load_code(code, folder, device) for digest, code in plan.codes.items()}
+        self._scratch: list[Any] = []
+        codes = plan.codes.items()
+        self._launchers = {digest: load_code(code, folder, device, self._scratch) for digest, code in codes}
         self._steps = [self._step(step) for step in plan.steps]
         most = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
         self._threads = Threads(most)
 
     def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
         """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
+        import torch
+
         tensors: dict[int, Any] = dict(self.constants)
         for given, value in zip(self.plan.inputs, inputs, strict=True):
             if isinstance(given, int):
                 tensors[given] = value
         for name, number in self.plan.weights.items():
             tensors[number] = weights[name]
+        self._scratch.clear()
         for step in self._steps:
             step(tensors)
         self._made = tensors
+        if self._device != "cpu" and torch.cuda.is_current_stream_capturing():
+            self._captured.append(tensors | {-1 - number: one for number, one in enumerate(self._scratch)})
         outputs = [tensors[number] for number in self.plan.outputs]
         if self.plan.returns == "tensor":
             return outputs[0]
@@ -72,9 +81,11 @@ class PlanExecutor:
             with torch.cuda.graph(graph):
                 result = self(inputs, weights)
 
+        kept = result, self, inputs, weights  # the graph has only their addresses
+
         def run() -> Any:
             graph.replay()
-            return result
+            return kept[0]
 
         return run
 
@@ -91,28 +102,33 @@ class PlanExecutor:
         import torch
 
         left = {number: tensor for number, tensor in self._made.items() if _address(tensor) in needed}
+        made = [self._made, *self._captured]
         kept = needed | {_address(one) for one in self.constants.values()}
-        kept |= {_address(self._made[number]) for number in self._given & self._made.keys()}
-        for tensor in self._made.values():
+        kept |= {_address(one[number]) for one in made for number in self._given & one.keys()}
+        for tensor in chain.from_iterable(one.values() for one in made):
             storage = tensor.untyped_storage()
             if storage.nbytes() and _address(tensor) not in kept:
                 kept.add(_address(tensor))
                 torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(SPOILED)
         self._made = left
+        for tensor in self._scratch:
+            tensor.fill_(SPOILED)
         for number, tensor in self.constants.items():
             tensor.copy_(self._first[number])
 
     def require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
         """Raise `UnplannableCall` unless tensors and values are like those of the recording."""
+        if len(inputs) != len(self.plan.inputs):
+            raise UnplannableCall(f"{len(inputs)} inputs, but {len(self.plan.inputs)} when it was recorded")
         for number, (given, value) in enumerate(zip(self.plan.inputs, inputs, strict=True)):
             if isinstance(given, int):
-                if not _alike(layout_of(value), self.plan.layouts[given]):
-                    raise UnplannableCall(f"input {number} has another layout than when it was recorded")
+                if not _is_like(value, self.plan.layouts[given]):
+                    raise UnplannableCall(f"input {number} is not like the recorded {self.plan.layouts[given]}")
             elif argument(given["value"], self._device)({}) != value:
                 raise UnplannableCall(f"input {number} had another value when it was recorded")
         for name, number in self.plan.weights.items():
             if name not in weights or layout_of(weights[name]) != self.plan.layouts[number]:
-                raise UnplannableCall(f"the weight {name} is not like the reference's")
+                raise UnplannableCall(f"the weight {name} is not like the recorded {self.plan.layouts[number]}")
 
     def _step(self, step: TorchStep | LaunchStep | ParallelStep) -> Callable[[dict[int, Any]], None]:
         if isinstance(step, TorchStep):
@@ -125,10 +141,14 @@ class PlanExecutor:
         operator = allowed_operator(step.operator)
         args = [argument(form, self._device) for form in step.args]
         kwargs = {key: argument(form, self._device) for key, form in step.kwargs.items()}
-        results = step.results
+        results, outs = step.results, [one.name for one in operator._schema.arguments if one.is_out]
 
         def run(tensors: dict[int, Any]) -> None:
-            result = operator(*[one(tensors) for one in args], **{key: one(tensors) for key, one in kwargs.items()})
+            named = {key: one(tensors) for key, one in kwargs.items()}
+            before = [named[name].shape for name in outs]
+            result = operator(*[one(tensors) for one in args], **named)
+            if outs and before != [named[name].shape for name in outs]:
+                raise UnplannableCall(f"the operator {step.operator}, which resizes what it writes to")
             if isinstance(result, tuple | list):
                 tensors.update(zip(results, result, strict=True))
             else:
@@ -152,18 +172,28 @@ def _address(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _alike(one: TensorLayout, other: TensorLayout) -> bool:
-    """Return whether layouts differ at most in where they begin."""
-    return one.model_copy(update={"offset": 0}) == other.model_copy(update={"offset": 0})
+def _is_like(value: Any, layout: TensorLayout) -> bool:
+    """Return whether a value is a tensor whose layout differs at most in where it begins."""
+    import torch
+
+    return isinstance(value, torch.Tensor) and layout_of(value).model_copy(update={"offset": 0}) == layout.model_copy(
+        update={"offset": 0}
+    )
 
 
 def check_references(plan: LaunchPlan) -> None:
-    """Raise `UnplannableCall` unless every tensor of a step exists before it, and every launch fits its code."""
-    known = {number for number in plan.inputs if isinstance(number, int)}
-    known |= {*plan.weights.values(), *plan.constants}
+    """Raise `UnplannableCall` unless every tensor exists before it is used, once, and every launch fits its code."""
+    if not all(isinstance(given, int) or (isinstance(given, dict) and [*given] == ["value"]) for given in plan.inputs):
+        raise UnplannableCall("an input that is neither a tensor nor a value")
+    numbers = [*(one for one in plan.inputs if isinstance(one, int)), *plan.weights.values(), *plan.constants]
+    known = {*numbers}
+    if len(known) != len(numbers) or not known <= plan.layouts.keys():
+        raise UnplannableCall("inputs, weights and constants without a number and a layout of their own")
     for step in plan.steps:
         if isinstance(step, TorchStep):
             _require_known(numbers_in([step.args, list(step.kwargs.values())]), known, step.operator)
+            if len({*known, *step.results}) < len(known) + len(step.results):
+                raise UnplannableCall(f"{step.operator} gives a tensor a number that another one has")
             known |= set(step.results)
             continue
         for launch in step.launches if isinstance(step, ParallelStep) else (step,):
@@ -171,9 +201,9 @@ def check_references(plan: LaunchPlan) -> None:
             if code is None or code.digest != launch.code or len(code.parameters) != len(launch.arguments):
                 raise UnplannableCall("a launch that does not fit its kernel")
             _require_known(numbers_in(launch.arguments), known, code.name)
-            for form, value in zip(code.parameters, launch.arguments, strict=True):
-                if takes_tensor(form) != isinstance(value, dict):
-                    raise UnplannableCall(f"{code.name}: an address that is no tensor's")
+            for parameter, form in zip(code.parameters, launch.arguments, strict=True):
+                if not fits(parameter, form):
+                    raise UnplannableCall(f"{code.name}: {form!r} for a parameter of type {parameter}")
     _require_known(plan.outputs, known, "the result")
 
 

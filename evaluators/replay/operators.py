@@ -13,13 +13,23 @@ _NAME = re.compile(rf"({'|'.join(BROUGHT)})\.(\w+)\.(\w+)")
 _RANDOM = re.compile(
     r"(rand|bernoulli|dropout|multinomial|normal_?$|uniform|exponential|geometric|cauchy|poisson|random)"
 )
-_NEVER = frozenset({"set_", "resize_", "from_file", "record_stream", "_local_scalar_dense", "item", "equal"})
+_NEVER = frozenset({"from_file", "requires_grad_"})
+_TENSORS = ("Tensor", "List[Tensor]")
+
+
+def changes_layout(operator: Any) -> bool:
+    """Return whether an operator changes where a tensor's elements lie, and not what they are, as `resize_` does."""
+    import torch
+
+    return torch.Tag.inplace_view in operator.tags
 
 
 def allowed_operator(name: str) -> Any:
     """Return torch's operator of this name. Raises `UnplannableCall` for one that a plan may not contain.
 
-    How much of the work torch may do is another question: `guards.torch_share` answers it.
+    It computes tensors from tensors: nothing that it returns is anything else, so it has no other purpose. Tensors of
+    others keep their memory: what a resized one hides behind its end would last. How much of the work torch may do is
+    another question: `guards.torch_share` answers it.
     """
     import torch
 
@@ -32,6 +42,9 @@ def allowed_operator(name: str) -> Any:
     if _RANDOM.match(packet.lstrip("_").removeprefix("native_")):
         raise UnplannableCall(f"the operator {name}, which draws random numbers")
     found = getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
-    if found is None:
+    if found is None or not torch._C._dispatch_has_kernel(found.name()):
         raise UnplannableCall(f"the operator {name}, which this torch does not have")
+    returned = [str(one.type) for one in found._schema.returns]
+    if not returned or not set(returned) <= set(_TENSORS) or changes_layout(found):
+        raise UnplannableCall(f"the operator {name}, which does something else than to compute a tensor")
     return found

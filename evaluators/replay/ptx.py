@@ -24,14 +24,18 @@ _DEBUG_DATA = re.compile(r"^\s*\.section\s+\.debug_\w+\s*\{[^}]*\}", re.MULTILIN
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _POINTER = re.compile(r"\.ptr\s+\.\w+")
 """The state space that a parameter points to."""
-_VARIABLE = re.compile(r"(?:^|(?<=[\s;{}]))\.(?:global|const|tex|texref|surfref|samplerref)\b[^;]*")
-"""A declaration, wherever it stands on its line; in an instruction (`ld.global`) something precedes the point."""
-_TABLE = re.compile(
-    r"\.global\s+\.align\s+\d+\s+\.b8\s+(__cudart_i2opi_[fd]|_\$_str[\w$]*)\[\d{1,3}\]\s*=\s*\{[\d,\s]*\}\s*"
-)
-"""Digits of 2/pi, with which sine and cosine reduce large arguments; names of switches in NVIDIA's library."""
-_UNKNOWN = re.compile(r"\.extern\s+(?!\.shared)|\.alias\b|\.section\b|\bvprintf\b|\bmalloc\b|\bcudaLaunch\w+|\bcnp\w+")
-_NUMBERS = ("num_warps", "num_ctas", "shared", "global_scratch_size", "profile_scratch_size")
+_DIRECTIVES = re.compile(r"(?<![\w$%])(?:\.[A-Za-z_]\w*)+")
+"""Directives, also joined (`.visible.global`); in an instruction (`ld.global`) a word precedes the point."""
+_KEPT = frozenset({"global", "const", "tex", "texref", "surfref", "samplerref", "alias", "section"})
+"""Directives that declare what outlives a launch, or what is not seen here."""
+_TABLE = re.compile(r"\.global\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{[\d,\s]*\}\s*;")
+"""Of NVIDIA's library: the digits of 2/pi, with which sine and cosine reduce large arguments; names of its switches."""
+_UNKNOWN = re.compile(r"\.extern\b(?!\s*\.shared\b)|\bvprintf\b|\bmalloc\b|\bcudaLaunch\w+|\bcnp\w+")
+_FUNCTION = re.compile(r"\.(?:func|entry)\b")
+_NAME = re.compile(r"%?[\w$]+")
+_LOAD = re.compile(r"(?<![\w$%.])ldu?\.")
+_ON_ADDRESSES = re.compile(r"(?<![\w$%.])(?:mov|cvta?|add|sub|mad|selp)\.[\w.:]+\s+(?P<written>\{[^{}]*\}|%?[\w$]+)")
+_NUMBERS = ("num_warps", "num_ctas", "shared", "global_scratch_size")
 _DEFAULTS: Mapping[str, Any] = {
     "num_ctas": 1,
     "launch_pdl": False,
@@ -54,15 +58,36 @@ def require_ptx(code: KernelCode) -> None:
         raise UnplannableCall(f"{code.name}: PTX with other kernels than the one that is launched")
     if (found := _UNKNOWN.search(text)) is not None:
         raise UnplannableCall(f"{code.name}: PTX with '{found[0].strip()}'")
-    for variable in _VARIABLE.finditer(text):
-        if not _TABLE.fullmatch(variable[0]):
-            raise UnplannableCall(f"{code.name}: PTX with a variable that outlives a launch: '{variable[0].strip()}'")
+    tables = {match[1] for match in _TABLE.finditer(text)}
+    text = _TABLE.sub(" ", text)
+    for chain in _DIRECTIVES.findall(text):
+        if kept := _KEPT.intersection(chain.split(".")):
+            raise UnplannableCall(f"{code.name}: PTX with '.{min(kept)}', which outlives a launch")
+    # Registers belong to one function, and what passes an address to another is refused.
+    if tables and not all(_only_reads(body, tables) for body in _FUNCTION.split(text)):
+        raise UnplannableCall(f"{code.name}: PTX that may write to {min(tables)}, which outlives a launch")
 
 
-def load_ptx(code: KernelCode, folder: Path, device: str) -> Any:
+def _only_reads(text: str, tables: set[str]) -> bool:
+    """Return whether addresses of the tables are only added to, copied and loaded from."""
+    addresses: set[str] = set(tables)
+    while True:
+        known = len(addresses)
+        for statement in text.split(";"):
+            if _LOAD.search(statement) or addresses.isdisjoint(_NAME.findall(statement)):
+                continue
+            if (computes := _ON_ADDRESSES.search(statement)) is None:
+                return False
+            addresses.update(_NAME.findall(computes["written"]))
+        if len(addresses) == known:
+            return True
+
+
+def load_ptx(code: KernelCode, folder: Path, device: str, scratch: list[Any]) -> Any:
     """Return a function that launches the kernel, given the grid and the arguments.
 
-    Raises `UnplannableCall` where the code is not allowed, does not compile, or does not fit the device.
+    Scratch memory that the launches take is added to `scratch`. Raises `UnplannableCall` where the code is not allowed,
+    does not compile, or does not fit the device.
     """
     require_ptx(code)
     settings = _settings(code)
@@ -74,7 +99,6 @@ def load_ptx(code: KernelCode, folder: Path, device: str) -> Any:
     except ImportError:
         raise UnplannableCall("Triton, which launches PTX, is not installed") from None
     index = torch.device(device).index or 0
-    triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8, device=device))
     try:
         target = driver.active.get_current_target()
         backend = make_backend(target)
@@ -86,8 +110,14 @@ def load_ptx(code: KernelCode, folder: Path, device: str) -> Any:
         raise UnplannableCall(f"{code.name}: PTX that cannot be loaded: {str(error).strip()[:200]}") from None
     stream_of = driver.active.get_current_stream
 
+    def allocate(size: int, *_: Any) -> Any:
+        scratch.append(torch.empty(size, dtype=torch.uint8, device=device))
+        return scratch[-1]
+
     def launch(grid: tuple[int, ...], values: list[Any]) -> None:
         x, y, z = (*grid, 1, 1)[:3]
+        if settings.global_scratch_size:
+            triton.set_allocator(allocate)  # each plan has its own
         launcher(x, y, z, stream_of(index), function, packed, None, None, None, *values)
 
     return launch
@@ -102,6 +132,8 @@ def _settings(code: KernelCode) -> Any:
     found = {**_DEFAULTS, **{name: code.settings[name] for name in code.settings if name in (*_NUMBERS, *_DEFAULTS)}}
     if not all(isinstance(found.get(name), int) for name in _NUMBERS):
         raise UnplannableCall(f"{code.name}: PTX without its settings")
+    if found["profile_scratch_size"] or found["instrumentation_mode"]:
+        raise UnplannableCall(f"{code.name}: PTX that Triton instrumented for its profiler")
     for option in re.split(r"\s+(?=-)", (found["ptx_options"] or "").strip()):
         if option and not OPTIONS.fullmatch(option):
             raise UnplannableCall(f"{code.name}: the option {option} of ptxas, which is not among the allowed ones")

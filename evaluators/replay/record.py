@@ -6,15 +6,14 @@ What it records is a claim: the process that executes the plan checks it and com
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from ..languages.base import supports
-from .operators import BROUGHT
-from .values import UnplannableCall, encode, form_of, layout_of, weights_of
+from .operators import BROUGHT, changes_layout
+from .values import UnplannableCall, digest_of, encode, form_of, layout_of, weights_of
 
 MAX_CONSTANT_BYTES = 1 << 28
 """Constants, such as tables computed when the model is constructed, together."""
@@ -197,6 +196,8 @@ class Recorder:
         import torch
 
         name = str(func)
+        if changes_layout(func):
+            return  # what uses the tensor next sees another view of the same memory
         results = list(result) if isinstance(result, tuple | list) else [result]
         if not all(isinstance(one, torch.Tensor) for one in results):
             self._failed = self._failed or f"{name} reads values of a tensor into Python"
@@ -260,10 +261,7 @@ def _tensors(step: LaunchStep) -> list[Any]:
 
 
 def _digest(tensor: Any) -> str:
-    import torch
-
+    if tensor.numel() * tensor.element_size() > MAX_CONSTANT_BYTES:
+        raise UnplannableCall("a constant tensor of more than 256 MB; compute it in forward")
     with _unseen():
-        if tensor.numel() * tensor.element_size() > MAX_CONSTANT_BYTES:
-            raise UnplannableCall("a constant tensor of more than 256 MB; compute it in forward")
-        plain = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
-        return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
+        return digest_of(tensor)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import LaunchPlan
+from ...core.text import first_line
 from ..workers.channel import Message
 from .executor import PlanExecutor
 from .saved import read_constants
@@ -33,6 +34,8 @@ class ReplaySession:
             executor.require_fit(inputs, weights_of(model))
         except UnplannableCall as reason:
             return str(reason)
+        except Exception as error:  # what another process wrote may be anything
+            return f"its plan is none: {type(error).__name__}: {first_line(str(error))}"
         self._plans[number] = executor
         return None
 

@@ -7,6 +7,7 @@ A tensor is `{"tensor": n}`, its number in the plan; dtypes, devices, layouts an
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -72,10 +73,29 @@ def argument(form: Any, device: str) -> Argument:
         items = [argument(item, device) for item in form]
         return lambda tensors: [item(tensors) for item in items]
     if "descriptor" in form:
-        number, fields = form["descriptor"], {name: form[name] for name in _DESCRIBED if name in form}
-        return lambda tensors: Descriptor(tensors[number], **fields)
+        return _descriptor(form["descriptor"], {name: form[name] for name in _DESCRIBED if name in form})
     number = form["tensor"]
     return lambda tensors: tensors[number]
+
+
+def _descriptor(number: int, fields: dict[str, Any]) -> Argument:
+    """Return what describes a tensor of the plan; called the first time, it checks that no element is outside of it."""
+    sizes = [fields.get(name) for name in ("shape", "strides", "block_shape")]
+    if not all(isinstance(size, list | tuple) and all(type(one) is int and one >= 0 for one in size) for size in sizes):
+        raise UnplannableCall("a tensor descriptor whose sizes are no numbers")
+    checked = False
+
+    def make(tensors: Tensors) -> Descriptor:
+        nonlocal checked
+        base = tensors[number]
+        if not checked:
+            last = sum((extent - 1) * stride for extent, stride in zip(*sizes[:2], strict=True))
+            if base.storage_offset() + last >= base.untyped_storage().nbytes() // base.element_size():
+                raise UnplannableCall("a tensor descriptor that reaches beyond its tensor")
+            checked = True
+        return Descriptor(base, **fields)
+
+    return make
 
 
 def _constant(form: Any, device: str) -> Any:
@@ -116,6 +136,24 @@ def layout_of(tensor: Any) -> TensorLayout:
         dtype=str(tensor.dtype).removeprefix("torch."),
         offset=tensor.storage_offset(),
     )
+
+
+def digest_of(tensor: Any) -> str:
+    """Return a digest of a tensor's elements."""
+    import torch
+
+    plain = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
+
+
+def dtype_of(layout: TensorLayout) -> Any:
+    """Return the dtype of a layout. Raises `UnplannableCall` for a name that is none."""
+    import torch
+
+    found = getattr(torch, layout.dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise UnplannableCall(f"a tensor of the dtype {layout.dtype!r}")
+    return found
 
 
 def form_of(result: Any) -> Literal["tensor", "tuple", "list"]:

@@ -116,6 +116,11 @@ class Clock:
         """Time `samples` calls, each after `next_call`, which is not timed."""
         return self._on_cpu(next_call, samples) if self._gpu is None else self._on_gpu(self._gpu, next_call, samples)
 
+    def untimed(self, next_call: NextCall) -> object:
+        """Make one call as `sample` does, without timing it; return its value."""
+        key, call = next_call()
+        return self._prepared(key, call)()
+
     def empty_ms(self, samples: int = 50) -> float:
         """Return the median wall ms of an empty call beyond its time by events."""
         if self._gpu is None:
@@ -153,16 +158,19 @@ class Clock:
         taken = Samples()
         for _ in range(samples):
             taken.last = None
-            number, call = next_call()
-            if self.graph:
-                if number not in self._replays:
-                    self._replays[number] = gpu.capture(call)
-                call = self._replays[number]
-            time_ms, host_ms, taken.last = self._timed(gpu, call)
+            time_ms, host_ms, taken.last = self._timed(gpu, self._prepared(*next_call()))
             taken.times_ms.append(time_ms)
             taken.host_ms.append(host_ms)
         self._used_ns = _now_ns()
         return taken
+
+    def _prepared(self, key: Hashable, call: Call) -> Call:
+        """Return the call itself, or the graph that was captured of it."""
+        if self._gpu is None or not self.graph:
+            return call
+        if key not in self._replays:
+            self._replays[key] = self._gpu.capture(call)
+        return self._replays[key]
 
     def _timed(self, gpu: Gpu, call: Call) -> tuple[float, float, object]:
         """Return milliseconds by events and by the wall clock, and the call's return value.

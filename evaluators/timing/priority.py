@@ -1,4 +1,4 @@
-"""Puts what is timed on a CPU before other processes, where the system allows it."""
+"""Puts what is timed on a CPU before other processes, where the system allows it, and keeps its cores and priority."""
 
 from __future__ import annotations
 
@@ -90,3 +90,18 @@ def _nice_of(session: Path) -> int | None:
 def _write(session: Path, nice: int) -> None:
     with contextlib.suppress(OSError):
         session.write_text(str(nice))
+
+
+class Scheduling:
+    """On which cores, and with which priority, this process may run: another of the same user can change both."""
+
+    def __init__(self) -> None:
+        self._cores = os.sched_getaffinity(0)
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def restore(self) -> None:
+        """Give both back to every thread: a candidate that ran before may have taken them."""
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended, or lowering is not allowed
+                os.sched_setaffinity(int(task.name), self._cores)
+                os.setpriority(os.PRIO_PROCESS, int(task.name), self._nice)

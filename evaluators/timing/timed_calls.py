@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..correctness.inputs import Feed
@@ -17,9 +18,10 @@ class TimedCalls:
     Create it before a candidate's code is loaded.
     """
 
-    def __init__(self, device: str, problem: ProblemModule, call_returned: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, device: str, problem: ProblemModule) -> None:
         self.clock = Clock(device)
-        self.call_returned = call_returned
+        self.call_returned: Callable[[], object] = lambda: None
+        """Called after each call."""
         self.renew: Callable[[], object] = lambda: None
         """Called, untimed, before each call, when the last one's outputs are no longer needed."""
         self._feed = Feed(problem)
@@ -38,17 +40,24 @@ class TimedCalls:
         self.last = None
         self.clock.graph = graph
         feed = self.feed(seed)
-
-        def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
-            self.call_returned()  # the previous one
-            self.renew()
-            number, inputs = feed.next()
-            return (name, number), bind_call(model, inputs)
-
-        taken = self.clock.sample(next_call, samples)
+        taken = self.clock.sample(partial(self._next_call, name, model, feed), samples)
         self.call_returned()
         self.last = taken.last
         return {**taken.message(self.clock.method), "calls": feed.calls}
+
+    def go_on(self, name: int, model: Any, seed: int, calls: int) -> int:
+        """Make further calls as `time` does, untimed; return the number of inputs drawn from the seed so far."""
+        feed = self.feed(seed)
+        for _ in range(calls):
+            self.last = None
+            self.last = self.clock.untimed(partial(self._next_call, name, model, feed))
+        return feed.calls
+
+    def _next_call(self, name: int, model: Any, feed: Feed) -> tuple[tuple[int, int], Callable[[], object]]:
+        self.call_returned()  # the previous one
+        self.renew()
+        number, inputs = feed.next()
+        return (name, number), bind_call(model, inputs)
 
     @property
     def is_large(self) -> bool:

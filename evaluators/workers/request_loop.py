@@ -10,6 +10,8 @@ from .memory import RequestMemory
 
 CAUSES = 3
 """Maximum number of exceptions of a chain that are reported."""
+LONGEST = 2000
+"""Characters of an exception's text; of a longer one the middle is left out."""
 Handler = Callable[..., Message]
 GPU_FAULTS = ("device-side assert", "illegal memory access", "misaligned address", "unspecified launch failure")
 """Errors after which a process cannot use its GPU; they may only show when a compiler loads the next kernel."""
@@ -90,5 +92,5 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _shorten(text: str, limit: int = 2000) -> str:
-    return text if len(text) <= limit else f"{text[: limit // 2]}\n[...]\n{text[-limit // 2 :]}"
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n[...]\n{text[-LONGEST // 2 :]}"

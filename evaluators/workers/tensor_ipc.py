@@ -31,7 +31,7 @@ class UnreadableTensor(Exception):
 
 
 def describe(output: Any) -> Message:
-    """Return type, shape, dtype, device, and whether each element has memory; shape is None unless a plain tensor."""
+    """Return type, shape, strides, dtype, device, and whether each element has memory; shape is None unless plain."""
     import torch
 
     if type(output) not in (torch.Tensor, torch.nn.Parameter):
@@ -41,6 +41,7 @@ def describe(output: Any) -> Message:
     return {
         "type": type(output).__name__,
         "shape": list(output.shape),
+        "strides": list(output.stride()) if output.layout == torch.strided else [],
         "dtype": str(output.dtype).removeprefix("torch."),
         "device": output.device.type,
         "stored": _is_stored(output),

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.analysis import Analysis
+from kernelwright.agent.lane import Lane
 from kernelwright.agent.loop import Optimization, Outcome
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.stopping import StoppingCriteria
 from kernelwright.agent.turn import Attempt
-from kernelwright.agent.workbench import Lane, Workbench
+from kernelwright.agent.workbench import Workbench
 from kernelwright.api.run_journal import keep
 from kernelwright.core import (
     Budget,
@@ -25,10 +26,11 @@ from kernelwright.core import (
     Problem,
     Profile,
     Proposal,
+    SearchSpace,
     Trial,
 )
 
-from ..fakes import PROBLEM, PROFILE, evaluation
+from ..fakes import PROBLEM, PROFILE, evaluation, kernel
 
 Change = Callable[[Kernel, int], float | str | None]
 Step = Kernel | Proposal | Exception | Callable[[TurnContext], Kernel | None] | None
@@ -169,6 +171,10 @@ def run(
 
 def trials(limit: int) -> StoppingCriteria:
     return StoppingCriteria(target_speedup=1e9, max_iterations=10, budget=Budget(trials=limit))
+
+
+TUNED = kernel(20.0, SPEED=20)
+SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
 
 
 class Bench:

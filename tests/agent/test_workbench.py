@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, Kernel, KernelError, SearchSpace, Trial
+from kernelwright.core import Config, Kernel, KernelError, Trial
 
 from ..fakes import PROFILE, kernel
-from .made_up import Bench, Scripted
-
-TUNED = kernel(20.0, SPEED=20)
-SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.journal.close()
+from .made_up import SPACE, TUNED, Bench, Scripted
 
 
 def test_what_was_measured_is_not_measured_again(made: Bench) -> None:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernelwright.agent.searches import WantedSearch
-from kernelwright.agent.workbench import TUNING, Lane
+from kernelwright.agent.lane import Lane
+from kernelwright.agent.searches import TUNING, WantedSearch
 from kernelwright.core import Config, Kernel, SearchSpace, Trial, read_journal
 from kernelwright.core.journal import of
 
 from ..fakes import kernel
-from .made_up import Bench, Scripted
-
-TUNED = kernel(20.0, SPEED=20)
-SPACE = SearchSpace.of({"SPEED": [20, 16, 12, 8]}, SPEED=20)
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.journal.close()
+from .made_up import SPACE, TUNED, Bench, Scripted
 
 
 def test_a_search_has_a_journal_of_its_own(made: Bench) -> None:

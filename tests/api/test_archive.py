@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.api.archive import Memory
+from kernelwright.api.archive import EarlierRuns
 from kernelwright.core import Archive, read_journal
 from kernelwright.core.files import archive_path
 
@@ -15,30 +15,30 @@ from ..made_up_runs import journal, records
 
 def test_a_run_that_ended_survives_its_results_folder(tmp_path: Path) -> None:
     path = journal(tmp_path, records())
-    Memory(tmp_path, pytest.fail).add(read_journal(path))
+    EarlierRuns(tmp_path, pytest.fail).add(read_journal(path))
     path.unlink()
-    (found,) = Memory(tmp_path, pytest.fail).runs()
+    (found,) = EarlierRuns(tmp_path, pytest.fail).runs()
     assert found.problem == "level1/1_1" and found.improvement is not None
 
 
 def test_a_journal_that_the_archive_lacks_counts_and_enters_it_on_request(tmp_path: Path) -> None:
     journal(tmp_path, records()[:8])  # cut off
     journal(tmp_path, [{"kind": "trial", "search": True}], "1_P_tilelang_cpu_tune_0123")
-    memory = Memory(tmp_path, pytest.fail)
-    assert len(memory.runs()) == 1 and not archive_path().exists()
-    assert memory.runs(enter=True) == memory.runs() == Archive(archive_path()).read()
+    earlier = EarlierRuns(tmp_path, pytest.fail)
+    assert len(earlier.runs()) == 1 and not archive_path().exists()
+    assert earlier.runs(enter=True) == earlier.runs() == Archive(archive_path()).read()
     size = archive_path().stat().st_size
-    assert len(memory.runs(enter=True)) == 1 and archive_path().stat().st_size == size
-    memory.add(read_journal(journal(tmp_path, records())))  # it went on, to its end
-    (found,) = memory.runs()
+    assert len(earlier.runs(enter=True)) == 1 and archive_path().stat().st_size == size
+    earlier.add(read_journal(journal(tmp_path, records())))  # it went on, to its end
+    (found,) = earlier.runs()
     assert found.improvement is not None
 
 
 def test_the_archive_can_be_left_out(tmp_path: Path) -> None:
     path = journal(tmp_path, records())
-    memory = Memory(tmp_path, pytest.fail, use=False)
-    memory.add(read_journal(path))
-    assert memory.runs(enter=True) == [] and not archive_path().exists()
+    earlier = EarlierRuns(tmp_path, pytest.fail, use=False)
+    earlier.add(read_journal(path))
+    assert earlier.runs(enter=True) == [] and not archive_path().exists()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_journal_that_makes_no_sense_is_reported_and_left_out(tmp_path: Path, 
     journal(tmp_path, damage(records(problem="level1/1_2")), "bad")
     journal(tmp_path, records())
     notes: list[str] = []
-    assert len(Memory(tmp_path, notes.append).runs()) == 1
+    assert len(EarlierRuns(tmp_path, notes.append).runs()) == 1
     assert len(notes) == 1
 
 
@@ -61,5 +61,5 @@ def test_an_archive_that_cannot_be_written_costs_a_line(tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(tmp_path / "file" / "archive.jsonl"))
     notes: list[str] = []
-    Memory(tmp_path, notes.append).add(read_journal(journal(tmp_path, records())))
+    EarlierRuns(tmp_path, notes.append).add(read_journal(journal(tmp_path, records())))
     assert len(notes) == 1 and "cannot write" in notes[0]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from kernelwright.api.jobs import Job
-from kernelwright.api.options.groups import Against, Baseline, TargetOptions
-from kernelwright.cli.render import compile_line
+from kernelwright.api.options.trust import Against, Baseline, TargetOptions
+from kernelwright.cli.optimize_result import compile_line
 from kernelwright.core import Config, Measurement
 from kernelwright.core.baselines import beside_compile
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer

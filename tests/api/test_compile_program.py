@@ -12,17 +12,12 @@ from kernelwright.api.options.program import CompileOptions
 from kernelwright.core import Journal, JournalError
 from kernelwright.core.languages import TILELANG, TRITON
 
-from ..agent.history.recorded import copied
+from ..agent.history.recorded import recorded_here
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A results folder of a run that was recorded on this device, as far as the command knows."""
-    monkeypatch.chdir(tmp_path)
-    path = copied(tmp_path / "results" / "multiturn_logs")
-    device = next(json.loads(line)["device"] for line in path.read_text().splitlines() if '"run"' in line)
-    monkeypatch.setattr("kernelwright.api.compile_program.device_label", lambda _: device)
-    return path
+    return recorded_here(tmp_path, monkeypatch)
 
 
 def test_what_an_earlier_compile_left_is_set_aside_whole_or_corrupt(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from kernelwright import rag
-from kernelwright.api.archive import Memory
+from kernelwright.api.archive import EarlierRuns
 from kernelwright.api.examples import Examples
 from kernelwright.cli.main import app
 from kernelwright.core import Archive, Query
@@ -101,7 +101,7 @@ def test_a_folder_and_the_archive_are_searched_beside_the_shipped_examples(
     query = Query("register tile", language=START.language, target=START.target)
 
     def found(own: Path, archive: bool) -> set[str]:
-        examples = Examples(Memory(tmp_path / "empty", pytest.fail, archive), own, pytest.fail)
+        examples = Examples(EarlierRuns(tmp_path / "empty", pytest.fail, archive), own, pytest.fail)
         return {hit.example.slug for hit in examples.search(query, 6)}
 
     assert "run/level1-1_2-aaaaaaaa" in found(tmp_path / "nothing", archive=True)

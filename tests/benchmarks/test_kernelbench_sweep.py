@@ -90,3 +90,14 @@ def test_shards_and_precisions_share_the_problems(tmp_path: Path) -> None:
     assert run(tmp_path, "--shard", "2/2", "--precisions", "default").returncode == 0
     (row,) = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert (row["id"], row["precision"], row["status"]) == ("level2/2_1", "default", "ok")
+
+
+def test_rows_are_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "KernelBench" / "level1" / "1_Square.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(PROBLEM.format(forward=PROBLEMS["level1/1_Square.py"]))
+    (tmp_path / "rows.jsonl").write_text('{"id": "level1/1_1", "precision": "fp32"}\n')
+    options = ("--dataset", str(tmp_path), "--device", "cpu", "--levels", "1", "--output", str(tmp_path / "rows.jsonl"))
+    ran = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1) and "has 1 rows; --resume adds to them" in ran.stderr
+    assert (tmp_path / "rows.jsonl").read_text().count("\n") == 1

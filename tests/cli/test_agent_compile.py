@@ -14,7 +14,7 @@ from kernelwright.cli.agent import agent_app
 from typer.testing import CliRunner
 
 from ..agent.conversations.telling import READY, analysis, submit
-from ..agent.history.recorded import copied
+from ..agent.history.recorded import copied, recorded_here
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
 from ..openai_server import JSON, KEY, OpenAIServer, Step, Text
 from .commands import SCALE, kernelwright, refused_here
@@ -138,12 +138,7 @@ def test_a_mistake_is_reported_in_one_line(
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A results folder of a run that was recorded on this device, as far as the command knows."""
-    monkeypatch.chdir(tmp_path)
-    path = copied(tmp_path / "results" / "multiturn_logs")
-    device = next(json.loads(line)["device"] for line in path.read_text().splitlines() if '"run"' in line)
-    monkeypatch.setattr("kernelwright.api.compile_program.device_label", lambda _: device)
-    return path
+    return recorded_here(tmp_path, monkeypatch)
 
 
 def test_an_output_that_cannot_be_written_is_reported_before_any_work(elsewhere: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kernelwright.api.verdicts import ProtocolVerdicts
-from kernelwright.cli.comparison import describe_fast_p
+from kernelwright.cli.evaluate import describe_fast_p
 from kernelwright.cli.main import app
 from kernelwright.core import Config, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult

@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 from kernelwright.cli.render import Display
-from kernelwright.cli.tune_progress import LineDisplay, LiveDisplay, SearchDisplay
+from kernelwright.cli.tune_progress import SearchDisplay, SearchLines, SearchTable
 from kernelwright.core import Budget, Config, SearchSpace
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Progress
@@ -22,7 +22,7 @@ KERNEL = kernel(1.0, A=1)
 def watched(terminal: bool, budget: Budget, quiet: bool = False, recalled: int = 0, space: SearchSpace = PRUNED) -> str:
     """What is shown of three trials and the finals."""
     shown, text = Display(quiet=quiet), StringIO()
-    observer = SearchDisplay(shown) if quiet else LiveDisplay(shown) if terminal else LineDisplay(shown)
+    observer = SearchDisplay(shown) if quiet else SearchTable(shown) if terminal else SearchLines(shown)
     observer.console = Console(file=text, force_terminal=terminal, width=160, color_system=None)
     observer.search_started("1_1", FoundSpace(SPACE, "given"), space, ["A < 4"], budget)
     progress = Progress(recalled=recalled)
@@ -93,7 +93,7 @@ def test_what_is_too_large_to_count() -> None:
     large = SearchSpace.of({name: list(range(200)) for name in "ABCD"})
     less = SearchSpace(large.parameters, ["A < 100"])
     for space, ruled_out in ((large, "0"), (less, "some")):
-        screen, text = LineDisplay(Display()), StringIO()
+        screen, text = SearchLines(Display()), StringIO()
         screen.console = Console(file=text, width=160)
         screen.search_started("1_1", FoundSpace(large, "given"), space, [], Budget())
         wanted = f"tuning 1_1: some of {200**4} configs (given space), {ruled_out} ruled out by the device\n"

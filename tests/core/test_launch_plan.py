@@ -44,7 +44,7 @@ def test_lines_name_kernels_their_scalars_and_operators() -> None:
     threads = ParallelStep(launches=(launch({"tensor": 0}, 0), launch({"tensor": 0}, 1)))
     assert plan(view(6), launch({"tensor": 0}, 4, 0.5), threads).lines() == [
         "torch   view.default -> 6 float32",
-        "launch  scale (4, 0.5)",
+        "launch  scale on 0.024 kB (4, 0.5)",
         "threads 2 x scale",
     ]
 
@@ -53,10 +53,13 @@ def test_the_first_difference_is_named() -> None:
     one = plan(view(6), launch({"tensor": 0}, 4))
     assert (
         one.difference(plan(view(6), launch({"tensor": 0}, 5)))
-        == "step 2: 'launch  scale (4)', then 'launch  scale (5)'"
+        == "step 2: 'launch  scale on 0.024 kB (4)', then 'launch  scale on 0.024 kB (5)'"
     )
     assert one.difference(plan(view(6))) == "2 steps, then 1"
-    assert one.difference(plan(view(6), launch({"tensor": 1}, 4))) == "the arguments of step 2 (launch  scale (4))"
+    assert (
+        one.difference(plan(view(6), launch({"tensor": 1}, 4)))
+        == "the arguments of step 2 (launch  scale on 0.024 kB (4))"
+    )
     assert one.difference(one.model_copy(update={"outputs": (1,)})) == "outputs"
 
 

@@ -4,21 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelwright.core import (
-    Applied,
-    Config,
-    Filled,
-    KernelError,
-    Loop,
-    MlirKernel,
-    MlirProblem,
-    Operation,
-    ProblemError,
-    Slot,
-    Target,
-    TensorType,
-)
+from kernelwright.core import Config, KernelError, MlirKernel, MlirProblem, ProblemError, Slot, Target
 from kernelwright.core.languages.mlir import MLIR
+from kernelwright.core.mlir_operation import Applied, Filled, Loop, Operation, TensorType
 
 SLOT = Slot("tile = [@{tile_m}, @{tile_n // 2}]")
 KERNEL = MlirKernel(

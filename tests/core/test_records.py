@@ -153,13 +153,16 @@ def test_a_journal_that_was_recorded_is_read_whole_and_written_the_same(path: Pa
         _same_but_for_defaults(said, record.to_json())
 
 
+DEFAULTS = {"origin": "measured", "precision": "fp32", "against": "strict", "sums": 1}
+
+
 def _same_but_for_defaults(said: Any, written: Any) -> None:
     """Nothing is lost or changed; fields that there were not then have their defaults."""
     if isinstance(said, dict):
         for name, value in said.items():
             _same_but_for_defaults(value, written[name])
         added = {name: written[name] for name in set(written) - set(said) if written[name]}
-        assert added.items() <= {"origin": "measured", "precision": "fp32", "against": "strict"}.items()
+        assert added.items() <= DEFAULTS.items()
     elif isinstance(said, list):
         for one, again in zip(said, written, strict=True):
             _same_but_for_defaults(one, again)

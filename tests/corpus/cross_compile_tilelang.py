@@ -1,5 +1,7 @@
 """Lower every TileLang CUDA kernel of the corpus for sm_90a; prints {problem: {kernel: shared bytes}}.
 
+Raises an exception where a launch plan could not contain a kernel.
+
 Each ModelNew runs on meta tensors at its full sizes, with tilelang.compile replaced by a function that lowers.
 """
 
@@ -13,9 +15,13 @@ from typing import Any
 
 import tilelang
 import torch
+from kernelwright.core.launch_plan import KernelCode
 from kernelwright.corpus import find_problem, list_kernels
+from kernelwright.evaluators.replay.tir import require_device_code, require_host_code
 from kernelwright.evaluators.workers.modules import ProblemModule
 from tilelang import tvm
+from tilelang.backend.module import create_backend_context
+from tilelang.engine.lower import device_codegen_without_compile, host_codegen, lower_to_host_device_ir
 from tvm.target import Target
 
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
@@ -23,12 +29,17 @@ TARGET = {"kind": "cuda", "arch": "sm_90a"}
 
 def lower(function: Any) -> int:
     """Lower to CUDA source; the bytes of dynamic shared memory."""
-    target = Target(TARGET)
-    # Layout inference asks for the target of the context, whatever the argument says.
-    with tvm.transform.PassContext(opt_level=3), target:
-        artifact = tilelang.lower(function, target=target)
-    assert "__global__" in artifact.kernel_source
-    (kernel,) = artifact.device_mod.functions.values()
+    name = str(function.attrs["global_symbol"])
+    # Layout inference asks for the target of the context.
+    with tvm.transform.PassContext(opt_level=3), Target(TARGET):
+        context = create_backend_context(TARGET, None, "auto")
+        host, device, *_ = lower_to_host_device_ir(function, context)
+        code = KernelCode(name=name, kind="tir", text="", entry=name, parameters=())
+        source = device_codegen_without_compile(device, context).inspect_source()
+        require_device_code(code, source)
+        require_host_code(code, host_codegen(host, context).inspect_source(), [f"{name}_kernel"])
+    assert "__global__" in source
+    (kernel,) = device.functions.values()
     return int(kernel.attrs.get("dyn_shared_memory_buf", 0))
 
 

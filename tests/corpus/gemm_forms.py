@@ -85,7 +85,8 @@ def interpret() -> dict[str, float]:
 
 
 def compile_all() -> dict[str, list[Any]]:
-    """Of each form the bytes of shared memory, the operands of matrix instructions, and whether it copies in bulk."""
+    """Of each form the bytes of shared memory, the operands of matrix instructions, whether it copies in bulk, and
+    whether a load in its loop waits for the product."""
     found: dict[str, list[Any]] = {}
     label = ""
 
@@ -111,7 +112,9 @@ def compile_all() -> dict[str, list[Any]]:
         ptx = compiled.asm["ptx"]
         if self.fn.__name__ in MULTIPLY:
             operands = sorted(set(re.findall(r"wgmma\.mma_async[.\w]*\.f32\.(\w+)\.", ptx)))
-            found[label] = [compiled.metadata.shared, operands, "cp.async.bulk.tensor" in ptx]
+            behind = compiled.asm["ttgir"].partition("warp_group_dot ")[2].partition("scf.yield")[0]
+            late = "tt.load" in behind
+            found[label] = [compiled.metadata.shared, operands, "cp.async.bulk.tensor" in ptx, late]
 
     driver.set_active(_Driver(["cuda", 90, 32]))
     JITFunction.run = run

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from kernelwright.evaluators.candidate.worker import CandidateWorker
-from kernelwright.evaluators.correctness import compare, digest, exact_parts
+from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import Workload
 from kernelwright.evaluators.workers import memory
@@ -119,6 +119,7 @@ def scale_down() -> None:
     """Make everything that is bounded in bytes a small share of the input."""
     memory.LARGE = 1 << 19
     compare.CHUNK = 1 << 15
+    inputs.MOST_FACTORS = 1 << 13
     exact_parts.PART = 1 << 18
     digest.ROW, digest.ROWS = 1 << 11, 4
 
@@ -143,11 +144,12 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
             phases.run("reference", reference.state, seed=seed, path=state, share=False)
             phases.run("candidate", candidate.weights, serial=1, path=state, shared=None)
             described = phases.run(
-                "candidate", candidate.run, name, serial=1, seed=seed, distribution=distribution, hold=first, **outputs
-            )["outputs"]
+                "candidate", candidate.run, name, serial=1, seed=seed, distribution=distribution, hold=first,
+                written=[], **outputs,
+            )["outputs"]  # fmt: skip
             verdict = phases.run(
                 "reference", reference.check, name.replace("run", "check"), seed=seed, path=outputs["outputs"],
-                outputs=described, distribution=distribution, precise=first, hold=first,
+                outputs=described, distribution=distribution, precise=first, hold=first, written=[],
             )  # fmt: skip
             assert verdict["status"] == "ok", verdict
             assert not first or verdict["error_fp64"] < 1e-6, verdict
@@ -166,7 +168,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         for seed, distribution in ((1, None), (1, "heavy tails"), (2, None)):
             verdict = phases.run(
                 "reference", reference.replay, f"replay {seed} {distribution}", number=1, seed=seed,
-                distribution=distribution, precise=(seed, distribution) == (1, None),
+                distribution=distribution, precise=(seed, distribution) == (1, None), written=[],
             )  # fmt: skip
             assert verdict["status"] == "ok" and verdict.get("deterministic", True), verdict
         phases.run("reference", reference.replay_operators, number=1, seed=1)

@@ -191,7 +191,7 @@ class ABench(Bench):
     """A bench whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
     def __init__(self, gpu: LocalEvaluator, compiled: CompileResult) -> None:
-        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.examiner)
+        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.pipeline)
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
         self.came = threading.Event()

@@ -16,7 +16,7 @@ from kernelwright.evaluators.correctness.compare import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
-from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache
+from kernelwright.evaluators.reference.baselines import BaselineCache, CachedBaseline
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.comparison import Comparison
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
@@ -187,9 +187,9 @@ class _Memory(BaselineCache):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def get(self, key: str) -> Baseline | None:
+    def get(self, key: str) -> CachedBaseline | None:
         one = Measurement(samples_ms=(1.0,))
-        return Baseline.between(one, one, {})
+        return CachedBaseline.between(one, one, {})
 
 
 def fresh(settings: Settings, error: str | None = None, known: bool = False, same: bool = False) -> list[str]:

@@ -233,7 +233,7 @@ def test_finalists_that_leave_the_reference_no_room_are_looked_at_one_by_one(
     def crowded(*_: object) -> list[Evaluation]:
         raise ProblemError("the reference fails: out of memory")
 
-    monkeypatch.setattr(searching._bench.examiner, "several", crowded)
+    monkeypatch.setattr(searching._bench.pipeline, "several", crowded)
     configs = [Config({"REPEAT": 1}), Config({"REPEAT": 4})]
     found = searching.compare(scale_problem, REPEATED, configs)
     assert [one.config for one in found] == configs and all(one.ok and one.speedup for one in found)

@@ -22,6 +22,7 @@ from kernelwright.core import (
     SpaceError,
     Target,
 )
+from kernelwright.core.encoded_space import Rows
 from kernelwright.core.expressions import Expression
 from kernelwright.tuners.formats import read_recording
 from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, _inefficiency, constraints, multiplies, prune
@@ -315,6 +316,20 @@ def test_a_tile_of_few_rows_is_estimated_slower_than_its_transpose() -> None:
     large = GPU.model_copy(update={"product": MatrixProduct(m=8192, n=8192, k=8192, element_bytes=2)})
     flat, high = of(space, large).estimate(np.array([[0, 1, 0, 0, 0], [1, 0, 0, 0, 0]], dtype=np.int32))
     assert flat > high
+
+
+def test_fp8_is_slow_on_few_rows_and_its_second_sum_takes_registers() -> None:
+    """Hopper's synchronous instructions multiply it as fp16; 128 x 256 x 2 sums are 256 for each of 256 threads."""
+    space = SearchSpace.of({"BM": [32, 128], "BN": [32, 128, 256], "BK": [64], "WARPS": [8], "STAGES": [4]})
+    few, square, wide = np.array([[0, 2, 0, 0, 0], [1, 1, 0, 0, 0], [1, 2, 0, 0, 0]], dtype=np.int32)
+
+    def ratio(one: Rows, other: Rows, **changes: int) -> float:
+        product = MatrixProduct(m=8192, n=8192, k=8192, **{"element_bytes": 2, **changes})
+        estimate = of(space, GPU.model_copy(update={"product": product})).estimate(np.array([one, other]))
+        return float(np.exp(estimate[0] - estimate[1]))
+
+    assert ratio(few, square, element_bytes=1) > 1.3 * ratio(few, square)
+    assert ratio(wide, square, element_bytes=1) < 1 < ratio(wide, square, element_bytes=1, sums=2)
 
 
 @pytest.mark.parametrize("extents", [(4096, 4096, 4096), (16, 4096, 4096), (256, 7168, 2048), (512, 512, 512)])

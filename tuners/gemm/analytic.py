@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,21 +17,27 @@ from .shapes import Shape
 
 LAUNCH = 5000.0
 """Clocks of the second kernel that adds the parts of K."""
+LINE = 128
+"""Bytes that memory delivers at once."""
 BYTES = 2500.0
 """Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
+STORED_COLUMNS = 128
+RESULT_BYTES = 2
+BARRIERS = 256
+"""Bytes of shared memory beside the tiles."""
 GROUPS = (8, 4, 1)
 """Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
 
 
 def product_of(shape: Shape, element_bytes: int, dtype: str) -> MatrixProduct:
     """Return a shape as the model of tiles takes it: with experts, the first product of each that has tokens."""
+    # Tensor cores add fp8 products with few bits, so the kernels add the sum of each step to another one.
+    common: dict[str, Any] = {"element_bytes": element_bytes, "dtype": dtype, "sums": 1 + dtype.startswith("float8")}
     if not shape.experts:
-        return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, element_bytes=element_bytes, dtype=dtype)
+        return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, **common)
     pairs = shape.m * shape.top_k
     busy = min(shape.experts, pairs)
-    return MatrixProduct(
-        m=-(-pairs // busy), n=2 * shape.n, k=shape.k, batch=busy, element_bytes=element_bytes, dtype=dtype
-    )
+    return MatrixProduct(m=-(-pairs // busy), n=2 * shape.n, k=shape.k, batch=busy, **common)
 
 
 def space_for(
@@ -45,9 +52,18 @@ def space_for(
     Raises `SpaceError` where there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
-    space = kernel.space(values, kernel.declared_constraints, shape.sizes)
+    fitting = [_room_for_the_result(product, limits)] if "tma" in values.get("VARIANT", ()) else []
+    space = kernel.space(values, [*kernel.declared_constraints, *fitting], shape.sizes)
     # Only limits and product count for what fits.
     return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
+
+
+def _room_for_the_result(product: MatrixProduct, limits: DeviceLimits) -> str:
+    """Return what the form with descriptors must satisfy: up to 128 columns of a result leave through shared memory,
+    while the next tile's operands arrive there."""
+    operands = f"(BLOCK_SIZE_M + BLOCK_SIZE_N) * BLOCK_SIZE_K * {product.element_bytes} * NUM_STAGES"
+    result = f"BLOCK_SIZE_M * min(BLOCK_SIZE_N, {STORED_COLUMNS}) * {RESULT_BYTES}"
+    return f"VARIANT != 'tma' or {operands} + {result} + {BARRIERS} <= {limits.shared_bytes}"
 
 
 def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Config:
@@ -62,8 +78,9 @@ def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixPro
     kept = np.ones(len(rows), dtype=bool)
     if "VARIANT" in columns:
         kept &= np.asarray(columns["VARIANT"]) == _first(columns["VARIANT"], ("plain", "persistent", "tma"))
-    if not kept.any():
-        kept[:] = True
+    # Shorter rows of a tile take as many requests to memory for fewer bytes; the model of tiles counts bytes only.
+    whole = kept & (np.asarray(columns["BLOCK_SIZE_K"]) * product.element_bytes >= LINE)
+    kept = next((one for one in (whole, kept) if one.any()), np.ones(len(rows), dtype=bool))
     rows = rows[kept]
     times = np.exp(model.estimate(rows)) + _parts(rows, space, product)
     preference = _preference(rows, space)

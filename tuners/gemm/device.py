@@ -8,6 +8,8 @@ from typing import Any
 from ...core import DeviceLimits, OptionError
 
 FP8_CAPABILITY = 89
+CPU = "cpu"
+"""The name where a run only checks files."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Device:
     def file_name(self) -> str:
         """The name in files of vLLM and SGLang: 'NVIDIA_H200'."""
         return self.name.replace(" ", "_")
+
+    @property
+    def architecture(self) -> str:
+        """What Triton calls it, as in files of aiter: '90' for Hopper; 'cpu' without a GPU."""
+        return CPU if self.name == CPU else str(self.limits.capability)
 
     @property
     def has_fp8(self) -> bool:

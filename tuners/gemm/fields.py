@@ -12,7 +12,11 @@ LAUNCH = {"num_warps": "NUM_WARPS", "num_stages": "NUM_STAGES"}
 SPLITS = ("SPLIT_K", "NUM_KSPLIT")
 """tune_gemm's name and aiter's for the parts of K."""
 AMD: Mapping[str, Value] = {"waves_per_eu": 0, "kpack": 1, "matrix_instr_nonkdim": 16, "cache_modifier": ""}
-"""What AMD's compiler takes besides; these values leave the choice to it. They mean nothing on other GPUs."""
+"""What AMD's compiler takes besides; these values leave the choice to it. NVIDIA's refuses all but the last."""
+AMD_ONLY = ("matrix_instr_k", "schedule_hint", "instruction_sched_variant")
+"""What stands in some of tune_gemm's results besides."""
+NO_PIPELINE = {"num_stages": 0}
+"""Values by which tune_gemm's older results name what is 1 here."""
 VARIANT = "VARIANT"
 OWN: Mapping[str, tuple[str, ...]] = {
     VARIANT: ("plain", "persistent", "tma"),
@@ -28,7 +32,7 @@ def is_whole(value: Any) -> bool:
 
 def unknown_fields(fields: Collection[Any]) -> list[Any]:
     """Return the names that no engine uses."""
-    return [name for name in fields if name not in (*TILES, *LAUNCH, *SPLITS, *AMD, "matrix_instr_k", *OWN)]
+    return [name for name in fields if name not in (*TILES, *LAUNCH, *SPLITS, *AMD, *AMD_ONLY, *OWN)]
 
 
 def missing_fields(fields: Collection[Any]) -> list[str]:
@@ -42,6 +46,8 @@ def from_fields(fields: Mapping[str, Any]) -> Config:
     found: dict[str, Value] = {"SPLIT_K": 1, VARIANT: "plain"}
     for name, value in fields.items():
         if name in whole:
+            if is_whole(value) and value == NO_PIPELINE.get(name):
+                value = 1
             if not is_whole(value) or value < 1:
                 raise OptionError(f"{name}={value!r} is no whole number from 1")
             found[whole[name]] = value
@@ -58,15 +64,18 @@ def suited(config: Config, kernel: Kernel) -> Config:
 
 
 def to_fields(
-    config: Mapping[str, Value], split: str | None = None, amd: bool = False, own: bool = False
+    config: Mapping[str, Value],
+    split: str | None = None,
+    more: Mapping[str, Value] | None = None,
+    own: bool = False,
 ) -> dict[str, Value]:
-    """Return an engine's entry for a config; `split` is its name for the parts of K, if its kernel has them."""
+    """Return an engine's entry for a config; `split` is its name for the parts of K, if its kernel has them, and `more`
+    what every entry has besides."""
     found: dict[str, Value] = {name: config[name] for name in TILES}
     if split and "SPLIT_K" in config:
         found[split] = config["SPLIT_K"]
     found |= {name: config[constant] for name, constant in LAUNCH.items()}
-    if amd:
-        found |= AMD
+    found |= more or {}
     if own:
         found |= {name: config[name] for name in OWN if name in config}
     return found

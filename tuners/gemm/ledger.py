@@ -30,8 +30,6 @@ class Ledger:
         self.folder = folder
         self._key = dict(key)
         self._results: dict[Shape, ShapeResult] = {}
-        self._others: dict[Shape, ShapeResult] = {}
-        """Of shapes that this sweep does not ask for."""
         self._lock = threading.Lock()
 
     @property
@@ -46,14 +44,29 @@ class Ledger:
         return self._results[shape]
 
     def add(self, result: ShapeResult) -> int:
-        """Keep a result, on disk too; return how many there are."""
-        with self._lock:
+        """Keep a result, on disk too; return how many there are. Those of other shapes stay in the file."""
+        from filelock import FileLock
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._lock, FileLock(self.folder / ".lock", mode=0o666):
             self._results[result.shape] = result
-            everything = {**self._others, **self._results}
+            everything = {**self._on_disk(), **self._results}
             shapes = [everything[shape].to_json() for shape in sorted(everything)]
             document = {"sweep": self._key, "shapes": shapes}
             write_whole(self.folder / FILE, json.dumps(document, indent=1) + "\n")
             return len(self._results)
+
+    def _on_disk(self) -> dict[Shape, ShapeResult]:
+        """Return the results of this and of other runs of the same sweep; none where the file is another sweep's."""
+        try:
+            key, results = self._read()
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return {one.shape: one for one in results} if key == self._key else {}
+
+    def _read(self) -> tuple[dict[str, Any], list[ShapeResult]]:
+        found = json.loads((self.folder / FILE).read_text())
+        return dict(found["sweep"]), [ShapeResult.of_json(one) for one in found["shapes"]]
 
     def journal(self, shape: Shape, resume: bool = True) -> Journal:
         """Open the journal of a shape; without `resume` an earlier one is set aside."""
@@ -79,18 +92,14 @@ class Ledger:
         if not path.exists():
             return
         try:
-            found = json.loads(path.read_text())
-            results = [ShapeResult.of_json(one) for one in found["shapes"]]
-            key = dict(found["sweep"])
+            key, results = self._read()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionError(f"cannot read {path}: {error}", "leave out `resume`") from None
         if key != self._key:
             differing = ", ".join(name for name in {**key, **self._key} if key.get(name) != self._key.get(name))
             raise OptionError(f"{path} is of another sweep ({differing} differ)", "leave out `resume`")
         for result in results:
-            if result.shape not in shapes:
-                self._others[result.shape] = result
-            elif not result.error and result.trials >= trials:
+            if result.shape in shapes and not result.error and result.trials >= trials:
                 with self.journal(result.shape) as journal:
                     evaluations = [one.evaluation for one in journal.of(Trial) if one.origin == SEARCHED]
                 self._results[result.shape] = replace(result, times=times_of(evaluations))

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...core import Config, PythonKernel
-from ...core.files import memory_folder
+from ...core.files import cache_folder
 from ...corpus import find_kernel
 from .analytic import choose_for
 from .device import Device
@@ -25,7 +25,7 @@ WIDTHS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
 
 def configs_folder() -> Path:
     """Return the folder of tuned files: the variable's, else one in the user's cache."""
-    return Path(os.environ.get(FOLDER) or memory_folder() / "gemm")
+    return Path(os.environ.get(FOLDER) or cache_folder() / "gemm")
 
 
 def load_config(

@@ -65,14 +65,14 @@ class Question:
 Rule = Leaf | Question
 
 
-def fit_rule(times: Table, configs: Sequence[Config], depth: int = DEPTH) -> Rule:
+def fit_rule(times: Table, configs: Sequence[Config]) -> Rule:
     """Return the tree that loses least, question by question; ties go to the fewer questions.
 
     Bounds are extents that were measured. A config that failed at a shape counts as 1000 times slower there.
     """
     lost = losses(times)
     table = {shape: {config: lost[shape].get(config, 7.0) for config in configs} for shape in times}
-    return _fit(table, configs, depth)
+    return _fit(table, configs, DEPTH)
 
 
 def _fit(table: Table, configs: Sequence[Config], depth: int) -> Rule:

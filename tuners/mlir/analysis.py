@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core import Applied, Filled, MlirProblem, Operation, ProblemError, Step, TensorType
+from ...core import MlirProblem, ProblemError
+from ...core.mlir_operation import Applied, Filled, Operation, Step, TensorType
 from .bindings import load, parsed, symbol, walk
 from .operations import NotSchedulable, operation_of
 from .regions import separate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...core import Loop
+from ...core.mlir_operation import Loop
 
 
 @dataclass(frozen=True)

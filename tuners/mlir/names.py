@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...core import Operation, Value
+from ...core import Value
+from ...core.mlir_operation import Operation
 from .cuda_levels import intrinsic_of
 from .roles import Roles
 from .space import Schedule

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...core import Loop, Operation, TensorType
-from ...core.mlir_operation import Index
+from ...core.mlir_operation import Index, Loop, Operation, TensorType
 from .bindings import load
 
 # The roles that IREE's bindings infer, with the names of their loops.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core import Loop, Operation
+from ...core.mlir_operation import Loop, Operation
 
 
 @dataclass(frozen=True)

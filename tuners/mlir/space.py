@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...core import Config, Operation, SearchSpace, SpaceError, Target, Value
+from ...core import Config, SearchSpace, SpaceError, Target, Value
+from ...core.mlir_operation import Operation
 from . import cpu_levels, cuda_levels
 from .levels import Levels
 from .machine import Machine

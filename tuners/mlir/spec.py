@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...core import MlirProblem, Operation
+from ...core import MlirProblem
+from ...core.mlir_operation import Operation
 from .bindings import function_named, load, parsed, walk
 
 _SPEC = """module @kernelwright_tuning_spec attributes {{

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 RUN = Path(__file__).parent / "data" / "rmsnorm"
 JOURNAL = "journal_36_RMSNorm__tilelang_cpu.jsonl"
 TRANSCRIPT = "transcript_36_RMSNorm__tilelang_cpu.jsonl"
@@ -27,6 +29,15 @@ def copied(folder: Path, name: str = JOURNAL, change: Change = lambda records: r
     records = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(record) + "\n" for record in change(records)))
     return folder / JOURNAL
+
+
+def recorded_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder with the results of the run, as recorded on this device as far as `compile_program` knows."""
+    monkeypatch.chdir(tmp_path)
+    path = copied(tmp_path / "results" / "multiturn_logs")
+    device = next(json.loads(line)["device"] for line in path.read_text().splitlines() if '"run"' in line)
+    monkeypatch.setattr("kernelwright.api.compile_program.device_label", lambda _: device)
+    return path
 
 
 def each(change: Callable[[Record], None], kind: str) -> Change:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.analysis import analyse
+from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
 from kernelwright.agent.models.models import Models, ModelSettings
 from kernelwright.agent.models.transcript import Transcript
 from kernelwright.agent.proposer import TurnContext
 from kernelwright.agent.turn import Candidate, ToolCall, Turn
-from kernelwright.agent.workbench import Lane, Workbench
+from kernelwright.agent.workbench import Workbench
 from kernelwright.core import (
     Budget,
     Config,

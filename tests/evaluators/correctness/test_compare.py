@@ -114,6 +114,7 @@ KINDS = [
     (torch.zeros(3, 4), Status.WRONG_SHAPE, "shape"),
     (torch.zeros(4, 3, dtype=torch.float64), Status.WRONG_DTYPE, "dtype float64"),
     (torch.zeros(1, 3).expand(4, 3), Status.WRONG_SHAPE, "memory of its own"),
+    (torch.zeros(3, 4).t(), Status.WRONG_SHAPE, "in another order"),
     (torch.zeros(4, 3).to_sparse(), Status.WRONG_SHAPE, "memory of its own"),
     (torch.zeros(4, 3).numpy(), Status.WRONG_SHAPE, "not a tensor"),
     (torch.zeros(4, 3).as_subclass(type("Lazy", (torch.Tensor,), {})), Status.WRONG_SHAPE, "returned Lazy"),
@@ -128,6 +129,26 @@ def test_what_is_no_such_tensor(output: object, status: Status, says: str, tmp_p
     verdict = compare([torch.zeros(4, 3)], described, path, Allowed(TOLERANCES))
     assert verdict["status"] == status
     assert says in verdict["message"]
+
+
+def test_what_lies_as_the_references_result_does_may_have_gaps_and_be_a_view(tmp_path: Path) -> None:
+    wanted = torch.rand(4, 3)
+    for expected, own in [
+        (wanted, torch.zeros(4, 6)[:, :3].copy_(wanted)),
+        (wanted.t().contiguous().t(), wanted),
+        (wanted.t(), wanted.t()),
+        (wanted.reshape(1, 12), wanted.reshape(12, 1).t()),
+    ]:
+        path = tmp_path / "outputs"
+        assert compare([expected], write([own], path), path, Allowed(TOLERANCES))["status"] == Status.OK
+
+
+def test_an_input_that_the_reference_writes_to_is_a_result(tmp_path: Path) -> None:
+    path, result, cache = tmp_path / "outputs", torch.rand(3), torch.rand(4)
+    described = write([result, cache + 1], path)
+    verdict = compare([result, cache], described, path, Allowed(TOLERANCES), written=[2])
+    assert verdict["status"] == Status.WRONG_VALUE
+    assert verdict["message"].startswith("input 2, which the reference writes to: 4 of 4 elements")
 
 
 def _described(output: object) -> dict[str, object]:

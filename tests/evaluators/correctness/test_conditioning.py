@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 from kernelwright.core import Config, Evaluation, PythonKernel, Status, TorchProblem
-from kernelwright.evaluators.correctness.conditioning import amplified_error, forgive, is_steady, settled
+from kernelwright.evaluators.correctness.conditioning import (
+    amplified_error,
+    forgive,
+    is_as_exact,
+    is_steady,
+    rows_are_close,
+    settled,
+)
 from kernelwright.evaluators.local import LocalEvaluator
 
 LAYER_NORM = TorchProblem(
@@ -155,3 +162,20 @@ def test_a_difference_of_larger_numbers_may_be_rounded_otherwise(
     source = KERNEL.format(error=0.0, eps="1e-5", result=exact).replace("self.ln = nn.LayerNorm(features)", "pass")
     (evaluation,) = evaluator.evaluate(DIFFERENCE, PythonKernel.parse(source), [Config()])
     assert evaluation.status is status, evaluation.message
+
+
+def test_rows_of_sixteen_bits_may_be_rounded_elsewhere_and_not_be_wrong() -> None:
+    exact = torch.randn(16, 128, dtype=torch.float64)
+    expected = exact.bfloat16()
+    elsewhere = (exact * (1 + 2e-3 * torch.randn_like(exact))).bfloat16()
+    one_row, five_rows, infinite = expected.clone(), expected.clone(), expected.clone()
+    one_row[3] *= 1.2
+    five_rows[3:8] *= 1.2
+    infinite[:, 5] = float("inf")
+    close = [rows_are_close(exact, expected, one, 8.0, 1.6e-2) for one in (elsewhere, one_row, five_rows, infinite)]
+    assert close == [True, True, False, False]
+    beyond = expected.clone()
+    beyond[0, 0] = float("inf")
+    assert rows_are_close(exact, beyond, elsewhere, 8.0, 1.6e-2)
+    assert not rows_are_close(exact, beyond, five_rows, 8.0, 1.6e-2)
+    assert [is_as_exact(exact, expected, one) for one in (expected, one_row, infinite)] == [True, False, False]

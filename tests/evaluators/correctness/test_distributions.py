@@ -10,6 +10,7 @@ from kernelwright.core import Config, Evaluation, Status, TorchProblem
 from kernelwright.evaluators.correctness.distributions import (
     DISTRIBUTIONS,
     MAGNITUDES,
+    OTHER_NUMBERS,
     OTHER_STRIDES,
     OTHER_WEIGHTS,
     SPECIAL,
@@ -52,6 +53,25 @@ def test_between_the_elements_of_one_axis_lies_nan(tmp_path: Path) -> None:
 def test_another_distribution_has_the_same_strides(tmp_path: Path, distribution: str) -> None:
     (x,) = draw(problem(tmp_path, "torch.rand(8, 6).t()"), 1, distribution)
     assert x.stride() == (1, 6)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "torch.arange(64) ** 2 % 63",
+        "torch.arange(64) ** 2",
+        "(torch.arange(64) % 7 == 0)",
+        "torch.stack([torch.arange(64) % 5, 100 + torch.arange(64) % 9], 1)",
+    ],
+)
+def test_whole_numbers_that_no_seed_changes_are_changed_within_their_range(tmp_path: Path, numbers: str) -> None:
+    one = problem(tmp_path, f"torch.rand(4), {numbers}, torch.randint(0, 9, (50,))")
+    (x, plain, drawn), (y, changed, again) = draw(one, 1), draw(one, 1, OTHER_NUMBERS)
+    assert torch.equal(x, y) and torch.equal(drawn, again)
+    assert not torch.equal(plain, changed) and plain.dtype == changed.dtype
+    assert torch.equal(plain.amin(0), changed.amin(0)) and torch.equal(plain.amax(0), changed.amax(0))
+    if numbers.endswith("2"):  # offsets
+        assert bool((changed.diff() >= 0).all()) and (changed[0], changed[-1]) == (plain[0], plain[-1])
 
 
 def test_special_values_are_few(tmp_path: Path) -> None:

@@ -83,6 +83,19 @@ def test_one_factor_does_not_lead_from_one_call_to_the_next(tmp_path: Path) -> N
     assert float(ratio.std()) > 0.01
 
 
+@pytest.mark.parametrize("shape", ["8, 64, 48", "8, 48, 48", "2, 1100000"])
+def test_no_sum_follows_from_an_earlier_one(tmp_path: Path, shape: str) -> None:
+    """As it would where each column has its factor: over no axis does what scales the inputs scale the sums."""
+    feed = Feed(problem(tmp_path, f"torch.rand({shape})"))
+    feed.restart(1)
+    one, two = feed.next()[1][0].clone(), feed.next()[1][0].clone()
+    factors = one / two
+    assert float(factors.min()) > 0.2 and float(factors.max()) < 5
+    for axis in range(one.dim()):
+        scaled = two.sum(axis) * factors.select(axis, 0)
+        assert float((scaled / one.sum(axis) - 1).abs().mean()) > 0.02
+
+
 def test_a_symmetric_matrix_stays_one_and_zeros_stay_zero(tmp_path: Path) -> None:
     feed = Feed(problem(tmp_path, "(lambda x: torch.triu(x) + torch.triu(x).T)(torch.rand(8, 8)), torch.eye(8)"))
     feed.restart(3)

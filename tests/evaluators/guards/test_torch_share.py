@@ -129,6 +129,7 @@ HONEST: dict[str, tuple[Call, Call]] = {
     "packed weights": (lambda x, y: kernel(x.contiguous(), y.t().contiguous()), torch.mm),
     "padding and casts": (lambda x, y: kernel(x, F.pad(y, (0, 8)).half()), torch.mm),
     "a scale on the way": (lambda x, y: kernel(x, ROW * 2.0, y), torch.mm),
+    "axes exchanged in place": (lambda x, y: kernel(x, torch.empty_like(y).t_().unsqueeze_(0)), torch.mm),
     "zeroed output": (lambda x, y: torch.zeros_like(x), torch.mm),
     "sum of partial sums": (lambda x, y: PARTS.sum(0), lambda x, _: x.sum(0)),
     "mean of partial sums": (lambda x, y: kernel(x)[0].sum() / x.numel(), lambda x, y: ((x - y) ** 2).mean()),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelwright.core import Status, TensorType
+from kernelwright.core import Status
+from kernelwright.core.mlir_operation import TensorType
 from kernelwright.core.problem import TOLERANCES
 from kernelwright.evaluators.iree.comparison import compare
 

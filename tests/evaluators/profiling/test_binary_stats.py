@@ -13,7 +13,7 @@ from kernelwright.evaluators.languages.base import CompiledKernel
 from kernelwright.evaluators.languages.cubin import read_binary
 from kernelwright.evaluators.languages.tilelang_binaries import kernels_in as tilelang_kernels
 from kernelwright.evaluators.languages.triton import SUPPORT
-from kernelwright.evaluators.profiling.binary_stats import find_kernel
+from kernelwright.evaluators.profiling.torch_profiler import find_kernel
 
 TILELANG = """
 import os, sys
@@ -22,7 +22,7 @@ from pathlib import Path
 os.environ["TILELANG_CACHE_DIR"] = sys.argv[1]
 import tilelang
 import tilelang.language as T
-from kernelwright.evaluators.profiling.binary_stats import compiled_kernels
+from kernelwright.evaluators.profiling.torch_profiler import compiled_kernels
 
 
 @T.prim_func

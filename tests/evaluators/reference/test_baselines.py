@@ -13,7 +13,7 @@ import pytest
 from kernelwright.core import Measurement, TorchProblem
 from kernelwright.evaluators.profiling.measurement_cache import MeasurementCache
 from kernelwright.evaluators.reference.arithmetic import STRICT, Arithmetic, Tf32
-from kernelwright.evaluators.reference.baselines import Baseline, BaselineCache, Baselines, baseline_key
+from kernelwright.evaluators.reference.baselines import BaselineCache, Baselines, CachedBaseline, baseline_key
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.timing.clock import Clock, always
@@ -35,10 +35,12 @@ def measurement(*samples_ms: float) -> Measurement:
 
 
 def test_a_ratio_to_eager_is_remembered(tmp_path: Path) -> None:
-    baseline = Baseline.between(measurement(*[0.5] * 8), measurement(*[1.0] * 8), ENVIRONMENT)
+    baseline = CachedBaseline.between(measurement(*[0.5] * 8), measurement(*[1.0] * 8), ENVIRONMENT)
     assert (baseline.ratio, baseline.low, baseline.high) == (0.5, 0.5, 0.5)
     BaselineCache(tmp_path / "new").put("key", baseline)
-    BaselineCache(tmp_path / "new").put("other", Baseline.between(measurement(2.0), measurement(1.0), ENVIRONMENT))
+    BaselineCache(tmp_path / "new").put(
+        "other", CachedBaseline.between(measurement(2.0), measurement(1.0), ENVIRONMENT)
+    )
     known = BaselineCache(tmp_path / "new").get("key")
     assert known == baseline
     now = known.beside(measurement(1.0, 1.2, 1.4))
@@ -52,10 +54,10 @@ def test_what_cannot_be_read_is_measured_again(tmp_path: Path) -> None:
     for content in ("{", "[]", json.dumps({"key": {"ratio": -1}}), json.dumps({"key": 3})):
         path.write_text(content)
         assert memory.get("key") is None
-    memory.put("key", Baseline.between(measurement(1.0), measurement(1.0), ENVIRONMENT))
+    memory.put("key", CachedBaseline.between(measurement(1.0), measurement(1.0), ENVIRONMENT))
     assert memory.get("key") is not None and memory.get("other") is None
     assert BaselineCache(None).get("key") is None
-    BaselineCache(None).put("key", Baseline.between(measurement(1.0), measurement(1.0), ENVIRONMENT))
+    BaselineCache(None).put("key", CachedBaseline.between(measurement(1.0), measurement(1.0), ENVIRONMENT))
 
 
 def test_a_memory_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:

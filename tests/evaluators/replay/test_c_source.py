@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from pathlib import Path
 
 import pytest
 from kernelwright.agent.rules.relaxed_math import NO_ERRNO, REORDERED, STRICT, VECTOR_MATH
 from kernelwright.core.launch_plan import KernelCode
-from kernelwright.evaluators.replay.c_source import checked_source, compile_c
+from kernelwright.evaluators.replay.c_source import PREFIX, checked_source, compile_c
 from kernelwright.evaluators.replay.values import UnplannableCall
 
 HEADER = """// tilelang target: {"kind":"c"}
@@ -23,6 +24,7 @@ HONEST = """
 int32_t root_kernel(float* __restrict__ X, float* Y, int32_t n) {
   float sums[4];
   float same[4];
+  float largest = -INFINITY;
   for (int32_t i = 0; i < n; ++i) {
     sums[(i & 3)] = ((X[i] < 1.000000e-05f) ? 0.0f : sqrtf(X[i]));
     *(float4*)(same + 0) = ((float4)(sums[0], sums[1], sums[2], sums[3]));
@@ -47,7 +49,7 @@ def test_generated_c_is_compiled_once_and_runs(tmp_path: Path) -> None:
     assert compile_c(code(), tmp_path) == library
     floats = (ctypes.c_float * 8)(*range(8))
     out = (ctypes.c_float * 8)()
-    assert ctypes.CDLL(str(library)).root_kernel(floats, out, 8) == 0
+    assert ctypes.CDLL(str(library))[f"{PREFIX}root_kernel"](floats, out, 8) == 0
     assert list(out)[4:] == pytest.approx([2.0, 5**0.5, 6**0.5, 7**0.5])
 
 
@@ -121,3 +123,24 @@ def test_only_known_flags_reach_the_compiler(flag: str, tmp_path: Path) -> None:
 def test_code_that_does_not_compile_says_why(tmp_path: Path) -> None:
     with pytest.raises(UnplannableCall, match="does not compile"):
         compile_c(code(HONEST.replace("float sums[4];", "float sums[;")), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("float kept[1]; half h;", "float HALF_THREAD_LOCAL kept[64];"),
+        ("int32_t errno;", "errno = errno + 1;"),
+        ("int32_t signgam;", "signgam = 3;"),
+    ],
+)
+def test_a_name_of_the_headers_stands_for_nothing_of_theirs(first: str, then: str) -> None:
+    """Even when the text also declares one of that name, somewhere else."""
+    text = f"int32_t other(float* X) {{ {first} return 0; }}\n"
+    checked = checked_source(code(text + HONEST.replace("float sums[4];", f"float sums[4]; {then}")))
+    name = then.split()[1] if then.startswith("float") else then.split()[0]
+    assert f"own_{name}" in checked and not re.search(rf"\b{name}\b", checked)
+
+
+def test_a_function_that_a_linker_would_call_is_an_ordinary_one(tmp_path: Path) -> None:
+    library = compile_c(code("int32_t _init(float* X) {\n  return 1;\n}\n" + HONEST), tmp_path)
+    assert b"own__init" in library.read_bytes()

@@ -30,14 +30,14 @@ def test_a_kernel_is_timed_when_its_process_has_ended(
     evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alive = []
-    really = evaluator._bench.examiner._timekeeper.time
+    really = evaluator._bench.pipeline._timer.time
 
     def time(*args: object, **kwargs: object) -> object:
         assert evaluator._bench.client is not None
         alive.append(evaluator._bench.client.alive)
         return really(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(evaluator._bench.examiner._timekeeper, "time", time)
+    monkeypatch.setattr(evaluator._bench.pipeline._timer, "time", time)
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config({"BLOCK": 8})])
     assert found.status is Status.OK and found.speedup is not None
     assert found.replay is not None and found.replay.replayed and alive == [False]

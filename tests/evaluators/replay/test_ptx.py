@@ -62,8 +62,9 @@ def test_what_compilers_write_is_allowed() -> None:
     ("top", "says"),
     [
         (".visible .global .align 4 .u32 calls;", "outlives a launch"),
-        (".global .align 4 .b8 kept[1024] = {0};", "outlives a launch"),
-        (".global .align 4 .b8 __cudart_i2opi_f[4096] = {0};", "outlives a launch"),
+        (".global .align 4 .b8 kept[1024];", "outlives a launch"),
+        (".visible.global .align 4 .u32 calls;", "outlives a launch"),
+        (".attribute(.managed).global .u32 calls;", "outlives a launch"),
         ("/* a */ .const .align 4 .b32 table[4] = {1, 2, 3, 4};", "outlives a launch"),
         (".extern .shared .align 16 .b8 s[]; .global .u32 calls;", "outlives a launch"),
         (".address_size 64 .global .u32 calls;", "outlives a launch"),
@@ -72,6 +73,7 @@ def test_what_compilers_write_is_allowed() -> None:
         ("// /*\n.global .u32 calls;\n// */", "outlives a launch"),
         (".extern .func (.param .b32 a) vprintf (.param .b64 b);", "'.extern"),
         (".extern .global .u32 outside;", "'.extern"),
+        (".extern.global .u32 outside;", "'.extern"),
         (".visible .entry other() { ret; }", "other kernels"),
         (".section .text { }", "'.section'"),
     ],
@@ -79,6 +81,34 @@ def test_what_compilers_write_is_allowed() -> None:
 def test_what_outlives_a_launch_is_refused(top: str, says: str) -> None:
     with pytest.raises(UnplannableCall, match=says):
         require_ptx(code(HEADER + top + "\n" + BODY))
+
+
+@pytest.mark.parametrize("declared", [".global .u32 calls;", "{}.global .u32 calls;", "$L1:.global .u32 calls;"])
+def test_a_function_keeps_nothing_either(declared: str) -> None:
+    with pytest.raises(UnplannableCall, match="outlives a launch"):
+        require_ptx(code(HEADER + BODY.replace("ret;", f"{declared} ret;")))
+
+
+LOOKED_UP = "mov.b64 %rd2, __cudart_i2opi_f; add.s64 %rd3, %rd2, %rd4; ld.global.b32 %r2, [%rd3];"
+
+
+def test_a_table_is_only_read() -> None:
+    require_ptx(code(HEADER + TABLES + BODY.replace("ret;", f"{LOOKED_UP} st.global.b32 [%rd1], %r2; ret;")))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "st.global.b32 [__cudart_i2opi_f+4], %r2;",
+        "@%p1 st.global.b32 [%rd3], %r2;",
+        "selp.b64 kept, %rd3, %rd1, %p1; red.global.add.u32 [kept], 1;",
+        "mov.b64 {%r3, %r4}, %rd3; st.shared.b32 [%r5], %r4;",
+        "ld: mov.b64 %rd5, %rd3; atom.global.add.u32 %r6, [%rd5], 1;",
+    ],
+)
+def test_a_table_that_may_be_written_to_is_refused(written: str) -> None:
+    with pytest.raises(UnplannableCall, match="may write to __cudart_i2opi_f"):
+        require_ptx(code(HEADER + TABLES.splitlines()[1] + BODY.replace("ret;", f"{LOOKED_UP} {written} ret;")))
 
 
 @pytest.mark.parametrize("options", ["--maxrregcount 128", "-maxrregcount=64 --opt-level 2", "-O3", None])
@@ -99,4 +129,4 @@ def test_settings_must_be_there() -> None:
 
 def test_it_is_no_code_for_a_cpu(tmp_path: Path) -> None:
     with pytest.raises(UnplannableCall, match="ptx code on the device cpu"):
-        load_code(code(), tmp_path, "cpu")
+        load_code(code(), tmp_path, "cpu", [])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout
+from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
+from kernelwright.evaluators.languages.tilelang import _in_order
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
 from kernelwright.evaluators.replay.record import Recorder
 from kernelwright.evaluators.replay.values import UnplannableCall, weights_of
@@ -42,6 +44,7 @@ BODIES: dict[str, Callable[[Any, Any], Any]] = {
     "in place": in_place,
     "a table": lambda model, x: x + model.table,
     "behind autograd": lambda model, x: x * model.weight.data[1:3].repeat(2),
+    "axes in place": lambda model, x: (x + 1).t_().unsqueeze_(0).squeeze_(0).transpose_(0, 1).mul_(model.weight),
     "several": lambda model, x: (x + 1, x.sum(dim=1)),
     "a list": lambda model, x: [x - 1],
     "split": lambda model, x: torch.cat([part * 2 for part in x.split(2, dim=1)], dim=1),
@@ -105,7 +108,7 @@ def test_other_layouts_do_not_fit(tmp_path: Path) -> None:
     executor = PlanExecutor(plan, constants, tmp_path, "cpu")
     weights = weights_of(Model(BODIES["arithmetic"]))
     for other in (torch.randn(4, 4), torch.randn(4, 3).t(), torch.randn(3, 4).double()):
-        with pytest.raises(UnplannableCall, match="layout"):
+        with pytest.raises(UnplannableCall, match="is not like"):
             executor.require_fit([other], weights)
     with pytest.raises(UnplannableCall, match="weight"):
         executor.require_fit([torch.randn(3, 4)], {**weights, "weight": torch.randn(5)})
@@ -144,15 +147,30 @@ def test_parts_on_threads_run_all(tmp_path: Path) -> None:
     assert executor([torch.zeros(4)], {}).tolist() == [2.0] * 4
 
 
+def remaking_its_input() -> LaunchPlan:
+    """Memory of the plan's own in the place of an input would not be spoiled between calls."""
+    plan = launching({"tensor": 0}, 4)
+    made = TorchStep(operator="aten.empty.memory_format", args=([4],), results=(0,), layouts=(plan.layouts[0],))
+    return plan.model_copy(update={"steps": (made, *plan.steps)})
+
+
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        (launching(140_000_000, 4), "an address that is no tensor's"),
+        (launching(140_000_000, 4), "for a parameter of type"),
         (launching({"tensor": 7}, 4), "a tensor that no step made"),
         (launching({"tensor": 0}), "does not fit its kernel"),
-        (launching({"tensor": 0}, {"tensor": 0}), "an address that is no tensor's"),
+        (launching({"tensor": 0}, {"tensor": 0}), "for a parameter of type"),
         (launching({"tensor": 0}, 4, code="0" * 64), "does not fit its kernel"),
+        (launching({"tensor": 0}, "4"), "for a parameter of type int32"),
+        (launching([{"tensor": 0}], 4), "for a parameter of type pointer"),
+        (launching({"torch": "float32"}, 4), "for a parameter of type pointer"),
+        (launching({"descriptor": 0}, 4), "for a parameter of type pointer"),
         (launching({"tensor": 0}, 4).model_copy(update={"outputs": (3,)}), "a tensor that no step made"),
+        (launching({"tensor": 0}, 4).model_copy(update={"weights": {"w": 0}}), "a number and a layout of their own"),
+        (launching({"tensor": 0}, 4).model_copy(update={"constants": {5: ""}}), "a number and a layout of their own"),
+        (launching({"tensor": 0}, 4).model_copy(update={"inputs": (None,)}), "neither a tensor nor a value"),
+        (remaking_its_input(), "a number that another one has"),
     ],
 )
 def test_a_forged_plan_is_refused(plan: LaunchPlan, says: str) -> None:
@@ -202,6 +220,12 @@ def test_parts_that_a_pool_computes_become_one_parallel_step(tmp_path: Path) -> 
     assert [launch.arguments[-1] for launch in step.launches] == [0, 1]
     x = torch.randn(8)
     assert torch.equal(PlanExecutor(plan, {}, tmp_path, "cpu")([x], weights_of(Model(forward))), x * 2)
+
+
+def test_outputs_in_another_order_than_the_parameters() -> None:
+    kernel = SimpleNamespace(params=["a", "b", "c", "d"], out_idx=[-1, 1])
+    assert _in_order(kernel, ["a", "c"], ["d", "b"]) == kernel.params
+    assert _in_order(SimpleNamespace(params=["a", "b"], out_idx=None), ["a", "b"], [None]) == ["a", "b"]
 
 
 @torch.library.custom_op("kernelwright_test::doubled", mutates_args=())

@@ -83,11 +83,50 @@ def test_what_tilelang_generates_is_allowed(generated: tuple[str, str, str]) -> 
         'printf("a");',
         "using namespace cute;",
         'extern "C" { const char* text = "a"; }',
+        "/**/#include <cutlass/gemm/device/gemm.h>",
+        "%:include <cutlass/gemm/device/gemm.h>",
+        "TL_DEVICE int kept;",
+        "int kept;",
+        "// \\\nint kept;",
     ],
 )
 def test_what_kernels_have_no_use_for_is_refused(generated: tuple[str, str, str], added: str) -> None:
     with pytest.raises(UnplannableCall, match="generated CUDA with"):
         require_device_code(code(), f"{generated[1]}\n{added}\n")
+
+
+@pytest.mark.parametrize(
+    "code_in_a_name",
+    [
+        """'/*'; asm volatile("exit;"); int q = '*/'; fabsf""",
+        "0; __attribute__((device)) static int calls; fabsf",
+        "0; other_kernel<<<1, 1>>>(A); fabsf",
+        "0; extern int calls; fabsf",
+    ],
+)
+def test_code_in_the_name_of_a_function_is_read_too(generated: tuple[str, str, str], code_in_a_name: str) -> None:
+    """TileLang writes the name of `T.call_extern` as it is."""
+    source = generated[1].replace("tl::fence_barrier_init(", f"{code_in_a_name}(")
+    assert source != generated[1]
+    with pytest.raises(UnplannableCall, match="generated CUDA with"):
+        require_device_code(code(), source)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("  return 0;", "  static int calls; if (calls > 9) return 0;\n  return 0;", "'static'"),
+        ("  return 0;", "  product_kernel_packed = 0;\n  return 0;", "'static'"),
+        ("  return 0;", '  (system)("true");\n  return 0;', "through a pointer"),
+        ("  return 0;", "#define sizeof system\n  return 0;", "#define sizeof system"),
+        ("  return 0;", '  max(R"(", 1); system(")");\n  return 0;', "the character '"),
+        ("int32_t __tvm_ffi_main", "int32_t calls = 0;\nint32_t __tvm_ffi_main", "outside of a function"),
+    ],
+)
+def test_a_host_keeps_nothing(generated: tuple[str, str, str], old: str, new: str, says: str) -> None:
+    assert old in generated[2]
+    with pytest.raises(UnplannableCall, match=says):
+        require_host_code(code(), generated[2].replace(old, new), ["product_kernel"])
 
 
 def test_a_host_may_call_nothing_else(generated: tuple[str, str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from kernelwright.evaluators.timing.scheduling import Scheduling
+from kernelwright.evaluators.timing.priority import Scheduling
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

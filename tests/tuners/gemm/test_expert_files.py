@@ -56,6 +56,15 @@ def sglang_experts(folder: Path, m: int, triton: str, down: str = "") -> Any:
     return None
 
 
+def test_vllm_has_one_name_for_the_family_of_the_h200(tmp_path: Path) -> None:
+    relative = replace(EXPERTS, device=Device("NVIDIA H200 NVL", H200_LIMITS))
+    (path,) = store_of("vllm").save(tmp_path, relative, moe_entries(16), VERSIONS)
+    assert path.name == "E=8,N=14336,device_name=NVIDIA_H200.json"
+    (single,) = store_of("vllm").grouped(tmp_path, replace(relative, kernel="a8w8_blockscale"), moe_entries(16))
+    assert "device_name=NVIDIA_H200_NVL" in single.name
+    assert all("H200_NVL" in one.name for one in store_of("sglang").grouped(tmp_path, relative, moe_entries(16)))
+
+
 def test_vllm_reads_our_files_for_experts(tmp_path: Path) -> None:
     store = store_of("vllm")
     (path,) = store.save(tmp_path, EXPERTS, moe_entries(16), VERSIONS)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelwright.core import Config
 from kernelwright.corpus import find_kernel
 from kernelwright.tuners.gemm import lookup
 from kernelwright.tuners.gemm.analytic import analytic_choice, product_of, space_for
@@ -64,6 +65,37 @@ def test_the_analytic_choice_is_a_member_and_fills_the_gpu(m: int, n: int, k: in
     assert tiles >= 16
     fixed = space_for(kernel, shape, product, H200_LIMITS, {"SPLIT_K": [1], "VARIANT": ["plain"]})
     assert {config["SPLIT_K"] for config in list(fixed)[:50]} == {1}
+
+
+def test_two_sums_of_fp8_fit_the_registers() -> None:
+    """128 x 256 of them do not."""
+    for product in ("gemm", "a8w8_blockscale"):
+        kernel, shape = find_kernel(f"gemm/{product}", "triton").read(), Shape(4096, 7168, 4096)
+        sized = product_of(shape, 1, "float8_e4m3fn")
+        chosen = analytic_choice(space_for(kernel, shape, sized, H200_LIMITS, {}), H200_LIMITS, sized)
+        tile = int(chosen["BLOCK_SIZE_M"]) * int(chosen["BLOCK_SIZE_N"])
+        assert chosen["BLOCK_SIZE_K"] == 128  # a whole line of memory
+        assert 2 * tile <= 128 * 32 * int(chosen["NUM_WARPS"])
+
+
+def test_the_result_of_the_form_with_descriptors_has_room_beside_the_operands() -> None:
+    """As its code for sm_90 has it: 128 x 256 x 64 in four buffers takes 229,408 bytes, 256 x 128 x 64 does not fit."""
+    kernel, shape = find_kernel("gemm/gemm", "triton").read(), Shape(4096, 4096, 4096)
+    space = space_for(kernel, shape, product_of(shape, 2, "float16"), H200_LIMITS, {})
+    common = {"GROUP_SIZE_M": 8, "SPLIT_K": 1, "NUM_WARPS": 8, "BLOCK_SIZE_K": 64, "NUM_STAGES": 4}
+    for m, n, variant in ((128, 256, "tma"), (256, 128, "plain"), (256, 128, "tma")):
+        config = Config({**common, "BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "VARIANT": variant})
+        assert (config in space) == ((m, variant) != (256, "tma"))
+
+
+def test_two_rows_of_tiles_may_share_operands() -> None:
+    """At 256 x 7168 x 2048 groups were 7 % ahead on an H200."""
+    kernel, shape = find_kernel("gemm/gemm", "triton").read(), Shape(7168, 2048, 256)
+    product = product_of(shape, 2, "float16")
+    chosen = analytic_choice(space_for(kernel, shape, product, H200_LIMITS, {}), H200_LIMITS, product)
+    assert chosen["BLOCK_SIZE_M"] == 128 and chosen["GROUP_SIZE_M"] == 4
+    single = space_for(kernel, Shape(7168, 2048, 16), product_of(Shape(7168, 2048, 16), 2, "float16"), H200_LIMITS, {})
+    assert {config["GROUP_SIZE_M"] for config in single} == {1}
 
 
 def test_experts_and_tilelang_have_choices_of_their_own(tmp_path: Path) -> None:

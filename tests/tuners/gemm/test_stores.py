@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kernelwright.core import Config, OptionError
 from kernelwright.tuners.gemm.device import H200_LIMITS, Device
-from kernelwright.tuners.gemm.fields import from_fields, to_fields
+from kernelwright.tuners.gemm.fields import AMD, from_fields, to_fields
 from kernelwright.tuners.gemm.shapes import Shape
-from kernelwright.tuners.gemm.sizes import read_sizes
 from kernelwright.tuners.gemm.stores import names, store_of
 from kernelwright.tuners.gemm.stores.store import Entry, Subject, read_stamp
 
@@ -45,11 +44,11 @@ def vllm_choice(folder: Path, m: int, n: int, k: int, block_shape: str) -> Any:
 
 
 def aiter_choice(folder: Path, m: int, n: int, k: int, tag: str) -> Any:
-    default = folder / f"sm_90-GEMM-{tag}.json"
-    own = folder / f"sm_90-GEMM-{tag}-N={n}-K={k}.json"
+    default = folder / f"90-GEMM-{tag}.json"
+    own = folder / f"90-GEMM-{tag}-N={n}-K={k}.json"
     assert default.exists()  # it insists on it
     found = json.loads((own if own.exists() else default).read_text())
-    bounds = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    bounds = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
     for bound in bounds:
         if m <= bound and f"M_LEQ_{bound}" in found:
             return found[f"M_LEQ_{bound}"]
@@ -82,20 +81,32 @@ def test_aiter_chooses_what_we_do(tmp_path: Path) -> None:
         for m in (1, 4, 5, 16, 17, 65, 128, 129, 600, 8192, 9000, 30000):
             found = store.find(tmp_path, subject(), Shape(n, 7168, m))
             assert found is not None and found[0] == aiter_choice(tmp_path, m, n, 7168, "A8W8_BLOCKSCALE"), (m, n)
-    document = json.loads((tmp_path / "sm_90-GEMM-A8W8_BLOCKSCALE-N=1024-K=7168.json").read_text())
+    document = json.loads((tmp_path / "90-GEMM-A8W8_BLOCKSCALE-N=1024-K=7168.json").read_text())
     assert list(document) == [
-        *("M_LEQ_4", "M_LEQ_16", "M_LEQ_32", "M_LEQ_128", "M_LEQ_512", "M_LEQ_4096", "M_GEQ_8192", "any"),
+        *("M_LEQ_1", "M_LEQ_16", "M_LEQ_32", "M_LEQ_128", "M_LEQ_512", "M_LEQ_4096", "M_GEQ_8192", "any"),
     ]
     assert document["any"]["GROUP_SIZE_M"] == 20000
-    assert {"NUM_KSPLIT", "waves_per_eu", "kpack", "matrix_instr_nonkdim", "cache_modifier"} <= set(document["any"])
+    # Beside its kernel's own parameters nothing that NVIDIA's compiler refuses.
+    assert set(document["any"]) - set(to_fields(config(1))) == {"NUM_KSPLIT", "cache_modifier"}
+    # Its kernel insists on one block of scales per step.
+    assert store.fixed(subject())["BLOCK_SIZE_K"] == [128]
+    assert "BLOCK_SIZE_K" not in {**store.fixed(subject("gemm")), **store_of("kernelwright").fixed(subject())}
+
+
+def test_a_check_without_a_gpu_writes_no_gpus_entries(tmp_path: Path) -> None:
+    cpu = Subject("a8w8_blockscale", "float8_e4m3fn", Device("cpu", H200_LIMITS))
+    for format in ("aiter", "vllm", "sglang", "kernelwright"):
+        for path in store_of(format).save(tmp_path, cpu, [Entry(Shape(64, 128, 16), config(1))], VERSIONS):
+            assert re.search(r"\bcpu\b", path.name)
 
 
 def test_the_guides_categories(tmp_path: Path) -> None:
     store = store_of("aiter-legacy")
     store.save(tmp_path, subject(), entries((16, 32, 64, 128, 256, 512, 2048, 4096)), VERSIONS)
-    document = json.loads((tmp_path / "sm_90-GEMM-A8W8_BLOCKSCALE-N=1024-K=7168.json").read_text())
+    document = json.loads((tmp_path / "90-GEMM-A8W8_BLOCKSCALE-N=1024-K=7168.json").read_text())
     assert list(document) == ["small", "medium_M32", "medium_M64", "medium_M128", "large", "xlarge", "any"]
     assert document["any"] == document["xlarge"]
+    assert {"NUM_KSPLIT", "waves_per_eu", "kpack", "matrix_instr_nonkdim", "cache_modifier"} <= set(document["any"])
     for m, key in ((1, "small"), (31, "small"), (33, "medium_M64"), (129, "large"), (257, "xlarge")):
         found = store.find(tmp_path, subject(), Shape(1024, 7168, m))
         assert found is not None and found[0] == document[key]
@@ -108,7 +119,7 @@ def test_a_category_gets_the_config_that_loses_least_over_its_shapes(tmp_path: P
         Entry(Shape(64, 64, 1000), other, 2.0, {one: 6.0, both: 2.1}),
     ]
     store_of("aiter-legacy").save(tmp_path, subject("gemm", "float16"), group, VERSIONS)
-    document = json.loads((tmp_path / "sm_90-GEMM-A16W16-N=64-K=64.json").read_text())
+    document = json.loads((tmp_path / "90-GEMM-A16W16-N=64-K=64.json").read_text())
     assert document["xlarge"]["GROUP_SIZE_M"] == 3
 
 
@@ -121,22 +132,18 @@ def test_the_default_file_has_the_most_common_config(tmp_path: Path) -> None:
     assert from_fields(found[0]) == config(1, VARIANT="tma")
 
 
-def test_tune_gemms_file_is_valid_input(tmp_path: Path) -> None:
-    store, target = store_of("tune-gemm"), tmp_path / "out.yaml"
-    about = subject("gemm", "float16")
-    store.save(target, about, [Entry(Shape(64, 128, 16, "TT"), config(1, SPLIT_K=2), 0.5)], VERSIONS)
-    store.save(target, about, [Entry(Shape(64, 128, 16, "TN"), config(2)), Entry(Shape(64, 128, 32), config(4))], {})
-    sizes = read_sizes(target)
-    assert sizes.configs == {
-        Shape(64, 128, 16, "TT"): config(1, SPLIT_K=2),
-        Shape(64, 128, 16, "TN"): config(2),
-        Shape(64, 128, 32, "TN"): config(4),
-    }
-    first = target.read_text().splitlines()[0]
-    assert first.endswith("# TFLOPS: 0.00 time(us): 500.00")
-    assert yaml.safe_load(first)[0]["rowMajorB"] == "T"
-    found = store.find(target, about, Shape(64, 128, 32))
-    assert found is not None and from_fields(found[0]) == config(4)
+@pytest.mark.parametrize("format", ["tune-gemm", "triton-cache"])
+def test_a_check_replaces_no_entry_with_a_time(tmp_path: Path, format: str) -> None:
+    """The names of these files have no device."""
+    store, about = store_of(format), subject("gemm", "float16")
+    shape, target = Shape(64, 128, 16), tmp_path / "out.yaml" if format == "tune-gemm" else tmp_path
+    for number, time in ((1, None), (2, 0.5), (3, None)):
+        store.save(target, about, [Entry(shape, config(number), time)], VERSIONS)
+    found = store.find(target, about, shape)
+    assert found is not None and found[0]["GROUP_SIZE_M"] == 2
+    store.save(target, about, [Entry(shape, config(4), 0.4)], VERSIONS)
+    found = store.find(target, about, shape)
+    assert found is not None and found[0]["GROUP_SIZE_M"] == 4
 
 
 @pytest.mark.parametrize("format", names())
@@ -209,6 +216,6 @@ def test_a_target_that_cannot_be_written_is_named_before_the_search(tmp_path: Pa
 
 def test_fields_there_and_back() -> None:
     one = config(4, SPLIT_K=2)
-    assert from_fields(to_fields(one, split="NUM_KSPLIT", amd=True)) == one
+    assert from_fields(to_fields(one, split="NUM_KSPLIT", more=AMD)) == one
     with pytest.raises(OptionError, match="num_warps='4'"):
         from_fields({**to_fields(one), "num_warps": "4"})

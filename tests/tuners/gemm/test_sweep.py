@@ -146,6 +146,15 @@ def test_a_search_begins_with_what_the_neighbour_found(tmp_path: Path) -> None:
     assert Config(first["config"]) in began
 
 
+def test_results_of_other_runs_of_the_same_sweep_stay(tmp_path: Path) -> None:
+    first, second = Sweep(task(), [MadeUp()], tmp_path, Log()), Sweep(task(), [MadeUp()], tmp_path, Log())
+    for sweep, shapes in ((first, SHAPES[:1]), (second, SHAPES[1:2]), (first, SHAPES[2:3])):
+        sweep.run(shapes)
+    assert len(json.loads((tmp_path / "sweep.json").read_text())["shapes"]) == 3
+    Sweep(task(tuner="random"), [MadeUp()], tmp_path, Log()).run(SHAPES[:1])
+    assert len(json.loads((tmp_path / "sweep.json").read_text())["shapes"]) == 1
+
+
 def test_resuming_measures_nothing_twice(tmp_path: Path) -> None:
     Sweep(task(), [MadeUp()], tmp_path, Log()).run(SHAPES[:2])
     again = MadeUp()

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ....core import OptionError
+from ....core import OptionError, Value
 from ..cover import best_for_all
-from ..fields import missing_fields, to_fields
+from ..fields import AMD, missing_fields, to_fields
 from ..shapes import Shape
 from .store import ANOTHER, BLOCKSCALE, GEMM, MOE, TRITON, Document, Entry, Store, Subject, by_file, read_json
 
-BOUNDS = tuple(2**power for power in range(2, 14))
+BOUNDS = (1, *(2**power for power in range(2, 14)))
 """The bounds of M that aiter looks for."""
 ANY = "any"
 LEGACY = ("small", "medium_M32", "medium_M64", "medium_M128", "large", "xlarge")
@@ -26,7 +26,8 @@ class Aiter(Store):
     id = "aiter"
     kernels: ClassVar[tuple[str, ...]] = (GEMM, BLOCKSCALE)
     split = "NUM_KSPLIT"
-    amd = True
+    more: ClassVar[Mapping[str, Value]] = {"cache_modifier": ""}
+    """Fields that every entry has besides."""
 
     def check(self, subject: Subject) -> None:
         """Its kernels take weights as (N, K)."""
@@ -38,7 +39,12 @@ class Aiter(Store):
         """Return the beginning of its files' names."""
         tag = {BLOCKSCALE: "A8W8_BLOCKSCALE"}.get(subject.kernel)
         tag = tag or ("A8W8" if subject.dtype.startswith("float8") else "A16W16")
-        return f"sm_{subject.device.limits.capability}-GEMM-{tag}"
+        return f"{subject.device.architecture}-GEMM-{tag}"
+
+    def fixed(self, subject: Subject) -> dict[str, list[Value]]:
+        """Its kernel takes a whole block of scales in a step."""
+        whole: dict[str, list[Value]] = {"BLOCK_SIZE_K": [128]} if subject.kernel == BLOCKSCALE else {}
+        return {**super().fixed(subject), **whole}
 
     def path(self, target: Path, subject: Subject, shape: Shape) -> Path:
         """Return the file of a weight."""
@@ -87,7 +93,7 @@ class Aiter(Store):
             categories.setdefault(self.key(entry.shape.m), []).append(entry)
         merged = dict(document)
         for key, group in categories.items():
-            merged[key] = to_fields(_best(group), split=self.split, amd=self.amd, own=self.variants)
+            merged[key] = to_fields(_best(group), split=self.split, more=self.more, own=self.variants)
         largest = max((key for key in merged if key != ANY), key=self.rank)
         if ANY not in merged or largest in categories:
             merged[ANY] = merged[largest]
@@ -122,6 +128,7 @@ class AiterLegacy(Aiter):
     """The same with the categories of the tuning guide: small, medium_M32 ..., large, xlarge, any."""
 
     id = "aiter-legacy"
+    more: ClassVar[Mapping[str, Value]] = AMD
 
     def key(self, m: int) -> str:
         """Return the category of M."""
@@ -149,13 +156,17 @@ class Own(Aiter):
 
     id = "kernelwright"
     kernels = (GEMM, BLOCKSCALE, MOE)
-    amd = False
+    more: ClassVar[Mapping[str, Value]] = {}
     split = "SPLIT_K"
     variants = True
 
     def check(self, subject: Subject) -> None:
         """All layouts have files of their own."""
         Store.check(self, subject)
+
+    def fixed(self, subject: Subject) -> dict[str, list[Value]]:
+        """Nothing: its configs are those of the kernels."""
+        return Store.fixed(self, subject)
 
     def stem(self, subject: Subject) -> str:
         """Return the beginning of its files' names."""

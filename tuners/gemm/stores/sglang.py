@@ -28,6 +28,10 @@ class Sglang(Vllm):
             return target
         return target / "configs" / f"triton_{subject.triton.replace('.', '_')}"
 
+    def device(self, subject: Subject) -> str:
+        """Return the GPU's name as the driver gives it."""
+        return subject.device.file_name
+
     def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
         """Without the version, which its folder names: every key must be a number."""
         return super().merge(document, replace(subject, triton=""), entries)

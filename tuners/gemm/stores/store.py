@@ -64,7 +64,6 @@ class Store(ABC):
     """The products whose configs it holds."""
     split: ClassVar[str | None] = None
     """The field for the parts of K; None where the engine's kernel has none."""
-    amd: ClassVar[bool] = False
     variants: ClassVar[bool] = False
     """Whether the form of the kernel, and TileLang's kernels, can be named."""
 

@@ -90,10 +90,12 @@ class TritonCache(Store):
         return found
 
     def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
-        """Each shape and dtype has its own key."""
+        """Each shape and dtype has its own key; an entry that was only checked replaces none with times."""
         merged = dict(document)
         for entry in entries:
             shape = entry.shape
+            if entry.time_ms is None and merged.get(_key(subject, shape), {}).get("times"):
+                continue
             times = {**entry.times, entry.config: entry.time_ms} if entry.time_ms else {}
             merged[_key(subject, shape)] = {
                 "shape": {"M": shape.m, "N": shape.n, "K": shape.k, "LAYOUT": shape.layout},

@@ -13,6 +13,8 @@ from ..sizes import read_sizes
 from .store import ANOTHER, GEMM, Document, Entry, Store, Subject
 
 FILE = "tuning_results.yaml"
+TIMED = "# TFLOPS:"
+"""What stands behind a config whose speed is known."""
 
 
 class TuneGemm(Store):
@@ -51,9 +53,11 @@ class TuneGemm(Store):
         return found
 
     def merge(self, document: Document, subject: Subject, entries: Sequence[Entry]) -> Document:
-        """A line per shape and layout."""
+        """A line per shape and layout; one that was only checked replaces none with a time."""
         merged = dict(document)
         for entry in entries:
+            if entry.time_ms is None and TIMED in merged.get(_key(entry.shape), {}).get("line", ""):
+                continue
             merged[_key(entry.shape)] = {"line": _line(entry), "config": entry.config, "shape": entry.shape}
         return merged
 
@@ -78,7 +82,7 @@ def _line(entry: Entry) -> str:
     line = f"- { ({**size, **to_fields(entry.config, split='SPLIT_K')})!r}"
     if entry.time_ms is None:
         return f"{line} # not timed"
-    return f"{line} # TFLOPS: {shape.flops / entry.time_ms / 1e9:.2f} time(us): {entry.time_ms * 1e3:.2f}"
+    return f"{line} {TIMED} {shape.flops / entry.time_ms / 1e9:.2f} time(us): {entry.time_ms * 1e3:.2f}"
 
 
 def _parse_line(line: str, path: Path) -> Shape:

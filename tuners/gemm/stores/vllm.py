@@ -32,7 +32,12 @@ class Vllm(Store):
         """Return the file of a weight."""
         weight = f"E={shape.experts},N={shape.n}" if subject.kernel == MOE else f"N={shape.n},K={shape.k}"
         fp8 = f",dtype=fp8_w8a8,block_shape={self.block_shape}" if subject.dtype.startswith("float8") else ""
-        return f"{weight},device_name={subject.device.file_name}{fp8}.json"
+        return f"{weight},device_name={self.device(subject)}{fp8}.json"
+
+    def device(self, subject: Subject) -> str:
+        """Return its name of the GPU: for experts, one for the whole family of the H200."""
+        name = subject.device.file_name
+        return "NVIDIA_H200" if subject.kernel == MOE and "H200" in name.split("_") else name
 
     def grouped(self, target: Path, subject: Subject, entries: Sequence[Entry]) -> dict[Path, list[Entry]]:
         """One file per weight."""

@@ -37,7 +37,7 @@ SEARCH_SPACE = {
 }
 CONSTRAINTS = [
     "SPLIT_K == 1 or SPLIT_K * 128 <= K",
-    "GROUP_SIZE_M == 1 or (GROUP_SIZE_M - 1) * BLOCK_SIZE_M < M",
+    "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 8 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 64 or BLOCK_SIZE_M < 2 * M",
     # The tile's sum and the total are both in registers.
     "BLOCK_SIZE_M * BLOCK_SIZE_N <= 96 * 32 * NUM_WARPS",

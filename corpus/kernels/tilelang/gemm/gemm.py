@@ -37,7 +37,7 @@ SEARCH_SPACE = {
 CONSTRAINTS = [
     "BLOCK_SIZE_M <= 128 or BLOCK_SIZE_N <= 128",
     "SPLIT_K == 1 or SPLIT_K * BLOCK_SIZE_K <= K",
-    "GROUP_SIZE_M == 1 or (GROUP_SIZE_M - 1) * BLOCK_SIZE_M < M",
+    "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 4 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 64 or BLOCK_SIZE_M < 2 * M",
 ]
 

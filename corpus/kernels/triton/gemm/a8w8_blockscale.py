@@ -30,18 +30,20 @@ SEARCH_SPACE = {
     "GROUP_SIZE_M": [1, 8, 16, 32],
     "SPLIT_K": [1, 2, 4, 8],
     "NUM_WARPS": [4, 8],
-    "NUM_STAGES": [2, 3, 4, 5],
+    "NUM_STAGES": [2, 3, 4, 5, 6, 8],
     "VARIANT": ["plain", "persistent", "tma"],
 }
 CONSTRAINTS = [
     "SPLIT_K == 1 or (VARIANT == 'plain' and SPLIT_K * 128 <= K)",
-    "GROUP_SIZE_M == 1 or (GROUP_SIZE_M - 1) * BLOCK_SIZE_M < M",
+    "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 8 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
+    "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
     "VARIANT != 'tma' or (N % 16 == 0 and K % 16 == 0)",
 ]
 
 BLOCK = 128
 BLOCK_SUM = 1024
+MAX_STORE = 128
 OUT = "bfloat16"
 
 
@@ -57,15 +59,15 @@ def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.
 
 
 @triton.jit
-def scaled(product, as_ptrs, bs_ptr, block, block_n, blocks_k, offs_n,
-           BLOCK_N: tl.constexpr, SCALED: tl.constexpr):  # fmt: skip
-    a_scale = tl.load(as_ptrs + block)
-    if BLOCK_N <= SCALED:
-        # One scale of B holds for the whole tile.
-        b_scale = tl.load(bs_ptr + block_n * BLOCK_N // SCALED * blocks_k + block)
-        return product * (a_scale * b_scale)[:, None]
-    b_scales = tl.load(bs_ptr + offs_n // SCALED * blocks_k + block)
-    return product * a_scale[:, None] * b_scales[None, :]
+def load_scales(as_ptrs, bs_ptr, block, block_n, N, blocks_k, BLOCK_N: tl.constexpr, SCALED: tl.constexpr):
+    a_scales = tl.load(as_ptrs + block)[:, None]
+    row = block_n * BLOCK_N // SCALED
+    b_scales = tl.load(bs_ptr + row * blocks_k + block)
+    if BLOCK_N > SCALED:
+        # The columns beyond the first block have the next one's scale; there is none where they lie beyond the edge.
+        further = tl.load(bs_ptr + min(row + 1, tl.cdiv(N, SCALED) - 1) * blocks_k + block)
+        b_scales = tl.where(tl.arange(0, BLOCK_N) < SCALED, b_scales, further)[None, :]
+    return a_scales, b_scales
 
 
 @triton.jit
@@ -91,7 +93,9 @@ def compute_tile(
             b = tl.load(b_ptrs, mask=offs_k[:, None] < K - step * BLOCK_K, other=0.0)
         # Parts of K that end beyond it have no scale of their own: their operands are zero, any scale serves.
         block = min((k_first + step * BLOCK_K) // SCALED, blocks_k - 1)
-        acc += scaled(tl.dot(a, b), as_ptrs, bs_ptr, block, block_n, blocks_k, offs_n, BLOCK_N, SCALED)
+        # Requested before the product, so that they arrive while it runs: the compiler waits for each product.
+        a_scales, b_scales = load_scales(as_ptrs, bs_ptr, block, block_n, N, blocks_k, BLOCK_N, SCALED)
+        acc += tl.dot(a, b) * (a_scales * b_scales)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K
     return acc
@@ -125,7 +129,7 @@ def persistent_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = compute_tile(
             a_ptr, b_ptr, as_ptr, bs_ptr, M, N, K, block_m, block_n, 0, tl.cdiv(K, BLOCK_K),
@@ -135,23 +139,35 @@ def persistent_kernel(
 
 
 @triton.jit
+def store_described(c_desc, acc, off_m, off_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
+    # The next tile's operands are on their way already: a wide result goes in halves, so that both have room.
+    if BLOCK_N == WIDTH:
+        c_desc.store([off_m, off_n], acc.to(c_desc.dtype))
+    else:
+        left, right = tl.split(tl.permute(tl.reshape(acc, (BLOCK_M, 2, WIDTH)), (0, 2, 1)))
+        c_desc.store([off_m, off_n], left.to(c_desc.dtype))
+        c_desc.store([off_m, off_n + WIDTH], right.to(c_desc.dtype))
+
+
+@triton.jit
 def tma_kernel(
-    a_desc, b_desc, as_ptr, bs_ptr, c_desc, M, N, K, SCALED: tl.constexpr,
+    a_desc, b_desc, as_ptr, bs_ptr, c_desc, M, N, K, SCALED: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     blocks_k = tl.cdiv(K, SCALED)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
-        offs_n = (off_n + tl.arange(0, BLOCK_N)) % N
         as_ptrs = as_ptr + ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64) * blocks_k
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for step in range(0, tl.cdiv(K, BLOCK_K)):
             off_k = step * BLOCK_K
+            block = off_k // SCALED
+            a_scales, b_scales = load_scales(as_ptrs, bs_ptr, block, block_n, N, blocks_k, BLOCK_N, SCALED)
             product = tl.dot(a_desc.load([off_m, off_k]), b_desc.load([off_n, off_k]).T)
-            acc += scaled(product, as_ptrs, bs_ptr, off_k // SCALED, block_n, blocks_k, offs_n, BLOCK_N, SCALED)
-        c_desc.store([off_m, off_n], acc.to(c_desc.dtype))
+            acc += product * (a_scales * b_scales)
+        store_described(c_desc, acc, off_m, off_n, BLOCK_M, BLOCK_N, WIDTH)
 
 
 @triton.jit
@@ -160,8 +176,10 @@ def sum_kernel(parts_ptr, c_ptr, numel, SPLIT: tl.constexpr, BLOCK_SUM: tl.const
     mask = offs < numel
     acc = tl.zeros((BLOCK_SUM,), dtype=tl.float32)
     # In a fixed order, so that the same inputs give the same bits.
-    for part in tl.static_range(SPLIT):
-        acc += tl.load(parts_ptr + part * numel + offs, mask=mask, other=0.0)
+    part_ptrs = parts_ptr + offs
+    for _ in tl.static_range(SPLIT):
+        acc += tl.load(part_ptrs, mask=mask, other=0.0)
+        part_ptrs += numel
     tl.store(c_ptr + offs, acc.to(c_ptr.dtype.element_ty), mask=mask)
 
 
@@ -191,8 +209,9 @@ class ModelNew(nn.Module):
         if VARIANT == "tma":
             a = TensorDescriptor.from_tensor(A, [BLOCK_SIZE_M, BLOCK_SIZE_K])
             b = TensorDescriptor.from_tensor(B, [BLOCK_SIZE_N, BLOCK_SIZE_K])
-            c = TensorDescriptor.from_tensor(C, [BLOCK_SIZE_M, BLOCK_SIZE_N])
-            tma_kernel[(programs,)](a, b, As, Bs, c, M, N, K, **meta)
+            width = min(BLOCK_SIZE_N, MAX_STORE)
+            c = TensorDescriptor.from_tensor(C, [BLOCK_SIZE_M, width])
+            tma_kernel[(programs,)](a, b, As, Bs, c, M, N, K, WIDTH=width, **meta)
             return C
         even = K % (BLOCK_SIZE_K * SPLIT_K) == 0
         if VARIANT == "persistent":

@@ -29,18 +29,20 @@ SEARCH_SPACE = {
     "GROUP_SIZE_M": [1, 4, 8, 16],
     "SPLIT_K": [1, 2, 4, 8, 16],
     "NUM_WARPS": [4, 8],
-    "NUM_STAGES": [2, 3, 4, 5],
+    "NUM_STAGES": [2, 3, 4, 5, 6],
     "VARIANT": ["plain", "persistent", "tma"],
 }
 CONSTRAINTS = [
     "BLOCK_SIZE_M <= 128 or BLOCK_SIZE_N <= 128",
     "SPLIT_K == 1 or (VARIANT == 'plain' and SPLIT_K * BLOCK_SIZE_K <= K)",
-    "GROUP_SIZE_M == 1 or (GROUP_SIZE_M - 1) * BLOCK_SIZE_M < M",
+    "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 4 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
+    "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
     "VARIANT != 'tma' or (M % 16 == 0 and N % 16 == 0 and K % 16 == 0)",
 ]
 
 BLOCK_SUM = 1024
+MAX_STORE = 128
 
 
 @triton.jit
@@ -136,9 +138,20 @@ def persistent_kernel(
 
 
 @triton.jit
+def store_described(c_desc, acc, off_m, off_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
+    # The next tile's operands are on their way already: a wide result goes in halves, so that both have room.
+    if BLOCK_N == WIDTH:
+        c_desc.store([off_m, off_n], acc.to(c_desc.dtype))
+    else:
+        left, right = tl.split(tl.permute(tl.reshape(acc, (BLOCK_M, 2, WIDTH)), (0, 2, 1)))
+        c_desc.store([off_m, off_n], left.to(c_desc.dtype))
+        c_desc.store([off_m, off_n + WIDTH], right.to(c_desc.dtype))
+
+
+@triton.jit
 def tma_kernel(
     a_desc, b_desc, c_desc, M, N, K,
-    A_ROWS: tl.constexpr, B_ROWS: tl.constexpr,
+    A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
@@ -162,7 +175,7 @@ def tma_kernel(
             acc = accumulate(acc, a, b)
         stored += programs
         stored_m, stored_n = place(stored, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        c_desc.store([stored_m * BLOCK_M, stored_n * BLOCK_N], acc.to(c_desc.dtype))
+        store_described(c_desc, acc, stored_m * BLOCK_M, stored_n * BLOCK_N, BLOCK_M, BLOCK_N, WIDTH)
 
 
 @triton.jit
@@ -171,8 +184,10 @@ def sum_kernel(parts_ptr, c_ptr, numel, SPLIT: tl.constexpr, BLOCK: tl.constexpr
     mask = offs < numel
     acc = tl.zeros((BLOCK,), dtype=tl.float32)
     # In a fixed order, so that the same inputs give the same bits.
-    for part in tl.static_range(SPLIT):
-        acc += tl.load(parts_ptr + part * numel + offs, mask=mask, other=0.0)
+    part_ptrs = parts_ptr + offs
+    for _ in tl.static_range(SPLIT):
+        acc += tl.load(part_ptrs, mask=mask, other=0.0)
+        part_ptrs += numel
     tl.store(c_ptr + offs, acc.to(c_ptr.dtype.element_ty), mask=mask)
 
 
@@ -211,8 +226,9 @@ class ModelNew(nn.Module):
             programs = min(multiprocessors(A.device), tiles)
             a = descriptor(A, a_rows, BLOCK_SIZE_M, BLOCK_SIZE_K)
             b = descriptor(B, b_rows, BLOCK_SIZE_K, BLOCK_SIZE_N)
-            c = descriptor(C, True, BLOCK_SIZE_M, BLOCK_SIZE_N)
-            tma_kernel[(programs,)](a, b, c, M, N, K, **layout, **meta)
+            width = min(BLOCK_SIZE_N, MAX_STORE)
+            c = descriptor(C, True, BLOCK_SIZE_M, width)
+            tma_kernel[(programs,)](a, b, c, M, N, K, WIDTH=width, **layout, **meta)
             return C
         lda, ldb = A.stride(0 if a_rows else 1), B.stride(0 if b_rows else 1)
         layout["EVEN_K"] = K % (BLOCK_SIZE_K * SPLIT_K) == 0

@@ -118,7 +118,9 @@ def expert_kernel(
     b_ptrs = b_ptr + expert * N * K + offs_k[:, None] + offs_n[None, :] * K
     if SCALED:
         as_ptrs = as_ptr + offs_a * tl.cdiv(K, SCALED)
-        bs_ptrs = bs_ptr + (expert * tl.cdiv(N, SCALED) + offs_n // SCALED) * tl.cdiv(K, SCALED)
+        # One scale of B holds for a tile that is not wider than its block.
+        offs_s = offs_n // SCALED if BLOCK_N > SCALED else block_n * BLOCK_N // SCALED
+        bs_ptrs = bs_ptr + (expert * tl.cdiv(N, SCALED) + offs_s) * tl.cdiv(K, SCALED)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for step in range(0, tl.cdiv(K, BLOCK_K)):
         if EVEN_K:
@@ -129,9 +131,14 @@ def expert_kernel(
             a = tl.load(a_ptrs, mask=valid[:, None] & within[None, :], other=0.0)
             b = tl.load(b_ptrs, mask=within[:, None], other=0.0)
         if SCALED:
+            # Requested before the product, so that they arrive while it runs: the compiler waits for each product.
             block = step * BLOCK_K // SCALED
-            a_scale = tl.load(as_ptrs + block, mask=valid, other=0.0)
-            acc += tl.dot(a, b) * a_scale[:, None] * tl.load(bs_ptrs + block)[None, :]
+            a_scales = tl.load(as_ptrs + block, mask=valid, other=0.0)[:, None]
+            b_scales = tl.load(bs_ptrs + block)
+            if BLOCK_N > SCALED:
+                acc += tl.dot(a, b) * a_scales * b_scales[None, :]
+            else:
+                acc += tl.dot(a, b) * (a_scales * b_scales)
         else:
             acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K

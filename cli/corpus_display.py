@@ -1,17 +1,17 @@
-"""`corpus verify` on the terminal."""
+"""The commands of `corpus` on the terminal."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rich.markup import escape
 
+from ..api.corpus import example_record, run_add, run_list
 from ..api.observers import VerifyObserver
-from ..api.options.corpus import VerifyOptions
+from ..api.options.corpus import AddOptions, ListOptions, VerifyOptions
 from ..api.verify_corpus import ExampleResult, KernelResult, run_verify
+from ..core import WorkedExample
 from .parameters import chosen
 from .render import Display, Screen
 
@@ -35,7 +35,7 @@ def show_verify(given: Mapping[str, Any], display: Display) -> int:
     screen = VerifyDisplay(display)
     result = run_verify(chosen(given, VerifyOptions), screen)
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     else:
         for what, found in (("kernels", result.kernels), ("examples", result.results)):
             if found:
@@ -66,3 +66,33 @@ def describe_example(result: ExampleResult) -> str:
         f"[green]{slug}[/]: {gain.before_ms:.4f} ms to {gain.after_ms:.4f} ms, "
         f"{gain.speedup:.2f}x \\[{gain.low:.2f}, {gain.high:.2f}]"
     )
+
+
+def show_add(given: Mapping[str, Any], display: Display) -> int:
+    """Write the example and say where it is."""
+    screen = Screen(display)
+    result = run_add(chosen(given, AddOptions))
+    if display.json:
+        display.print_json(result.summary())
+        return 0
+    screen.print(_described(result.example))
+    screen.print(escape(f"example: {result.path}"))
+    return 0
+
+
+def show_list(given: Mapping[str, Any], display: Display) -> int:
+    """Print a line per example; 0 when there is one."""
+    screen = Screen(display)
+    examples = run_list(chosen(given, ListOptions))
+    if display.json:
+        display.print_json({"examples": [example_record(one) for one in examples]})
+        return 0 if examples else 1
+    for one in examples:
+        screen.print(_described(one))
+    return 0 if examples else 1
+
+
+def _described(example: WorkedExample) -> str:
+    """An example in a line, with rich markup."""
+    told = f"{example.title} ({', '.join(example.techniques)}); {example.gain or 'not measured'}"
+    return f"[bold]{escape(example.slug)}[/]: {escape(told)}"

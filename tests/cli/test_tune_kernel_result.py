@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kernelwright.api.tuned import TuneResult
 from kernelwright.cli.render import Display, Screen
-from kernelwright.cli.tune_result import show_result
+from kernelwright.cli.tune_kernel import show_result
 from kernelwright.core import Config, Evaluation
 from rich.console import Console
 

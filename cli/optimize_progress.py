@@ -18,6 +18,7 @@ from ..api.observers import RunObserver
 from ..core import Evaluation, Profile, Proposal, ToolCall
 from ..core.baselines import against_text
 from ..core.text import first_line
+from .optimize_result import show_result
 from .render import Screen, describe_config
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ class RunDisplay(Screen, RunObserver):
 
     def run_ended(self, result: OptimizeResult) -> None:
         """The result."""
-        self.finished(result)
+        show_result(result, self)
 
 
-class LineDisplay(RunDisplay):
+class RunLines(RunDisplay):
     """One line per event, for pipes and logs, and for runs with parallel lanes."""
 
     criteria: StoppingCriteria
@@ -118,7 +119,7 @@ class LineDisplay(RunDisplay):
         return f"({lane}) " if self.criteria.beam > 1 else ""
 
 
-class LiveDisplay(LineDisplay):
+class RunTable(RunLines):
     """A table that grows under a progress bar, one per turn. What runs side by side, or talks, is shown in lines."""
 
     _live: Live | None = None

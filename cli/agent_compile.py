@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.markup import escape
 
-from ..api.compile_program import CompileResult, run_compile
+from ..api.compile_program import ProgramResult, run_compile
 from ..api.options.program import CompileOptions
 from .parameters import chosen
 from .render import Display, Screen
@@ -23,11 +21,11 @@ def show_compile(given: Mapping[str, Any], display: Display) -> int:
     for line in describe_compile(result):
         screen.print(escape(line))
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.improved else 1
 
 
-def describe_compile(result: CompileResult) -> Iterator[str]:
+def describe_compile(result: ProgramResult) -> Iterator[str]:
     """The result in words."""
     tried = result.optimized
     if tried.stopped:

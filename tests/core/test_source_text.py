@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelwright.core import PythonKernel
-from kernelwright.core.lines import source_lines, without_separators
+from kernelwright.core.source_text import source_lines, without_separators
 
 ENDS_NO_LINE = ["\f", "\v", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,17 +13,17 @@ from ..api.tuned import TuneResult
 from ..core import Config, Evaluation
 from .parameters import chosen
 from .render import Display, Screen, beside_reference, busy, workload_lines
-from .tune_progress import display_for
+from .tune_progress import search_display
 
 
 def show_tune(given: Mapping[str, Any], display: Display) -> int:
     """Search and show the result; 0 when a config was correct."""
-    screen = display_for(display)
+    screen = search_display(display)
     result = run_tune(chosen(given, TuneOptions), screen)
     if result.found.best is None or not display.json:
         show_result(result, screen)
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.found.best else 1
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,16 +13,16 @@ from ..api.options.attention import AttentionConfig
 from ..core import Config
 from .parameters import chosen
 from .render import Display
-from .tune_progress import LineDisplay, SearchDisplay
+from .tune_progress import SearchDisplay, SearchLines
 
 
 def show_attention(given: Mapping[str, Any], display: Display) -> int:
     """Search and show the result; 0 when a schedule was correct."""
-    screen = SearchDisplay(display) if display.quiet else LineDisplay(display)
+    screen = SearchDisplay(display) if display.quiet else SearchLines(display)
     result = ScheduleOptimizer(chosen(given, AttentionConfig, observer=screen)).optimize()
     show_result(result, screen)
     if display.json:
-        print(json.dumps(result.summary()), file=sys.stdout)
+        display.print_json(result.summary())
     return 0 if result.best else 1
 
 

@@ -1,0 +1,108 @@
+"""How kernels are judged and timed: options that several commands share, and the settings of evaluators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ...evaluators.settings import AllowTorch, Precision, Sandbox, Settings
+from .option import Options, option
+
+TRUST = "Trust"
+
+
+class Baseline(StrEnum):
+    """Other ways to run the reference."""
+
+    COMPILE = "compile"
+    MAX_AUTOTUNE = "max-autotune"
+
+
+class Against(StrEnum):
+    """What a target speedup is against."""
+
+    STRICT = "strict"
+    DEFAULT = "default"
+    COMPILE = "compile"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustOptions(Options):
+    """How strictly kernels are evaluated."""
+
+    allow_torch: AllowTorch = option(
+        AllowTorch.GLUE,
+        "Which torch operators a kernel may call: none, glue (layout, allocation, and what the bottleneck is not in), "
+        "or all.",
+        TRUST,
+    )
+    sandbox: Sandbox = option(
+        Sandbox.AUTO,
+        "Isolation of a kernel: bwrap (bubblewrap), landlock, none; auto takes the first that works.",
+        TRUST,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingOptions(TrustOptions):
+    """How kernels are timed."""
+
+    graph: bool = option(False, "Time kernel and reference as captured CUDA graphs, on a GPU only.", TRUST)
+    precision: Precision = option(
+        Precision.FP32,
+        "How exactly the reference computes, and the kernel must: fp32 (TF32 is off), or default (as PyTorch does by "
+        "default, with convolutions in TF32 on a GPU).",
+        TRUST,
+    )
+    baseline: tuple[Baseline, ...] = option(
+        (),
+        "Time the reference as torch compiles it, too: compile, max-autotune; may be repeated.",
+        TRUST,
+        metavar="NAME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions(TimingOptions):
+    """What a target is against."""
+
+    against: Against | None = option(
+        None,
+        "Baseline of the target speedup: strict (eager PyTorch in fp32), default (eager PyTorch as it ships), or "
+        "compile (torch.compile). By default the reference that `precision` chooses: strict, or default.",
+        TRUST,
+    )
+
+    @property
+    def target_baseline(self) -> Against:
+        """The baseline that was asked for, or the reference."""
+        if self.against is not None:
+            return self.against
+        return Against.DEFAULT if self.precision is Precision.DEFAULT else Against.STRICT
+
+    def check(self) -> None:
+        """Raise `OptionError` for a baseline that is not measured."""
+        from ...core.errors import OptionError
+
+        super().check()
+        if self.against is Against.STRICT and self.precision is Precision.DEFAULT:
+            raise OptionError(
+                "`against` strict is eager PyTorch in fp32, which is not timed with `precision` default",
+                "leave one of them out",
+            )
+
+
+def settings_of(options: TrustOptions, settings: Settings) -> Settings:
+    """The settings of an evaluator, with the caller's options in them."""
+    timed = options if isinstance(options, TimingOptions) else TimingOptions()
+    compiled = isinstance(timed, TargetOptions) and timed.against is Against.COMPILE
+    baselines = [*timed.baseline, *([Baseline.COMPILE] if compiled else [])]
+    return replace(
+        settings,
+        allow_torch=options.allow_torch,
+        sandbox=options.sandbox,
+        graph=timed.graph,
+        precision=timed.precision,
+        baselines=tuple(dict.fromkeys(one.value for one in baselines)),
+        required_baseline=Baseline.COMPILE.value if compiled else None,
+    )

@@ -1,0 +1,80 @@
+"""A plan on disk computes what it was recorded to; what does not fit it, or is not of it, is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from kernelwright.core.errors import DeviceError, ResultsError
+from kernelwright.evaluators.replay import executor
+from kernelwright.evaluators.replay.record import Recorder
+from kernelwright.evaluators.replay.saved import load_plan, save_plan
+from kernelwright.evaluators.workers.tensor_ipc import write
+from torch import nn
+
+from .test_record import CODE, launching
+
+
+class Shifted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.table = torch.tensor([1.0, 2.0, 3.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight + self.table
+
+
+def saved(folder: Path) -> Path:
+    recorder = Recorder()
+    plan = recorder.record(Shifted(), [torch.zeros(2, 3)])
+    constants = folder.with_suffix(".bin")
+    save_plan(plan, write(list(recorder.constants.values()), constants), constants, folder)
+    return folder
+
+
+def test_it_computes_with_weights_that_need_gradients(tmp_path: Path) -> None:
+    plan = load_plan(saved(tmp_path / "plan"))
+    assert plan([torch.ones(2, 3)], dict(Shifted().named_parameters())).tolist() == [[2.0, 3.0, 4.0]] * 2
+
+
+@pytest.mark.parametrize("inputs", [[], [3], [torch.zeros(3, 2)], [torch.zeros(2, 3, device="meta")]])
+def test_what_does_not_fit_is_refused(inputs: list[object], tmp_path: Path) -> None:
+    plan = load_plan(saved(tmp_path / "plan"))
+    with pytest.raises(ResultsError):
+        plan(inputs, {"weight": torch.ones(3)})
+    with pytest.raises(DeviceError, match="needs a GPU"):
+        plan.captured(inputs, {})
+
+
+def test_constants_of_another_plan_are_refused(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "plan")
+    constants = folder / "constants.bin"
+    constants.write_bytes(bytes(len(constants.read_bytes())))
+    with pytest.raises(ResultsError, match=r"constants\.bin is not of this plan"):
+        load_plan(folder)
+
+
+def test_of_a_folder_only_the_plan_is_read(tmp_path: Path) -> None:
+    """Machine code that lies beside a plan is not loaded, and nothing is written there."""
+    folder = tmp_path / "plan"
+    save_plan(launching({"tensor": 0}, 4), [], tmp_path / "none", folder)
+    before = sorted(folder.iterdir())
+    with mock.patch.object(executor, "load_code", wraps=executor.load_code) as loading:
+        assert load_plan(folder)([torch.zeros(4)], {}).tolist() == [1.0] * 4
+    assert loading.call_args.args[1] != folder and sorted(folder.iterdir()) == before
+
+
+def test_a_plan_takes_the_place_of_another(tmp_path: Path) -> None:
+    save_plan(launching({"tensor": 0}, 4), [], tmp_path / "none", tmp_path / "plan")
+    assert [path.name for path in (tmp_path / "plan").glob("*.c")] == [f"add.{CODE.digest[:8]}.c"]
+    folder = saved(tmp_path / "plan")
+    assert {path.name for path in folder.iterdir()} == {"plan.json", "constants.json", "constants.bin"}
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "gpu"])
+def test_a_device_that_is_not_there_is_named(device: str, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match=f"no device {device}"):
+        load_plan(tmp_path, device)
