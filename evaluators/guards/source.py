@@ -29,7 +29,6 @@ _FRAMES = words(
     ag_frame tb_frame tb_next __traceback__ func_globals func_code cell_contents __builtins__ __loader__ __spec__
     """
 )
-_INTERPRETED = "handle"  # where Triton's interpreter keeps a value: NumPy would compute with it, on no GPU
 _TENSOR_HOOKS = frozenset(["__torch_function__", "__torch_dispatch__"])
 _TENSOR_CLASSES = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.Buffer")
 _METHODS = {
@@ -163,7 +162,7 @@ class _Check:
         return isinstance(around, ast.Subscript) and self.values.text(around.slice) is not None
 
     def _names_of_frames(self, name: str) -> _Found:
-        if name in _FRAMES or (name == _INTERPRETED and self.language == TRITON.name):
+        if name in _FRAMES or (name == "handle" and self.language == TRITON.name):  # of an interpreted value
             yield "introspection", name
 
     def _is_torch_work(self, path: str, node: ast.AST) -> bool:

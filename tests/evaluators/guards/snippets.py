@@ -128,6 +128,7 @@ BODIES = [
     ("introspection", "import ctypes; ctypes.string_at(0)"),
     ("introspection", "import traceback; traceback.extract_stack()"),
     ("introspection", "return self.forward.__globals__"),
+    ("introspection", "return self.forward.__globals__.get('x')"),
     ("introspection", "return getattr(self.forward, '__glo' + 'bals__')"),
     ("introspection", "return object.__subclasses__()"),
     ("introspection", "import sys; sys.modules['numpy']"),
