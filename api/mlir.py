@@ -80,15 +80,16 @@ def run_mlir(options: MlirOptions, observer: MlirObserver) -> MlirResult:
     for remark in (*scheduling.problem.remarks, *(text for one in scheduling.schedules for text in one.remarks)):
         observer.warn(remark)
     folder = RunFolder(results_folder(options.results, scheduling, wishes), scheduling, options, wishes.csv)
+    if options.dry_run:
+        observer.transformed(scheduling, time.monotonic() - began)
+        return _dry(scheduling, wishes, folder, observer)
     if not options.resume:
         set_aside(folder.path / "journal.jsonl")
-    folder.started(datetime.now(UTC), time.monotonic() - began, resumed=options.resume)
-    observer.transformed(scheduling, time.monotonic() - began)
-    if options.dry_run:
-        return _dry(scheduling, wishes, folder, observer)
     catalogue.preload(wishes.tuner)
     with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, options) as evaluator:
         require_same(journal, scheduling.record(wishes.tuner, evaluator.target.named_chip))
+        folder.started(datetime.now(UTC), time.monotonic() - began, resumed=options.resume)
+        observer.transformed(scheduling, time.monotonic() - began)
         run = _Run(scheduling, options, wishes, evaluator, journal, observer, folder)
         try:
             run.search_all()

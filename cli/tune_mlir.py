@@ -100,7 +100,9 @@ def show_result(result: MlirResult, screen: Screen) -> None:
     screen.console.print(f"\n{STARS}\n[bold]\\[Performance][/]: The best is {escape(describe_config(best.config))}")
     screen.console.print(f"with gflops {result.gflops(best):.2f}\n\n{duration(seconds)}\n{STARS}\n{DOUBLE}")
     screen.console.print(_table(result))
-    if not result.faster:
+    if best.speedup is not None and best.speedup.high < 1:
+        screen.warn("it is slower than IREE's default: keep the module as it was")
+    elif not result.faster:
         screen.warn("it is not measurably faster than IREE's default")
     if result.spec_fault:
         screen.warn(f"built with the tuning spec, the module as it was fails: {result.spec_fault}")

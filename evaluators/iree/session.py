@@ -29,9 +29,11 @@ class Session:
     ) -> None:
         """`compilers` are the arguments of `IreeCompiler` beside the target.
 
-        Raises `ProblemError` where the default module fails or computes something else than NumPy, and `DeviceError`
-        where IREE cannot compile for the target.
+        Raises `ProblemError` where no inputs can be drawn and where the default module fails or computes something else
+        than NumPy, and `DeviceError` where IREE cannot compile for the target.
         """
+        for one in problem.inputs:
+            _ = one.dtype  # that no inputs can be drawn is told before anything is compiled
         self.problem = problem
         self._call_s = call_s
         self.seed = seed

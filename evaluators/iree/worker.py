@@ -57,14 +57,11 @@ class Modules:
         return {}
 
     def draw(self, seed: int) -> Message:
-        """Draw inputs; return how the default module differs from NumPy: its root mean square error, None without.
-
-        NaN inputs are kept too: see `check`.
-        """
-        inputs = self._problem.draw(seed)
-        self._inputs = [self._upload(one) for one in inputs]
-        self._poison = [self._upload(_poisoned(one)) for one in inputs]
-        numpys = self._problem.reference(inputs)
+        """Draw inputs; return how the default module differs from NumPy: its root mean square error, None without."""
+        self._inputs = self._problem.draw(seed)
+        self._uploaded = [self._upload(one) for one in self._inputs]
+        self._poison = [_poisoned(one) for one in self._inputs]
+        numpys = self._problem.reference(self._inputs)
         self._default_results = self._call(DEFAULT, self._inputs)
         self._numpys, self._slack = numpys, 0.0
         if numpys is None:
@@ -91,13 +88,16 @@ class Modules:
         return {**asdict(worse), "rms_error": error, "deterministic": same}
 
     def time(self, name: str, samples: int) -> Message:
-        """Time single calls; return milliseconds of one run of the module, and the cores that were used."""
+        """Time single calls; return milliseconds of one run of the module, and the cores that were used.
+
+        The inputs stay on the device from call to call, where a module that adds to one of them keeps on adding.
+        """
         gc.disable()
         try:
             taken, started, busy = [], time.perf_counter(), time.process_time()
             for _ in range(samples):
                 begin = time.perf_counter()
-                results = self._invoke(name, self._inputs)
+                results = self._invoke(name, self._uploaded)
                 taken.append((time.perf_counter() - begin) * 1e3 / self._repeats)
                 del results
             wall, busy = time.perf_counter() - started, time.process_time() - busy
@@ -126,9 +126,9 @@ class Modules:
         context.invoke(function, given, results)
         return results
 
-    def _call(self, name: str, inputs: Sequence[Any]) -> list[Array]:
-        """Return the results as arrays of their own."""
-        results = self._invoke(name, inputs)
+    def _call(self, name: str, inputs: Sequence[Array]) -> list[Array]:
+        """Return the results as arrays of their own; the inputs are copied first, since IREE may write into them."""
+        results = self._invoke(name, [self._upload(one) for one in inputs])
         view, device = self._runtime.HalBufferView, self._config.device
         arrays = (
             self._runtime.DeviceArray(device, results.get_as_object(i, view)).to_host() for i in range(results.size)

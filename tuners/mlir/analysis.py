@@ -11,6 +11,12 @@ from ...core.mlir_operation import Applied, Filled, Operation, Step, TensorType
 from .bindings import load, parsed, symbol, walk
 from .operations import NotSchedulable, operation_of
 from .regions import separate
+from .remedies import remedy
+
+_SIGNED = frozenset(f"arith.{name}" for name in ("mulf", "addf", "muli", "addi", "extf", "extsi", "sitofp")) | {
+    "linalg.yield"
+}
+"""What NumPy computes of a product's body: others take whole numbers as unsigned, or round what they read."""
 
 
 def read(path: Path, function: str | None = None) -> MlirProblem:
@@ -37,10 +43,7 @@ def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:
         operations, remarks = _operations(body)
         if not operations:
             why = f" ({'; '.join(remarks)})" if remarks else ""
-            raise ProblemError(
-                f"{name}: function {symbol(chosen)} has nothing to schedule{why}; give one with a matrix product or a "
-                "2-d convolution"
-            )
+            raise ProblemError(f"{name}: function {symbol(chosen)} has nothing to schedule{why}; {remedy(body)}")
         inputs, results = _signature(chosen, name)
         steps, returns = _Steps(chosen, body, operations).all()
         return MlirProblem(
@@ -144,7 +147,7 @@ class _Steps:
                 if one.name in ("func.return", "util.return"):
                     return tuple(self._steps), tuple(self._numbers[value] for value in one.operands)
                 self._step(position, one)
-        except KeyError:  # a value that no known step has made
+        except KeyError:  # a step that is not known, or a value that none has made
             pass
         return None, ()
 
@@ -153,6 +156,8 @@ class _Steps:
 
     def _step(self, position: int, one: Any) -> None:
         if position in self._by_position:
+            if any(inner.name not in _SIGNED for inner in walk(one)):
+                raise KeyError(one.name)
             lhs, rhs, start = (self._numbers[value] for value in one.operands)
             self._add(one, Applied(self._by_position[position], (lhs, rhs, start)))
         elif one.name == "arith.constant":

@@ -63,7 +63,8 @@ def read_cfg(path: Path) -> SchedulerConfig:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"cannot read {path}: {error}", "give a file such as auto-scheduler.cfg") from None
+        why = getattr(error, "strerror", None) or "no text"
+        raise OptionError(f"cannot read {path}: {why}", "give a file such as auto-scheduler.cfg") from None
     entries = {(one.section, one.key): one for one in _entries(text, path)}
     ranges = {one.key: _range(one, path) for one in entries.values() if one.section == "SearchSpace"}
     _check_block(ranges, entries, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from .levels import Levels, at, divisors, mark
 from .machine import Machine
@@ -22,12 +23,13 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     """Return the levels of an operation on a CPU; a convolution has none for the cache."""
     lanes = max(1, machine.vector_bytes // roles.result_bytes)
     columns, rows, depth = roles.columns.size, roles.row_steps, roles.depth.size
+    parts = divisors if roles.convolution else _parts
     values = {
-        "tile_m": divisors(rows, 16, 512),
-        "tile_n": divisors(columns, lanes, 2048 if rows == 1 else 512),
+        "tile_m": parts(rows, 16, 512),
+        "tile_n": parts(columns, lanes, 2048 if rows == 1 else 512),
         "tile_k": (depth,) if roles.convolution or rows == 1 else divisors(depth, max(64, depth // 8)),
-        "vector_m": divisors(rows, 1, 16),
-        "vector_n": _vectors(columns, lanes, 16 if rows == 1 else 4),
+        "vector_m": parts(rows, 1, 16),
+        "vector_n": _vectors(parts(columns, 1, _registers(roles) * lanes), lanes),
         "vector_k": divisors(depth, 1, _UNROLLED),
     }
     if roles.height is not None:
@@ -39,7 +41,7 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     registers = machine.vector_registers // (1 if rows == 1 else 2)
     preferences = [
         f"vector_m * vector_n <= {registers * lanes}",
-        f"vector_m * vector_n >= {min(2 * lanes, max(1, rows * columns // 4))}",
+        f"vector_m * vector_n >= {min(lanes if roles.transposed else 2 * lanes, max(1, rows * columns // 4))}",
     ]
     results = math.prod(loop.size for loop in roles.loops if not loop.reduction)
     if values["tile_m"][0] * values["tile_n"][0] * machine.workers <= results:
@@ -48,14 +50,25 @@ def levels(roles: Roles, machine: Machine) -> Levels:
     unrolled = 1 if roles.result_bytes >= _WIDE else values["vector_k"][-1]
     extents = {"tile_m": rows, "vector_m": rows, "tile_n": columns, "vector_n": columns, "tile_k": depth,
                "vector_k": depth, "tile_h": roles.height.size if roles.height else 1}  # fmt: skip
-    likely = _likely(rows, depth, lanes, unrolled)
+    likely = _likely_transposed(rows, depth, lanes) if roles.transposed else _likely(rows, depth, lanes, unrolled)
     return Levels(values, tuple(constraints), tuple(preferences), likely, _info(roles), extents)
 
 
-def _vectors(columns: int, lanes: int, most: int) -> tuple[int, ...]:
+def _registers(roles: Roles) -> int:
+    """Return the registers of a vector over columns at most: few where each is gathered from several rows."""
+    return 2 if roles.transposed else 16 if roles.row_steps == 1 else 4
+
+
+def _parts(size: int, least: int, most: int) -> tuple[int, ...]:
+    """Return divisors; for a size that 16 does not divide powers of two besides: IREE computes the rest apart."""
+    dividing = divisors(size, least, most)
+    powers = [1 << bit for bit in range(most.bit_length()) if least <= 1 << bit <= min(size, most)]
+    return tuple(sorted({*dividing, *powers})) if size % 16 else dividing
+
+
+def _vectors(widths: Sequence[int], lanes: int) -> tuple[int, ...]:
     """Return the widths of vectors: whole registers where the columns allow it."""
-    every = divisors(columns, 1, most * lanes)
-    return tuple(width for width in every if width % lanes == 0) or every
+    return tuple(width for width in widths if width % lanes == 0) or tuple(widths)
 
 
 def _likely(rows: int, depth: int, lanes: int, unrolled: int) -> tuple[dict[str, int], ...]:
@@ -74,6 +87,17 @@ def _likely(rows: int, depth: int, lanes: int, unrolled: int) -> tuple[dict[str,
              (512, 32, 8, 2), (64, 128, 4, 4), (128, 64, 8, 2), (256, 512, 8, 2)]  # fmt: skip
     tiles = {"tile_k": depth, "vector_k": unrolled, "tile_h": 4}
     return tuple({"tile_m": m, "tile_n": n, "vector_m": vm, "vector_n": v * lanes, **tiles} for m, n, vm, v in forms)
+
+
+def _likely_transposed(rows: int, depth: int, lanes: int) -> tuple[dict[str, int], ...]:
+    """Return what was fastest where an operand must be transposed in registers: one register of columns."""
+    if rows == 1:
+        forms = [(1, 64, 1, 16), (1, 32, 1, 16), (1, 128, 1, 16), (1, 256, 1, 16), (1, 64, 1, 8)]
+    else:
+        forms = [(64, 64, 8, 16), (64, 64, 16, 1), (64, 128, 8, 16), (64, 64, 16, 4), (128, 64, 8, 16),
+                 (64, 256, 8, 16), (64, 64, 16, 16), (32, 64, 8, 16)]  # fmt: skip
+    tiles = {"tile_k": depth, "vector_n": lanes, "tile_h": 4}
+    return tuple({"tile_m": m, "tile_n": n, "vector_m": vm, "vector_k": vk, **tiles} for m, n, vm, vk in forms)
 
 
 def _info(roles: Roles) -> str:

@@ -14,6 +14,8 @@ _WARP = 32
 _UNPADDED = "'true' if padded == 0 else 'false'"
 _PIPELINE = (2,)
 """IREE 3.13 makes the same code of every depth."""
+_SUM_BYTES = 512
+"""Of a thread's sums on tensor cores: half of its registers."""
 _SHARED_BYTES = 166912
 """Of a block for sm_80, as IREE's target says."""
 
@@ -127,12 +129,17 @@ def _by_warps(roles: Roles, intrinsic: Intrinsic) -> Levels:
         f"tile_k % {intrinsic.k} == 0",
         f"{_shared(roles)} <= {_SHARED_BYTES}",
     )
-    forms = [(128, 128, 32, 2, 2, 1), (128, 128, 64, 2, 2, 1), (64, 128, 64, 2, 2, 1), (128, 128, 32, 2, 2, 0),
-             (128, 256, 32, 4, 2, 1), (256, 128, 32, 2, 4, 1), (64, 64, 64, 2, 2, 1), (64, 64, 128, 2, 2, 0),
+    forms = [(128, 128, 32, 2, 2, 1), (128, 128, 64, 2, 2, 1), (256, 128, 32, 2, 2, 1), (64, 128, 64, 2, 2, 1),
+             (128, 256, 32, 4, 2, 1), (256, 256, 32, 4, 2, 1), (256, 128, 32, 2, 4, 1), (64, 64, 64, 2, 2, 1),
              (128, 64, 64, 2, 2, 1), (32, 64, 64, 2, 1, 1)]  # fmt: skip
     names = ("tile_m", "tile_n", "tile_k", "block_dim_x", "block_dim_y", "padded")
     likely = tuple(dict(zip(names, (*form[:3], form[3] * _WARP, *form[4:]), strict=True)) for form in forms)
-    preferences = (f"tile_m * tile_n <= 128 * {_THREADS}", f"tile_m * tile_n >= 8 * {_THREADS}")
+    most = _SUM_BYTES // roles.result_bytes
+    preferences = (
+        f"tile_m * tile_n <= {most} * {_THREADS}",
+        f"tile_m * tile_n >= 8 * {_THREADS}",
+        "padded == 1",  # else the rows of a fragment stand in the same banks: four to eight times the reads
+    )
     return Levels(values, constraints, preferences, likely, _warps_info(roles, intrinsic), _extents(roles))
 
 

@@ -35,7 +35,7 @@ def operation_of(operation: Any, position: int, number: int) -> Operation | None
         dimensions = linalg.infer_convolution_dimensions(operation)
         roles = _roles(dimensions, _CONVOLUTION)
         if list(dimensions.depth) or not (roles["input_channel"] and roles["output_channel"]):
-            raise NotSchedulable("it has no channels to sum over")
+            raise NotSchedulable("it is depthwise, grouped or a pooling")
         if len(roles["output_image"]) != len(_IMAGE):
             raise NotSchedulable("it is no 2-d convolution")
         return _described(operation, position, number, _names(roles, _CONVOLUTION), roles)
@@ -67,6 +67,8 @@ def _described(
     accesses = [tuple(_index(ir, one, names) for one in map_.value.results) for map_ in maps]
     types = [TensorType(tuple(value.type.shape), str(value.type.element_type)) for value in operation.operands]
     sizes = _sizes(accesses, types)
+    if not accesses[2] or not all(sizes.values()):
+        raise NotSchedulable("its result is one number" if not accesses[2] else "a loop of it has no steps")
     reductions = {names[one] for role in _REDUCTIONS for one in roles.get(role, ())}
     loops = tuple(Loop(names[i], sizes[names[i]], names[i] in reductions) for i in sorted(names))
     kind = _kind(roles, accesses)

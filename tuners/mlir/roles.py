@@ -55,6 +55,13 @@ class Roles:
         """Whether it has a window."""
         return self.height is not None
 
+    @property
+    def transposed(self) -> bool:
+        """Whether the operand that the columns index lies along the depth: vectors over columns are gathered."""
+        along = ((self.depth.name, 1),)
+        reads = self.operation.accesses[:2]
+        return any(one[-1] == along and ((self.columns.name, 1),) in one for one in reads)
+
     def parallel(self) -> list[str]:
         """Return the names of the loops that are not summed over."""
         return [loop.name for loop in self.loops if not loop.reduction]

@@ -16,6 +16,14 @@ func.func @matmul(%a: tensor<32x64xf32>, %b: tensor<64x48xf32>) -> tensor<32x48x
   return %sum : tensor<32x48xf32>
 }
 """
+ADDING = """
+func.func @adding(%a: tensor<32x64xf32>, %b: tensor<64x48xf32>, %start: tensor<32x48xf32>) -> tensor<32x48xf32> {
+  %sum = linalg.matmul ins(%a, %b : tensor<32x64xf32>, tensor<64x48xf32>)
+                       outs(%start : tensor<32x48xf32>) -> tensor<32x48xf32>
+  return %sum : tensor<32x48xf32>
+}
+"""
+"""IREE writes the result of this one into the memory of its argument."""
 SCHEDULE = (
     "{compilation_info = #iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<"
     "distribution = [@{tile}, 48, 0], vector_common_parallel = [@{vector}, 16, 0], vector_reduction = [0, 0, 1]>, "

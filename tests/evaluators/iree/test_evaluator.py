@@ -18,10 +18,11 @@ from kernelwright.evaluators.iree.verdicts import NO_NUMPY
 from kernelwright.evaluators.settings import Sampling, SearchSettings, Settings
 from kernelwright.tuners.mlir.analysis import analyse
 
-from .modules import MATMUL, configs, kernel, matmul_problem, of_bf16, scheduled, started_at
+from .modules import ADDING, MATMUL, configs, kernel, matmul_problem, of_bf16, scheduled, started_at
 
 QUICK = Sampling(0.05, seconds=0.05, min_samples=6, max_samples=50, chunk_s=0.005, quiet_timeout_s=0)
-SETTINGS = Settings(sampling=QUICK, search=SearchSettings(compilers=2, window=2, sampling=QUICK))
+# Nothing is pruned: on a busy machine six samples may be far apart.
+SETTINGS = Settings(sampling=QUICK, search=SearchSettings(compilers=2, window=2, prune_factor=1e3, sampling=QUICK))
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,14 @@ def test_products_of_bf16_are_verified_and_timed(evaluator: IreeEvaluator, resul
     assert right.ok and right.correctness and right.correctness.error_fp64 == 0
     (found,) = evaluator.evaluate(problem, scheduled(source), [configs(tile=16, vector=8)])
     assert found.ok and found.speedup
+
+
+def test_a_product_that_adds_to_an_argument_starts_from_the_same_values_each_time(evaluator: IreeEvaluator) -> None:
+    source = ADDING
+    (found,) = evaluator.evaluate(analyse(source, "adding"), scheduled(source), [configs(tile=16, vector=8)])
+    assert found.ok and found.correctness and found.correctness.deterministic
+    (final,) = evaluator.compare(analyse(source, "adding"), scheduled(source), [configs(tile=16, vector=8)])
+    assert final.ok and final.correctness and final.correctness.checks == 3
 
 
 def test_equal_code_is_measured_once(evaluator: IreeEvaluator, problem: MlirProblem) -> None:

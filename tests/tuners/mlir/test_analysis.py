@@ -72,6 +72,13 @@ def test_a_function_that_numpy_does_not_know_has_no_reference() -> None:
     assert problem.operations and problem.reference(problem.draw(0)) is None
 
 
+def test_a_product_of_unsigned_numbers_has_no_reference() -> None:
+    unsigned = "linalg.matmul {cast = #linalg.type_fn<cast_unsigned>}"
+    for operation, known in (("linalg.matmul", True), (unsigned, False)):
+        problem = analyse(module(operation, "4x8xi8", "8x4xi8", "4x4xi32").replace("0.0 :", "0 :"), "whole")
+        assert problem.operations and (problem.steps is not None) == known
+
+
 def test_what_has_no_schedule_is_named_with_the_reason() -> None:
     pooling = CONVOLUTION.format(1)
     text = matmul(4, 4, 4).replace(
@@ -85,7 +92,7 @@ def test_what_has_no_schedule_is_named_with_the_reason() -> None:
     )
     problem = analyse(text, "pooled")
     assert [one.name for one in problem.operations] == ["matmul_0"]
-    assert problem.remarks == ("linalg.pooling_nhwc_max is not scheduled: it has no channels to sum over",)
+    assert problem.remarks == ("linalg.pooling_nhwc_max is not scheduled: it is depthwise, grouped or a pooling",)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,26 @@ def test_what_has_no_schedule_is_named_with_the_reason() -> None:
             "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }",
             "has nothing to schedule; give",
         ),
+        (
+            "func.func @f(%a: tensor<4x4xf32>, %b: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"
+            "  %r = stablehlo.dot %a, %b : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>\n"
+            "  return %r : tensor<4x4xf32>\n}",
+            "it is written in stablehlo: lower it first: iree-compile --compile-to=input",
+        ),
+        (
+            "func.func @f(%a: !torch.vtensor<[4,4],f32>) -> !torch.vtensor<[4,4],f32> {\n"
+            '  %r = torch.operator "onnx.MatMul"(%a, %a) : (!torch.vtensor<[4,4],f32>, !torch.vtensor<[4,4],f32>)'
+            " -> !torch.vtensor<[4,4],f32>\n  return %r : !torch.vtensor<[4,4],f32>\n}",
+            "it is written in torch: lower it first: iree-opt --torch-onnx-to-torch-backend-pipeline",
+        ),
+        (
+            "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+            "  %r = func.call @g(%a) : (tensor<4xf32>) -> tensor<4xf32>\n  return %r : tensor<4xf32>\n}\n"
+            "func.func private @g(tensor<4xf32>) -> tensor<4xf32>",
+            "put it into this one with iree-opt --inline",
+        ),
+        (matmul(4, 4, 0), "a loop of it has no steps"),
+        (module("linalg.dot", "4xf32", "4xf32", "f32"), "its result is one number"),
         ("func.func private @f()", "no public function with a body"),
         (matmul(4, 4, 4) + matmul(4, 4, 4).replace("@f", "@g"), "several functions, f, g; name one with `function`"),
         (matmul(4, 4, 4).replace("%a: ", "%n: index, %a: "), "argument 0 is index; write it as a tensor of static"),

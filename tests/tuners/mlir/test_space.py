@@ -9,7 +9,7 @@ from kernelwright.tuners.mlir.analysis import analyse
 from kernelwright.tuners.mlir.machine import Machine
 from kernelwright.tuners.mlir.space import Schedule, schedule, schedules
 
-from .modules import SEED, convolution, matmul, module
+from .modules import MAPS, SEED, convolution, matmul, module
 
 CPU = Machine(Target.CPU, workers=2, vector_bytes=64)
 CUDA = Machine(Target.CUDA)
@@ -68,6 +68,33 @@ def test_half_precision_goes_to_the_tensor_cores_where_the_sizes_allow() -> None
         assert found["reduction"] == [0, 0, plain["tile_k"] // 16]
         assert "NV_MMA_SYNC_F16_16x8x16_F16" in one.info
     assert "mma_kind" not in of(matmul(100, 100, 100, "f16"), CUDA).info
+
+
+def test_sums_of_half_precision_leave_registers_for_twice_the_tile() -> None:
+    wide = {"tile_m": 256, "tile_n": 128, "block_dim_x": 64, "block_dim_y": 2}
+    types = "512x128xf16", "128x512xf16"
+    half, single = (of(module("linalg.matmul", *types, f"512x512x{result}"), CUDA) for result in ("f16", "f32"))
+    assert wide.items() <= half.first[2].items() and half.first[2] in half.space
+    assert not any(wide.items() <= config.items() for config in single.space)
+    assert half.values["padded"] == (0, 1) and {config["padded"] for config in half.space} == {1}
+
+
+def test_sizes_that_nothing_divides_get_tiles_of_powers_of_two_too() -> None:
+    one = of(matmul(197, 113, 131), CPU)
+    assert one.values["tile_m"] == (16, 32, 64, 128, 197) and one.values["vector_m"] == (1, 2, 4, 8, 16)
+    assert one.values["tile_n"][-1] == 113 and set(one.values["vector_n"]) == {16, 32, 64}
+    assert {"tile_m": 64, "tile_n": 64, "vector_m": 8, "vector_n": 32}.items() <= one.first[0].items()
+
+
+def test_what_must_be_transposed_in_registers_gets_one_register_of_columns() -> None:
+    maps = MAPS.format("m, n, k", "m, k", "n, k", "m, n")
+    types = "64x512xf32", "512x512xf32", "64x512xf32"
+    one = of(module(f"linalg.matmul {maps}", *types), CPU)
+    assert {"vector_m": 8, "vector_n": 16, "vector_k": 16}.items() <= one.first[0].items()
+    assert {config["vector_n"] for config in one.first} == {16} and set(one.values["vector_n"]) == {16, 32}
+    column = of(module("linalg.matvec", "512x512xf32", "512xf32", "512xf32"), CPU)
+    assert {"tile_n": 64, "vector_n": 16, "vector_k": 16}.items() <= column.first[0].items()
+    assert {config["vector_n"] for config in of(module("linalg.matmul", *types), CPU).first} > {16}
 
 
 def test_a_matrix_by_a_vector_gets_wide_vectors() -> None:

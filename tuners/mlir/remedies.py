@@ -1,0 +1,26 @@
+"""What to do about a function without operations of linalg's that can be scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_TORCH = (
+    "lower it first: iree-opt --torch-{}-torch-backend-pipeline --torch-backend-to-linalg-on-tensors-backend-pipeline"
+)
+_INPUT = "lower it first: iree-compile --compile-to=input --iree-hal-target-backends=llvm-cpu"
+
+
+def remedy(body: Sequence[Any]) -> str:
+    """Return what to do, by what the function's operations are instead."""
+    names = {one.name for one in body}
+    dialects = {name.partition(".")[0] for name in names}
+    if "torch" in dialects:
+        onnx = any("onnx." in str(one.attributes["name"]) for one in body if one.name == "torch.operator")
+        return f"it is written in torch: {_TORCH.format('onnx-to' if onnx else 'function-to')}"
+    for dialect in ("stablehlo", "tosa"):
+        if dialect in dialects:
+            return f"it is written in {dialect}: {_INPUT}"
+    if names & {"func.call", "util.call"}:
+        return "what stands in functions that it calls is not scheduled: put it into this one with iree-opt --inline"
+    return "give one with a matrix product or a 2-d convolution"
