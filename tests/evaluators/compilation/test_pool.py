@@ -50,7 +50,7 @@ def test_the_measuring_worker_finds_what_was_compiled(
     path.write_text(SCALE_KERNEL)
     worker = new_worker(scale_problem, role="candidate.worker")
     assert worker.call(60, op="load", source=str(path), serial=7, keep=False)["ok"]
-    ran = worker.call(60, op="run", serial=7, seed=1, outputs=str(tmp_path / "outputs"), share=False)
+    ran = worker.call(60, op="run", serial=7, seed=1, outputs=str(tmp_path / "outputs"), share=False, written=[])
     worker.end()
     assert ran["ok"], ran
     assert files_in(cache) == before
