@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 FREE, LAYOUT, COMPUTE, LEAVING_KIND = "free", "layout", "compute", "leaving"
 """Views and allocation; copies of the same values; everything else; data passed to another library."""
+GATHERS = "gathers"
+"""The family of layout operators that look elements up."""
 
 LEAVING = frozenset({"numpy", "__array__", "tolist", "__reduce_ex__"})
 """Tensor methods after which torch does not see what happens to the data."""
@@ -25,12 +27,14 @@ _ALLOCATING = _words(
 _COPYING = _words(
     """
     clone copy to_copy convert_element_type cat stack constant_pad_nd pad reflection_pad1d reflection_pad2d
-    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index index_select index_put index_copy
-    gather scatter take masked_select embedding slice_scatter select_scatter flip roll rot90 repeat repeat_interleave
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d index_put index_copy
+    scatter masked_select slice_scatter select_scatter flip roll rot90 repeat repeat_interleave
     tril triu im2col pixel_shuffle pixel_unshuffle channel_shuffle view_copy expand_copy permute_copy narrow_copy
     unfold_copy as_strided_copy
     """
 )
+_GATHERING = _words("index unsafe_index index_select gather take embedding")
+"""Copies whose places are data: with a table of results they compute any function of few inputs."""
 _FAMILIES = {
     "products": """
         mm addmm bmm baddbmm addbmm mv addmv dot vdot linear matmul ger addr scaled_mm int_mm grouped_mm mkldnn_linear
@@ -73,6 +77,8 @@ def classify(name: str, namespace: str, tags: Collection[str], is_view: bool) ->
         return FREE, FREE
     if plain in _COPYING:
         return LAYOUT, LAYOUT
+    if plain in _GATHERING:
+        return LAYOUT, GATHERS
     if plain in _FAMILY_OF:
         return COMPUTE, _FAMILY_OF[plain]
     if "pointwise" in tags:

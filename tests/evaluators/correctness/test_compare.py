@@ -60,6 +60,19 @@ def test_a_share_of_the_elements_may_differ_up_to_a_cap() -> None:
     assert compare_tensor(actual, expected, Tolerance(1e-2, 1e-2, matched=0.5))["status"] == Status.WRONG_VALUE
 
 
+@pytest.mark.parametrize("region", [(slice(99, None),), (slice(None), 7), (slice(8, 24), slice(32, 48))], ids=str)
+def test_what_may_differ_is_no_region_that_is_left_out(region: tuple[slice | int, ...]) -> None:
+    expected = torch.randn(100, 100, generator=torch.Generator().manual_seed(0))
+    lenient = Tolerance(1e-2, 1e-2, matched=0.95)
+    left_out, near, spread = expected.clone(), expected.clone(), expected.clone()
+    left_out[region] = 0.0
+    assert "not computed" in compare_tensor(expected, left_out, lenient)["message"]
+    near[region] *= 1.1
+    spread.view(-1)[::27] = 0.0
+    assert compare_tensor(expected, near, lenient)["status"] == Status.OK, "rounding that hits a row"
+    assert compare_tensor(expected, spread, lenient)["status"] == Status.OK
+
+
 def test_names_the_first_wrong_element() -> None:
     expected = torch.zeros(2, 3, 4)
     actual = expected.clone()

@@ -27,6 +27,7 @@ N = 128
 X, Y, ROW = torch.randn(N, N), torch.randn(N, N), torch.randn(N)
 IMAGES, FILTERS = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3)
 PARTS = torch.randn(4, N)
+RESULTS, PLACES, ORDER = torch.randn(1 << 16), torch.randint(1 << 16, (N, N)), torch.randperm(N)
 
 
 class Reference(nn.Module):
@@ -122,6 +123,11 @@ GIVE_BACKS: dict[str, tuple[Call, Call]] = {
     "relu in place": (lambda x, _: x.clone().clamp_(min=0), lambda x, _: torch.relu(x)),
     "transpose": (lambda x, _: x.t().contiguous(), lambda x, _: x.t().contiguous()),
     "fused chain": (activations, activations),
+    "results by index": (lambda x, _: RESULTS[PLACES], lambda x, _: F.gelu(x)),
+    "results by take": (lambda x, _: RESULTS.take(PLACES), lambda x, _: F.gelu(x)),
+    "results by gather": (lambda x, _: RESULTS.expand(N, -1).gather(1, PLACES), lambda x, _: F.gelu(x)),
+    "results by embedding": (lambda x, _: F.embedding(PLACES, RESULTS[:, None]), lambda x, _: F.gelu(x)),
+    "rows picked": (lambda x, _: x[ORDER], lambda x, _: x.index_select(0, ORDER)),
 }
 
 HONEST: dict[str, tuple[Call, Call]] = {
@@ -140,6 +146,8 @@ HONEST: dict[str, tuple[Call, Call]] = {
     ),
     "chain left to torch": (lambda x, y: F.hardtanh(F.gelu(torch.tanh(F.silu(kernel(x) + ROW)))), activations),
     "a flag read": (lambda x, y: (kernel(x), x[0].tolist(), float(x[0, 0])), torch.mm),
+    "a few rows picked": (lambda x, y: (kernel(x), y[ORDER[:8]]), torch.mm),
+    "a kernel of picked rows": (lambda x, y: kernel(x[ORDER]), lambda x, y: x[ORDER] @ y),
     "a pool of kernels": (in_pool(lambda: kernel(X)), torch.mm),
 }
 
