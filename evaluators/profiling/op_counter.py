@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..languages.base import supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
-from .operator_kinds import COMPUTE, FREE, LAYOUT, LEAVING, LEAVING_KIND, classify
+from .operator_kinds import COMPUTE, FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
 from .products import Widened, larger, product_flops, product_of, tensors_in
 
 
@@ -150,13 +150,23 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
         "is_view": bool(func.is_view),
         "kind": kind,
         "family": family,
-        # A square reads its tensor once, although it is passed twice.
-        "bytes": float(sum(_bytes(tensor) for tensor in [*_different(read), *written])),
+        "bytes": _moved(family, _different(read), written),
         "flops": matrix_flops or elements,
         "matrix_flops": matrix_flops,
         "element_bytes": max((tensor.element_size() for tensor in read), default=written[0].element_size()),
         "product": product_of(name, args, widened),
     }
+
+
+def _moved(family: str, read: Sequence[Any], written: Sequence[Any]) -> float:
+    """Return the bytes read and written; a look-up reads no more of its table than it writes.
+
+    `read` are different tensors: a square reads its tensor once, although it is passed twice.
+    """
+    sizes, out = [_bytes(tensor) for tensor in read], sum(_bytes(tensor) for tensor in written)
+    if family == GATHERS and sizes:
+        sizes[0] = min(sizes[0], out)
+    return float(sum(sizes) + out)
 
 
 def _combines(func: Any, args: Sequence[Any], kwargs: Message) -> bool:
