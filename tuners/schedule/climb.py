@@ -16,7 +16,7 @@ from .validator import ScheduleValidator
 
 TRIES = 300
 """Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
-RESTART = 24
+RESTART = 10
 """Results in a row that are no better, after which the climb restarts elsewhere."""
 SHORTER, TILES = 0.7, 0.15
 """Shares of the moves that shorten the interval, and that change the tiles."""
