@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable
 
 from ...core import Config, Evaluation
@@ -15,7 +16,7 @@ from .validator import ScheduleValidator
 
 TRIES = 300
 """Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
-RESTART = 24
+RESTART = 10
 """Results in a row that are no better, after which the climb restarts elsewhere."""
 SHORTER, TILES = 0.7, 0.15
 """Shares of the moves that shorten the interval, and that change the tiles."""
@@ -24,6 +25,10 @@ SHORTENED = 16
 REBUILT = 0.5
 """Share of these for which all operations are scheduled anew, in the present order or another."""
 RANKS = 8
+SLACKS = (0, 1, 2, 4)
+"""Cycles above the bound at which a schedule is begun anew."""
+UNBUILT = 8
+"""Schedules of the same tiles that cannot be built, after which no more are drawn for these: each costs a search."""
 AT_ONCE = 3
 """Intervals that are tried for them."""
 
@@ -54,6 +59,7 @@ class ScheduleClimb:
         self._here: Config | None = None
         self._low, self._median, self._lowest = math.inf, math.inf, math.inf
         self._streak = 0
+        self._unbuilt: Counter[Config] = Counter()
 
     def ask(self, n: int = 1) -> list[Config]:
         """Return up to n configs whose code was not asked for before; empty when none is found."""
@@ -168,18 +174,29 @@ class ScheduleClimb:
         if not len(near):
             return None
         other = encoded.config(near[self._rng.randrange(len(near))])
+        if self._rng.random() < REBUILT:
+            return self._anew(other)
         before, after = self._space.graph(tiles), self._space.graph(other)
         ratio = interval_bound(after) / interval_bound(before)
         wanted = max(interval_bound(after), round(interval * ratio))
         fitted = refit(after, wanted, {name: round(cycle * ratio) for name, cycle in schedule.items()})
         return self._space.config(other, fitted, wanted) if fitted else None
 
-    def _anywhere(self) -> Config:
-        tiles = self._space.draw_tiles(self._rng)
+    def _anywhere(self) -> Config | None:
+        return self._anew(self._space.draw_tiles(self._rng))
+
+    def _anew(self, tiles: Config) -> Config | None:
+        """Return a schedule of few ranks by chance, or None where it cannot be built."""
+        if self._unbuilt[tiles] >= UNBUILT:
+            return None
         graph = self._space.graph(tiles)
-        priority = {name: self._rng.random() for name in graph.names}
-        least = interval_bound(graph) + self._rng.randrange(3)
-        return self._space.config(tiles, *shortest_schedule(graph, priority, least))
+        priority = {name: float(self._rng.randrange(RANKS)) for name in graph.names}
+        least = interval_bound(graph) + self._rng.choice(SLACKS)
+        schedule, interval = shortest_schedule(graph, priority, least)
+        if aligned(graph, schedule, interval) is None:
+            self._unbuilt[tiles] += 1
+            return None
+        return self._space.config(tiles, schedule, interval)
 
     def _sequential(self) -> Config:
         tiles = self._space.some_tiles

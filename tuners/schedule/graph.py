@@ -196,7 +196,7 @@ def refusal(graph: Graph, schedule: Schedule, interval: int) -> str:
     """Return why a valid schedule cannot be built, in words; '' where it can."""
     stage = order_and_stage(graph, schedule, interval)[1]
     stages = max(stage) + 1
-    if graph.roles and (why := _apart(graph.names, graph.roles, stage)):
+    if graph.roles and (why := _apart(graph.names, graph.roles, stage) or _deadlock(graph, schedule, interval)):
         return why
     if graph.stage_limit is not None and stages > graph.stage_limit:
         return f"it has {stages} stages, and the compiler takes {graph.stage_limit}"
@@ -219,6 +219,20 @@ def _apart(names: Sequence[str], roles: Roles, stages: Sequence[int]) -> str:
         return f"{last} is in a later stage than {first}, and what reads no pipeline is in the first stage of its role"
     late = next((name for name in roles.behind if by_name[name] > together[first] + 1), None)
     return f"{late} is more than one stage behind {first}, whose result has one version" if late else ""
+
+
+def _deadlock(graph: Graph, schedule: Schedule, interval: int) -> str:
+    """Return which loads wait for a buffer that is only freed after what they hold up; '' where none do."""
+    at = dict(zip(graph.names, zip(*order_and_stage(graph, schedule, interval), strict=True), strict=True))
+    loads, depth = (graph.roles.loading, graph.roles.depth) if graph.roles else ((), 1)
+    reads = [(edge.source, edge.target) for edge in graph.edges if edge.carries_data and edge.source in loads]
+    for first, frees in reads:
+        for second, needs in reads:
+            # `second` of an iteration is loaded after `first`, whose buffer is freed `depth` iterations before.
+            freed, needed = (at[frees][1] - depth, at[frees][0]), (at[needs][1], at[needs][0])
+            if at[first] < at[second] and freed > needed:
+                return f"{first} waits for {frees}, and holds up {second}, for which {needs} before it waits"
+    return ""
 
 
 def aligned(graph: Graph, schedule: Schedule, interval: int) -> dict[str, int] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +16,7 @@ from kernelwright.tuners import catalogue
 from kernelwright.tuners.schedule import climb, priorities
 from kernelwright.tuners.schedule.bounds import interval_bound
 from kernelwright.tuners.schedule.climb import ScheduleClimb
-from kernelwright.tuners.schedule.graph import Edge, Graph, Operation
+from kernelwright.tuners.schedule.graph import Edge, Graph, Operation, Roles, refusal
 from kernelwright.tuners.schedule.modulo import shortest_schedule
 from kernelwright.tuners.schedule.priorities import RandomKeys, key_space
 from kernelwright.tuners.schedule.space import ScheduleSpace
@@ -170,3 +173,32 @@ def test_members_and_why_others_are_none() -> None:
     deep = SPACE.config({"TILE": 3}, {"LOAD": 0, "DOT": 13, "SUM": 19}, 3)
     assert deep not in SPACE  # five versions of ten bytes
     assert "nothing" not in SPACE
+
+
+def test_it_gives_up_soon_where_nothing_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = replace(three(3), buffer_limit=5)
+    searches = []
+
+    def counted(*given: Any) -> tuple[dict[str, int], int]:
+        searches.append(given)
+        return shortest_schedule(*given)
+
+    monkeypatch.setattr(climb, "shortest_schedule", counted)
+    tuner = ScheduleClimb(ScheduleSpace(lambda tiles: graph), 0)
+    assert tuner.ask() == [] == tuner.ask()
+    assert len(searches) == climb.UNBUILT
+
+
+def test_loads_that_wait_for_each_other_cost_no_trial() -> None:
+    operations = (
+        Operation("K", 1, {"copy": (1,)}),
+        Operation("V", 1, {"copy": (1,)}),
+        Operation("QK", 1, {"tensor": (1,)}),
+        Operation("PV", 1, {"tensor": (1,)}),
+    )
+    edges = (Edge("K", "QK", 1), Edge("V", "PV", 1), Edge("QK", "PV", 1))
+    behind = {"V": 0, "K": 1, "QK": 2, "PV": 7}  # QK of the next iteration goes before PV
+    for depth, schedule, refused in ((1, behind, True), (2, behind, False), (1, {**behind, "V": 1, "K": 0}, False)):
+        graph = Graph(operations, edges, LIMITS, roles=Roles(("K", "V"), depth, ("PV",)))
+        assert bool(refusal(graph, schedule, 4)) == refused
+        assert bool(simulate(loop_of(graph, schedule, 4, 40)).wrong) == refused
