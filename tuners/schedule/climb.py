@@ -17,7 +17,7 @@ from .validator import ScheduleValidator
 TRIES = 300
 """Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
 RESTART, RESTART_TILED = 24, 10
-"""Results in a row that are no better, after which the climb restarts elsewhere; the second where it restarts at other tiles."""
+"""Results in a row that are no better, after which the climb restarts; the second where there are other tiles."""
 SHORTER, TILES = 0.7, 0.15
 """Shares of the moves that shorten the interval, and that change the tiles."""
 SHORTENED = 16
