@@ -16,8 +16,8 @@ from .validator import ScheduleValidator
 
 TRIES = 300
 """Moves that are drawn before the neighbourhood counts as exhausted, and restarts before the space does."""
-RESTART = 10
-"""Results in a row that are no better, after which the climb restarts elsewhere."""
+RESTART, RESTART_TILED = 24, 10
+"""Results in a row that are no better, after which the climb restarts; the second where there are other tiles."""
 SHORTER, TILES = 0.7, 0.15
 """Shares of the moves that shorten the interval, and that change the tiles."""
 SHORTENED = 16
@@ -97,7 +97,7 @@ class ScheduleClimb:
         while self._starts:
             if (first := self._fresh(self._starts.pop(0))) is not None:
                 return first
-        if self._here is not None and (self._streak < RESTART or not self._greedy):
+        if self._here is not None and (self._streak < self._most_failures or not self._greedy):
             for attempt in range(TRIES):
                 if (moved := self._fresh(self._neighbour(self._here, attempt < SHORTENED))) is not None:
                     return moved
@@ -108,6 +108,10 @@ class ScheduleClimb:
             if (elsewhere := self._fresh(self._anywhere())) is not None:
                 return elsewhere
         return None
+
+    @property
+    def _most_failures(self) -> int:
+        return min(RESTART, RESTART_TILED) if self._space.tiles else RESTART
 
     def _restart(self) -> None:
         """End this climb: the next success of those asked for from now on starts another one."""
