@@ -54,9 +54,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         text += f", {gigabytes(evaluation.peak_memory_bytes)} of device memory"
     if evaluation.correctness:
         checked = evaluation.correctness
-        # On the problem's own inputs: those of other distributions may be of any magnitude.
-        error = checked.own_errors[0] if checked.own_errors else checked.max_abs_error
-        text += f", largest error {error:.2g} in {checked.checks} check{'s' if checked.checks != 1 else ''}"
+        text += f", largest error {checked.own_error:.2g} in {checked.checks} check{'s' if checked.checks != 1 else ''}"
         if checked.trivial_outputs:
             names = " and ".join(checked.trivial_outputs)
             text += f"\n[yellow]warning:[/] {names} would have passed too, so this proves little"

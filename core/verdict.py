@@ -69,6 +69,11 @@ class Correctness(BaseModel):
     """The same where inputs are not contiguous. No failure: many correct kernels are written for contiguous inputs."""
 
     @property
+    def own_error(self) -> float:
+        """Largest absolute error on the problem's own inputs; in older records, on any."""
+        return self.own_errors[0] if self.own_errors else self.max_abs_error
+
+    @property
     def checks(self) -> int:
         """The number of comparisons with the reference."""
         return len(self.seeds)

@@ -85,7 +85,7 @@ class Verdict(Reply):
             speedup=metrics.speedup,
             interval=metrics.interval,
             speedup_compile=metrics.speedup_compile,
-            max_abs_error=checked.max_abs_error if checked else None,
+            max_abs_error=checked.own_error if checked else None,
             workloads={
                 name: WorkloadTime(status=one.status, latency_ms=one.latency_ms, speedup=one.speedup)
                 for name, one in metrics.workloads.items()
