@@ -12,6 +12,7 @@ import libcst as cst
 from black.parsing import InvalidInput
 
 from ..core import Kernel, Proposal, PythonKernel, SearchSpace, SpaceError
+from ..core.expressions import Expression
 from ..core.space_inference import named_sizes, parameter_values
 from .analysis import Analysis, Category
 from .priors import HELPED, NEVER_HELPED, UNKNOWN, Prior, expected, kinds_of, unknown
@@ -237,7 +238,9 @@ def joint_space(kernel: Kernel, brought: Sequence[SearchSpace], sizes: Mapping[s
                 continue  # it was fixed at this value; now it may change
             if parameter.name in present and present[parameter.name] in parameter.values:
                 values.setdefault(parameter.name, parameter.values)
-        constraints += [str(text) for text in space.constraints if text not in constraints]
+        gone = {*space.names} - {*present}  # later changes took them out of the file
+        kept = (one for one in space.constraints if not Expression(one).names & gone)
+        constraints += [one for one in kept if one not in constraints]
     values = {**values, **{name: choices for name, choices in suggested.items() if name not in values}}
     return kernel.space(values, constraints, sizes) if values else None
 

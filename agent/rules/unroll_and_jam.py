@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
+import libcst.matchers as m
 
 from ...core import Parameter, PythonKernel
 from .rule import Machine, Rewritten, is_cpu_tilelang, tree_and_names, with_source
@@ -93,6 +94,9 @@ def _reduction_level(nest: Sequence[Loop]) -> int | None:
     if parts is None or parts[1] != "+=":
         return None
     target, _, value = parts
+    # One jam is enough: what it left over, and a sum of sums of the next loop out, are no faster.
+    if m.findall(value, m.GeneratorExp()) or any("UNROLL" in extent for loop in nest for extent in loop.extents):
+        return None
     buffer, index = re.match(r"\w+", code(target)), names(target)
     if buffer is None or buffer[0] in names(value):
         return None
@@ -102,7 +106,7 @@ def _reduction_level(nest: Sequence[Loop]) -> int | None:
         return None
     for level in range(len(nest) - 2, -1, -1):
         loop = nest[level]
-        if index & set(loop.variables) or "UNROLL" in "".join(loop.extents) or loop.kind == "unroll":
+        if index & set(loop.variables) or loop.kind == "unroll":
             continue
         below = nest[level + 1 :]
         if not any(walked & set(inner.variables) for inner in below):

@@ -18,6 +18,7 @@ from kernelwright.tuners.discovery import space_of
 
 from ..fakes import kernel
 from .made_up import ENDLESS, Scripted, run
+from .triton_rule_cases import BY_NAME, MACHINE, from_inductor
 
 START = kernel(20.0)
 
@@ -297,3 +298,16 @@ def test_a_declaration_is_all_that_is_searched_until_a_rule_brings_more() -> Non
     space = joint_space(PythonKernel(TILELANG, Target.CPU, source), [], {"M": 8})
     assert space is not None
     assert list(space) == [{"BLOCK": 4}]
+
+
+def test_what_a_later_rule_takes_out_is_in_no_constraint() -> None:
+    fused = from_inductor("2_54")
+    spaces = []
+    for name in ("wide-streams", "fuse-neighbour"):
+        rewritten = BY_NAME[name].apply(fused, MACHINE)
+        assert rewritten is not None
+        fused = rewritten.kernel
+        spaces += [rewritten.space] if rewritten.space else []
+    space = joint_space(fused, spaces, {})
+    assert space is not None
+    assert not any("XBLOCK_1" in one for one in space.constraints)
