@@ -25,7 +25,9 @@ def blocks(extent):
 
 def rounded(x, dtype):
     """What enters a product: fp8 times the scale of its 1x128 block, which makes the block's largest value 448."""
-    limit = torch.finfo(torch.float8_e4m3fn).max
+    # A tensor: by a number PyTorch divides on a GPU as by its reciprocal, and a scale that differs by one bit rounds
+    # what lies between two fp8 values otherwise.
+    limit = torch.full((), torch.finfo(torch.float8_e4m3fn).max, device=x.device)
     # Always in fp32, since bf16 divided by bf16 often lies between two fp8 values: rounding would then decide.
     parts = nn.functional.pad(x.float(), (0, -x.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
     scales = parts.abs().amax(-1, keepdim=True).clamp(min=LEAST) / limit
