@@ -7,7 +7,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ..core import (
     Trial,
     set_aside,
 )
-from ..evaluators.iree.evaluator import FINALS, SEARCH, IreeEvaluator
+from ..evaluators.iree.evaluator import FINALS, IreeEvaluator, search_settings
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.settings import Limits, Settings
 from ..tuners import catalogue
@@ -126,7 +126,7 @@ def _device(options: MlirOptions) -> str:
 @contextlib.contextmanager
 def _evaluator(scheduling: Scheduling, options: MlirOptions) -> Iterator[IreeEvaluator]:
     compilers = options.compilers or cores()
-    search = replace(SEARCH, compilers=compilers, window=compilers)
+    search = search_settings(scheduling.device == "cpu", compilers)
     settings = Settings(limits=Limits(compile_s=options.compile_limit), sampling=FINALS, search=search)
     with IreeEvaluator(scheduling.device, options.chip or "", settings, label=scheduling.label) as evaluator:
         yield evaluator

@@ -37,13 +37,19 @@ from .verdicts import at_speed_of, correct, judged, timed
 from .worker import DEFAULT
 
 CANDIDATE = "candidate"
-SEARCH = SearchSettings(
-    prune_factor=3.0,
-    sampling=Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0),
-)
-"""Many samples of fast modules: on a processor that others use they take turns between two speeds, tens of milliseconds
-each. Nothing waits for quiet, since the default module beside each candidate is disturbed alike."""
+SEARCH = {
+    True: Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0),
+    False: Sampling(0.01, seconds=0.2, min_samples=20, max_samples=300, chunk_s=0.01, quiet_timeout_s=0),
+}
+"""By whether it is a CPU, where fast modules need many samples: on a processor that others use they take turns between
+two speeds, tens of milliseconds each. Nothing waits for quiet, since the default module beside each candidate is
+disturbed alike."""
 FINALS = Sampling(0.003, seconds=2.0, min_samples=2000, max_samples=6000, chunk_s=0.01)
+
+
+def search_settings(on_cpu: bool, compilers: int = 1) -> SearchSettings:
+    """Return how the modules of a search are timed, with so many processes that compile ahead."""
+    return SearchSettings(compilers=compilers, window=compilers, prune_factor=3.0, sampling=SEARCH[on_cpu])
 
 
 class IreeEvaluator:
@@ -65,8 +71,8 @@ class IreeEvaluator:
         """`memory` is a folder that keeps compiled modules, `release` the compiler's version of those (see
         `IreeCompiler`), `label` the device's name in records."""
         self.settings = settings or Settings(sampling=FINALS)
-        self._search = self.settings.search or SEARCH
         self.target = IreeTarget(device, chip)
+        self._search = self.settings.search or search_settings(self.target.on_cpu)
         self.environment = environment(self.target, label, release)
         limits = self.settings.limits
         folder = memory or cache_folder() / "iree"
