@@ -78,7 +78,7 @@ class SearchSettings:
     checks: int = 1
     """Comparisons with the reference, each with new inputs."""
     prune_factor: float = 2.0
-    """A config whose first samples are this many times slower than the best is pruned."""
+    """A config whose first samples are all this many times slower than the best is pruned."""
     sampling: Sampling = field(
         default_factory=lambda: Sampling(
             precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, quiet_timeout_s=3.0

@@ -17,8 +17,9 @@ MIN_SAMPLES = 6
 """Fewer samples do not bound a median with 95 % confidence, however slow the kernel is."""
 MIN_CHUNKS = 8
 """Each kernel's maximum of samples is taken in at least this many chunks."""
-PRUNE_AFTER = 3
-"""Samples after which a kernel may be pruned."""
+PRUNE_AFTER = 5
+"""Samples after which a kernel may be pruned, by their fastest: after a pause the first ones can take ten times as long
+on a GPU."""
 MIN_SAMPLE_MS = 1e-3
 """Lower bound of a sample in ms after the events' own time is subtracted; a kernel cannot be faster."""
 Timer = Callable[[int], Message]
@@ -107,7 +108,7 @@ class _Series:
         if self.estimate_ms <= limit_ms:
             return False
         self._take(PRUNE_AFTER)
-        return statistics.median(self.samples) > limit_ms
+        return min(self.samples) > limit_ms
 
     def extend(self) -> None:
         room = self.sampling.max_samples - len(self.samples)

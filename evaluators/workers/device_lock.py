@@ -20,6 +20,7 @@ FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
 """One for all users of the machine."""
 REPORTED_AFTER_S = 20.0
 """How long is waited in silence."""
+POLL_S = 0.005
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +28,13 @@ _log = logging.getLogger(__name__)
 class DeviceLock:
     """Held while a kernel is checked and timed. It is gone with the process that holds it.
 
-    `name` stands for the device: 'cpu', or a GPU's UUID, since its number depends on who counts.
+    `name` stands for the device: 'cpu', or a GPU's UUID, since its number depends on who counts. A second file is for
+    whose turn is next: without it a process that locks again at once would keep the others out, who ask now and then.
     """
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
         self.path = (folder or FOLDER) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
+        self._next = self.path.with_suffix(".next")
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -39,13 +42,19 @@ class DeviceLock:
         from filelock import FileLock
 
         # Every user must be able to lock it, whatever the umask of the one who made it says.
-        lock = FileLock(self.path, mode=0o666, fallback_to_soft=False, on_acquired=_note_holder)
+        lock = FileLock(self.path, mode=0o666, fallback_to_soft=False, on_acquired=_note_holder, poll_interval=POLL_S)
+        turn = FileLock(self._next, mode=0o666, fallback_to_soft=False, poll_interval=POLL_S)
         try:
             self._make_folder()
-            self._wait(lock)
+            self._wait(turn)
+            try:
+                self._wait(lock)
+            finally:
+                turn.release()
         except OSError as error:
             raise DeviceError(
-                f"cannot lock the device by {self.path}: {error.strerror}; remove that file, or let all write it"
+                f"cannot lock the device by {error.filename or self.path}: {error.strerror}; "
+                "remove that file, or let all write it"
             ) from None
         try:
             yield

@@ -13,6 +13,7 @@ import pytest
 from kernelwright.core import Config, Evaluation, Kernel, Problem, ProblemError, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import Sampling, SearchSettings
+from kernelwright.evaluators.timing.sampling import PRUNE_AFTER
 from kernelwright.evaluators.workers import device_lock
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 
@@ -119,7 +120,7 @@ def test_a_slow_config_is_pruned(searching: LocalEvaluator, scale_problem: Probl
     good, pruned, other = searching.evaluate(scale_problem, REPEATED, configs)
     assert pruned.status is Status.OK
     assert "slower than 2 times the best" in pruned.message
-    assert pruned.measurement is not None and len(pruned.measurement.samples_ms) == 3
+    assert pruned.measurement is not None and len(pruned.measurement.samples_ms) == PRUNE_AFTER
     assert pruned.latency_ms is not None and good.latency_ms is not None
     assert pruned.latency_ms > 2 * good.latency_ms
     for evaluation in (good, other):
@@ -272,7 +273,7 @@ def test_a_measurement_waits_for_the_device(
 ) -> None:
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
     list(searching.evaluate(scale_problem, REPEATED, [Config({"REPEAT": 1})]))
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("*.lock")
     measured = threading.Event()
 
     def measure() -> None:

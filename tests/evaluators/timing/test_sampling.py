@@ -11,7 +11,7 @@ import pytest
 from kernelwright.core import Measurement
 from kernelwright.evaluators.settings import Sampling
 from kernelwright.evaluators.timing.contention import LoadMeter, tolerated_cores
-from kernelwright.evaluators.timing.sampling import Timing, interleave
+from kernelwright.evaluators.timing.sampling import PRUNE_AFTER, Timing, interleave
 from kernelwright.evaluators.workers.channel import Message
 
 
@@ -62,9 +62,20 @@ def test_a_slow_kernel_is_pruned_after_a_few_samples() -> None:
     calls: list[str] = []
     sampling = Sampling(precision=1e-6, seconds=0.05, max_samples=40, chunk_s=0.01)
     (slow,) = interleave([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, prune_above_ms=4.0)
-    assert slow.pruned and len(slow.measurement.samples_ms) == 3
+    assert slow.pruned and len(slow.measurement.samples_ms) == PRUNE_AFTER
     (right,) = interleave([Clockwork("a", calls, 5.0, 0.5, 1)], sampling, prune_above_ms=8.0)
     assert not right.pruned and len(right.measurement.samples_ms) == 40
+
+
+def test_a_kernel_is_not_pruned_for_slow_first_samples() -> None:
+    """On a GPU the first calls after a pause can take ten times as long."""
+    times = iter([9.0, 9.0, 9.0, 9.0, 9.0, 6.0, 1.0])
+
+    def timer(samples: int) -> Message:
+        return {"samples_ms": [next(times, 1.0) for _ in range(samples)], "method": "clockwork"}
+
+    (timing,) = interleave([timer], Sampling(seconds=0.05, max_samples=40), prune_above_ms=2.0)
+    assert not timing.pruned and timing.measurement.median_ms == 1.0
 
 
 def test_a_disturbed_timing_keeps_its_faster_half() -> None:

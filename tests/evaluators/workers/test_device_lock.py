@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_two_processes_exclude_each_other(tmp_path: Path, killed: bool) -> None:
         assert waits.wait(10)
         other.stdin.close()
         assert other.wait(10) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["GPU-1-2.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["GPU-1-2.lock", "GPU-1-2.next"]
 
 
 def test_the_lock_is_let_go_of_after_an_error(tmp_path: Path) -> None:
@@ -61,9 +62,30 @@ def test_the_lock_is_let_go_of_after_an_error(tmp_path: Path) -> None:
         assert lock.path.parent.stat().st_mode & 0o7777 == 0o1777
 
 
+def test_two_that_lock_again_and_again_take_turns(tmp_path: Path) -> None:
+    order: list[int] = []
+    ready = threading.Barrier(2)
+
+    def measure(which: int) -> None:
+        lock = DeviceLock("GPU-1", tmp_path)
+        ready.wait()
+        for _ in range(10):
+            with lock.held():
+                order.append(which)
+                time.sleep(0.02)
+
+    both = [threading.Thread(target=measure, args=(which,)) for which in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    changes = sum(before != after for before, after in pairwise(order))
+    assert changes >= 12
+
+
 def test_other_devices_do_not_wait(tmp_path: Path) -> None:
     with DeviceLock("GPU-1", tmp_path).held(), DeviceLock("GPU-2", tmp_path).held():
-        assert len(list(tmp_path.iterdir())) == 2
+        assert len(list(tmp_path.glob("*.lock"))) == 2
 
 
 def test_a_long_wait_names_the_holder(
