@@ -121,6 +121,7 @@ class Evaluators:
         for evaluator in self.pool:
             if isinstance(evaluator.first, LocalEvaluator):
                 evaluator.first.start()
+                evaluator.first.processes.start_compilers()  # for those beside it that search
 
     @property
     def compilers(self) -> int:

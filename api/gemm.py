@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..core import Config, Evaluation, KernelwrightError, OptionError
 from ..core.files import write_whole
+from ..evaluators.local import LocalEvaluator
 from ..evaluators.settings import Sampling, SearchSettings
 from ..tuners import catalogue
 from ..tuners.gemm.cover import cover
@@ -101,7 +102,10 @@ def evaluator_of(options: GemmOptions, device: str) -> Searcher:
         most = max(usual.max_samples, options.num_iters)
         sampling = replace(usual, min_samples=options.num_iters, max_samples=most)
     adaptive = catalogue.adaptive(options.tuner)
-    return search_evaluator([device], options.compilers, adaptive, options.compile_limit, options, None, sampling)
+    found = search_evaluator([device], options.compilers, adaptive, options.compile_limit, options, None, sampling)
+    if options.benchmark and isinstance(found, LocalEvaluator):
+        found.processes.keep(2)  # cuBLAS may be another problem's reference
+    return found
 
 
 def _checked(

@@ -110,9 +110,10 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
     beside = arguments.work / "a8w8" / "beside.jsonl"
     known = [json.loads(line) for line in beside.read_text().splitlines()] if beside.exists() else []
     device = arguments.device.split(",")[0]
-    task = task_of(replace(options, benchmark=True), device_of(device), True)
+    beside_cublas = replace(options, benchmark=True)
+    task = task_of(beside_cublas, device_of(device), True)
     assert task.baseline is not None
-    with evaluator_of(options, device) as evaluator, beside.open("a") as log:
+    with evaluator_of(beside_cublas, device) as evaluator, beside.open("a") as log:
         done = {(row["M"], row["N"], row["K"]) for row in known}
         for one in result.shapes:
             shape = one.shape

@@ -61,6 +61,8 @@ class LocalEvaluator:
     def start(self) -> None:
         """Start the processes before there is something to evaluate; returns before they are ready."""
         self.processes.start()
+        if self.settings.search is not None or self.settings.compile_ahead:
+            self.processes.start_compilers()
 
     def beside(self, settings: Settings | None = None) -> LocalEvaluator:
         """Return an evaluator, by default with the same settings, that uses this one's processes.
@@ -72,6 +74,7 @@ class LocalEvaluator:
     def prepare(self, problem: Problem, kernel: Kernel) -> None:
         """Start the problem's reference, and the kernel's worker on a GPU; several may be prepared at once."""
         problem = TorchProblem.of(problem)
+        self.start()
         if self.settings.search is None and is_timed(kernel, self.device) and not self.settings.compile_ahead:
             self.processes.start_spare(problem)  # it opens the GPU while the reference does
         self._bench.reference_for(problem, kernel)
@@ -117,6 +120,7 @@ class LocalEvaluator:
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
+        self.processes.start_compilers()
         reference_client = self._bench.reference_for(problem, kernel)
         self.forget_candidate()
         cache = self.processes.cache(kernel)
@@ -140,6 +144,7 @@ class LocalEvaluator:
 
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference, measured ceilings and known limits of the device."""
+        self.start()
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         with self._bench.exclusive(reference_client):
             return profile(

@@ -158,7 +158,7 @@ def _connect(folder: Path) -> socket.socket:
 
 def _start(folder: Path) -> None:
     from kernelwright.core.secrets import without_secrets
-    from kernelwright.evaluators.pipeline.processes import ENVIRONMENT
+    from kernelwright.evaluators.pipeline.servers import ENVIRONMENT
 
     settings = {**ENVIRONMENT, "TRITON_INTERPRET": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     with (folder / "log").open("ab") as log:

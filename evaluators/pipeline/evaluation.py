@@ -182,7 +182,10 @@ class EvaluationPipeline:
     def several(
         self, reference_client: ReferenceClient, client: CandidateClient, configs: Sequence[Config]
     ) -> list[Evaluation]:
-        """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over."""
+        """Check all in one process, then time them interleaved; a failed one is left out, and the rest start over.
+
+        The `stages` of each are its share of all seconds.
+        """
         asked = Verification(reference_client, client, self._settings, self._device, self._draw)
         reference_client.call("forget_plans")
         self._processes.device_memory.restart()
@@ -216,6 +219,7 @@ class EvaluationPipeline:
                 client.close()
         found = dict(failed)
         peak_bytes = self._processes.device_memory.peak_bytes
+        stages = {name: seconds / len(configs) for name, seconds in asked.stages.items()}
         for i, (config, one) in enumerate(checked.items()):
             metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
             fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}
@@ -224,6 +228,7 @@ class EvaluationPipeline:
                 correctness=one.correctness,
                 compile_s=one.compile_s,
                 peak_memory_bytes=peak_bytes,
+                stages=stages,
                 kernel_profile=profiles.get(config),
             )
         return [found[config] for config in configs]

@@ -7,16 +7,14 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core import DeviceError, Kernel, TorchProblem, known_languages
-from ...core.language import plugin_environment
+from ...core import DeviceError, Kernel, TorchProblem
 from ..compilation.pool import CompilePool
 from ..correctness.alternate_shapes import alternate_sizes
-from ..languages.base import supports
 from ..languages.helpers import copy_helpers
 from ..reference.arithmetic import defaults_differ
 from ..reference.client import ReferenceClient
@@ -25,57 +23,21 @@ from ..settings import Limits, Precision, Sandbox
 from ..workers.client import ForkServer, Worker
 from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
+from .references import References
+from .servers import COMPILERS_IMPORT, REFERENCES_IMPORT, kernels_import, server_environment, support_modules
 from .spare import SpareWorker
-
-ENVIRONMENT = {
-    "PYTHONDONTWRITEBYTECODE": "1",
-    # The profiler's messages would appear in the logs of kernels.
-    "KINETO_LOG_LEVEL": "6",
-    # Counting devices must not initialize CUDA in the server, since its forks could not use it then.
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-    # Keep freed memory for the next call, in candidate and reference. By default malloc returns large blocks or not
-    # depending on earlier frees, and page faults make the same call five times slower.
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-}
-"""Variables of the fork servers and all their workers, besides what languages need."""
-
-REFERENCES_IMPORT = ("torch",)
-_LANGUAGES = f"{__package__.rpartition('.')[0]}.languages"
-COMPILERS_IMPORT = "torch._dynamo"
-"""Fake tensors import it: a second that each compiler would spend again. Not in the servers of GPUs: an import that
-looked for the GPU would break it for all forks, and this has not been tried there."""
 
 COMPILER_NICE = 10
 """Lower priority of a compiler relative to measurements (`nice`)."""
-
-
-def kernels_import(device: str) -> tuple[str, ...]:
-    """Return the modules that candidates find imported."""
-    languages = [language.modules[0] for language in known_languages()]
-    ahead = [f"{_LANGUAGES}.preloaded"] if device != "cpu" else []
-    return tuple(dict.fromkeys(["torch", *languages, *_support_modules(), *ahead]))
-
-
-def _support_modules() -> tuple[str, ...]:
-    return tuple(type(support).__module__ for support in supports())
-
-
-def server_environment(device: str) -> dict[str, str]:
-    """Return the variables of servers and workers for a device."""
-    found = {**ENVIRONMENT, **plugin_environment()}
-    for support in supports():
-        found |= {**support.environment, **(support.cpu_environment if device == "cpu" else {})}
-    return found
 
 
 class Processes:
     """Starts processes when they are needed, in a temporary folder that `close` removes.
 
     The reference worker is forked from a server of trusted code; candidates and compilers, which run untrusted code,
-    from one in the sandbox, or from the same one where the sandbox needs no separate server. The folder contains
-    problems and inboxes, which untrusted code may read; its work, where it writes; and the reference worker's files,
-    hidden from it.
+    from one in the sandbox, or from the same one where the sandbox needs no separate server. Compilers for a GPU have a
+    server of their own. The folder contains problems and inboxes, which untrusted code may read; its work, where it
+    writes; and the reference worker's files, hidden from it.
     """
 
     def __init__(
@@ -102,10 +64,10 @@ class Processes:
         self._precision = precision
         self.spare = SpareWorker()
         self._servers: _Servers | None = None
+        self._compiling: ForkServer | None = None
         self._closed = False
-        self._kept = 1
-        self._reference_clients: list[ReferenceClient] = []
-        self._lock = threading.Lock()
+        self._references = References(self.new_reference_client, self._problem)
+        self._starting = threading.Lock()
 
     @cached_property
     def containment(self) -> Containment:
@@ -136,6 +98,10 @@ class Processes:
         """Start the servers, unless they run; returns before they are ready."""
         _ = self._both
 
+    def start_compilers(self) -> None:
+        """Start the server that compilers are forked from, unless it runs; returns before it is ready."""
+        _ = self._both.untrusted if self.device == "cpu" else self._compilers_alone
+
     def require(self, module: str) -> None:
         """Raise `DeviceError` unless kernels can import the module."""
         self._both.untrusted.require(module)
@@ -143,25 +109,45 @@ class Processes:
     @property
     def _both(self) -> _Servers:
         """Return the servers, started when first needed, and again when one of them has ended."""
-        if self._servers is not None and not all(server.alive for server in self._servers):
-            self._close_servers()
-        if self._servers is None:
-            if self._closed:
-                raise DeviceError("the evaluator is closed")
-            # Torch creates this folder when torch._dynamo is imported, by default one that stays behind.
-            environment = {**server_environment(self.device), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
-            one = self.containment.shares_memory
-            inside = self.containment.command(self._read, (self._work, *(self._trusted_writes() if one else ())))
-            home = home_in(self.new_folder("home")) if inside else {}
-            memory = self.device_memory
-            untrusted = ForkServer(kernels_import(self.device), environment | home, inside, memory)
-            trusted = (
-                untrusted
-                if one
-                else ForkServer((*REFERENCES_IMPORT, *_support_modules()), environment, device_memory=memory)
-            )
-            self._servers = _Servers(trusted, untrusted)
-        return self._servers
+        with self._starting:
+            if self._servers is not None and not all(server.alive for server in self._servers):
+                self._close_servers()
+            if self._servers is None:
+                one = self.containment.shares_memory
+                untrusted = self._untrusted_server(kernels_import(self.device), self._trusted_writes() if one else ())
+                imported, memory = (*REFERENCES_IMPORT, *support_modules()), self.device_memory
+                trusted = untrusted if one else ForkServer(imported, self._environment, device_memory=memory)
+                self._servers = _Servers(trusted, untrusted)
+            return self._servers
+
+    @property
+    def _compilers_alone(self) -> ForkServer:
+        """Return a GPU's server of compilers, started when first needed, and again when it has ended.
+
+        It cannot see the GPU: what compilers need imported might open it, and no fork of a process that has opened it
+        can use it. They pretend to have one.
+        """
+        with self._starting:
+            if self._compiling is not None and not self._compiling.alive:
+                self._compiling.close()
+                self._compiling = None
+            if self._compiling is None:
+                modules = (*kernels_import(self.device), COMPILERS_IMPORT)
+                self._compiling = self._untrusted_server(modules, (), CUDA_VISIBLE_DEVICES="")
+            return self._compiling
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        # Torch creates this folder when torch._dynamo is imported, by default one that stays behind.
+        return {**server_environment(self.device), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
+
+    def _untrusted_server(self, modules: Sequence[str], writes: Sequence[Path], **more: str) -> ForkServer:
+        """Start a server in the sandbox; its workers write where they work, and trusted ones to `writes`."""
+        if self._closed:
+            raise DeviceError("the evaluator is closed")
+        inside = self.containment.command(self._read, (self._work, *writes))
+        home = home_in(self.new_folder("home")) if inside else {}
+        return ForkServer(modules, {**self._environment, **home, **more}, inside, self.device_memory)
 
     def _trusted_writes(self) -> tuple[Path, ...]:
         """Return the folders where only trusted workers write: Landlock blocks the others there."""
@@ -172,27 +158,11 @@ class Processes:
 
     def keep(self, problems: int) -> None:
         """Keep the reference workers of at least so many problems; the one that was used longest ago ends first."""
-        self._kept = max(self._kept, problems)
-        self.spare.most = self._kept
+        self.spare.most = self._references.most = max(self._references.most, problems)
 
     def reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """Return the reference worker's client for a problem; the last ones are kept, since most calls repeat them."""
-        with self._lock:
-            known = next((one for one in self._reference_clients if one.problem == problem), None)
-            if known is not None:
-                self._reference_clients.remove(known)
-                if known.alive:
-                    self._reference_clients.append(known)
-                    return known
-            ended = [] if known is None else [known]
-            while len(self._reference_clients) >= self._kept:
-                ended.append(self._reference_clients.pop(0))
-        for one in ended:
-            one.close()
-        client = self.new_reference_client(problem)
-        with self._lock:
-            self._reference_clients.append(client)
-        return client
+        return self._references.client(problem)
 
     def new_reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """Start one more reference worker; the caller closes it."""
@@ -207,12 +177,15 @@ class Processes:
 
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""
-        while self._reference_clients:
-            self._reference_clients.pop().close()
+        self._references.forget()
 
     def cache(self, kernel: Kernel) -> Path:
-        """Return the cache folder for a kernel: finalists are not compiled a second time."""
-        folder = self._work / f"cache-{kernel.digest}"
+        """Return the cache folder for a kernel, whatever its constants.
+
+        Finalists are not compiled a second time, nor is what was compiled for other sizes of the problem, where the
+        code does not depend on them.
+        """
+        folder = self._work / f"cache-{kernel.bind(dict.fromkeys(kernel.config, 0)).digest}"
         folder.mkdir(exist_ok=True)
         return folder
 
@@ -234,8 +207,11 @@ class Processes:
         properties = self.reference_client(problem).call("properties")["properties"]
         options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE}
         if self.device == "cpu":
-            self._both.untrusted.load(COMPILERS_IMPORT)
-        return CompilePool(self.untrusted("compilation.worker", options, cache), count, self._limits.compile_s)
+            server = self._both.untrusted
+            server.load(COMPILERS_IMPORT)
+        else:
+            server = self._compilers_alone
+        return CompilePool(self.untrusted("compilation.worker", options, cache, server), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:
         """Return a folder that workers may write to; the caller removes it, or `close` does."""
@@ -245,6 +221,8 @@ class Processes:
         """End all processes and remove their folders."""
         self._closed = True
         self._close_servers()
+        if self._compiling is not None:
+            self._compiling.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _close_servers(self) -> None:
@@ -255,10 +233,15 @@ class Processes:
                 server.close()
             self._servers = None
 
-    def untrusted(self, role: str, options: Mapping[str, Any], cache: Path | None = None) -> Callable[[], Worker]:
-        """Return a function that starts workers of a role that runs untrusted code, each in its own folders."""
+    def untrusted(
+        self, role: str, options: Mapping[str, Any], cache: Path | None = None, server: ForkServer | None = None
+    ) -> Callable[[], Worker]:
+        """Return a function that starts workers of a role that runs untrusted code, each in its own folders.
+
+        They are forked from `server`, by default that of candidates.
+        """
         # The current server: starting another would end the reference worker, which may be in use.
-        server, containment, limits = self._both.untrusted, self.containment, self._limits
+        forks, containment, limits = server or self._both.untrusted, self.containment, self._limits
 
         def start() -> Worker:
             name = role.partition(".")[0]
@@ -267,7 +250,7 @@ class Processes:
             confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
             where = {"cache": str(cache) if cache else None}
             copy_helpers(self._helpers, cache or folder / "cache")
-            return server.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
+            return forks.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
 
         return start
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from ..workers.request_loop import GPU_FAULTS
 
 TIMEOUT_S = 600.0
 """Seconds. The reference is trusted; this only ends an endless wait."""
+COMPILING = ("compile", "generate")
+"""Requests after which torch's compiler has a memory, on which what it makes for other sizes may depend."""
 
 
 class ReplayFailed(Exception):
@@ -37,6 +40,7 @@ class ReferenceClient:
     def __init__(self, problem: TorchProblem, worker: Worker) -> None:
         self.problem = problem
         self._worker = worker
+        self._moved = self._compiled = False
         opened = self.call("open")
         self.environment: dict[str, str] = opened["environment"]
         self.arithmetic: dict[str, Any] = opened["arithmetic"]
@@ -48,8 +52,9 @@ class ReferenceClient:
 
     def call(self, op: str, **arguments: Any) -> Message:
         """Send a request to the reference worker and return its response."""
+        self._compiled = self._compiled or op in COMPILING
         try:
-            answer = self._worker.call(TIMEOUT_S, op=op, **arguments)
+            answer = self._ask(TIMEOUT_S, op, **arguments)
         except WorkerTimeout:
             raise ProblemError(f"the reference of {self.problem.id} did not end in {TIMEOUT_S:g} s") from None
         except WorkerDied as died:
@@ -62,6 +67,11 @@ class ReferenceClient:
             reason = " ".join(answer["error"].split())
             raise ProblemError(f"the reference of {self.problem.id} fails: {reason}")
         return answer
+
+    def _ask(self, seconds: float, op: str, **arguments: Any) -> Message:
+        if self._moved:
+            raise WorkerDied(None, "serves other sizes now")
+        return self._worker.call(seconds, op=op, **arguments)
 
     def release(self) -> None:
         """Let the worker free what it can draw again, where that is large."""
@@ -117,7 +127,7 @@ class ReferenceClient:
         The next request of the evaluator starts another worker.
         """
         try:
-            answer = self._worker.call(seconds, op=op, **arguments)
+            answer = self._ask(seconds, op, **arguments)
         except WorkerTimeout:
             raise ReplayFailed(Status.TIMEOUT, f"its launches did not end within {seconds:.0f} s") from None
         except WorkerDied as died:
@@ -150,6 +160,17 @@ class ReferenceClient:
             if self.alive:
                 self.call("resize", sizes=dict(self.problem.sizes))
 
+    def can_move_to(self, problem: TorchProblem) -> bool:
+        """Whether the worker can go on with a problem: the same one at any sizes, if torch has not compiled it."""
+        same = replace(self.problem, workload=problem.workload, sizes=problem.sizes) == problem
+        return same and self.alive and not self._compiled
+
+    def moved_to(self, problem: TorchProblem) -> ReferenceClient:
+        """Return a client for the same problem at other sizes, to which the worker goes over from this one."""
+        self.call("move", sizes=dict(problem.sizes))
+        self._moved = True
+        return ReferenceClient(problem, self._worker)
+
     @property
     def pid(self) -> int:
         """The id of the worker's process."""
@@ -158,8 +179,9 @@ class ReferenceClient:
     @property
     def alive(self) -> bool:
         """Whether the worker can take requests."""
-        return self._worker.alive
+        return not self._moved and self._worker.alive
 
     def close(self) -> None:
-        """End the worker and remove its files."""
-        self._worker.end()
+        """End the worker and remove its files; no effect when it has moved."""
+        if not self._moved:
+            self._worker.end()

@@ -18,9 +18,12 @@ from .arithmetic import Arithmetic
 
 
 class DrawnReference:
-    """What all requests at one workload share; each draws the weights and inputs that it needs."""
+    """What all requests at one workload share; each draws the weights and inputs that it needs.
 
-    def __init__(self, options: Message, arithmetic: Arithmetic) -> None:
+    `scheduling` is the process's, as it was before the first candidate ran.
+    """
+
+    def __init__(self, options: Message, arithmetic: Arithmetic, scheduling: Scheduling) -> None:
         self.options = options
         self.device: str = options["device"]
         self.arithmetic = arithmetic
@@ -38,7 +41,7 @@ class DrawnReference:
         self.changes_inputs = False
         self.written_weights: frozenset[str] = frozenset()
         """The weights that the reference itself writes to."""
-        self.scheduling = Scheduling()
+        self.scheduling = scheduling
 
     @cached_property
     def problem(self) -> ProblemModule:

@@ -5,12 +5,15 @@ It executes the problem's file and none of the candidate's code. A failure of th
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
 
 from ..languages.helpers import keep_helpers
+from ..timing.priority import Scheduling
 from ..workers.channel import Channel, Message
+from ..workers.memory import release_cache
 from ..workers.request_loop import Handler, describe, serve_requests
 from .accepted_inputs import InputRequests
 from .arithmetic import Arithmetic
@@ -29,7 +32,7 @@ def serve(channel: Channel, options: Message) -> None:
         keep_helpers(Path(options["helpers"]))
     workloads = Workloads(options, Arithmetic.of(options))
     handlers: dict[str, Handler] = {name: workloads.handler(name) for name in workloads.now.handlers}
-    handlers["resize"] = workloads.resize
+    handlers |= {"resize": workloads.resize, "move": workloads.move}
     serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"])
 
 
@@ -39,6 +42,7 @@ class Workloads:
     def __init__(self, options: Message, arithmetic: Arithmetic) -> None:
         self._options = options
         self._arithmetic = arithmetic
+        self._scheduling = Scheduling()
         self._known: dict[str, Workload] = {}
         self.now = self._at(options["sizes"])
 
@@ -46,6 +50,14 @@ class Workloads:
         """Serve the problem at these sizes from now on."""
         self.now.reference.release()
         self.now = self._at(sizes)
+        return {}
+
+    def move(self, sizes: Message) -> Message:
+        """Serve the problem at these sizes from now on, and free what is known of all others."""
+        self._known.clear()
+        self.now = self._at(sizes)
+        gc.collect()  # models and plans may be in cycles, and hold the device's memory
+        release_cache(self._options["device"])
         return {}
 
     def handler(self, name: str) -> Handler:
@@ -60,15 +72,15 @@ class Workloads:
     def _at(self, sizes: Message) -> Workload:
         key = json.dumps(sizes, sort_keys=True)
         if key not in self._known:
-            self._known[key] = Workload({**self._options, "sizes": sizes}, self._arithmetic)
+            self._known[key] = Workload({**self._options, "sizes": sizes}, self._arithmetic, self._scheduling)
         return self._known[key]
 
 
 class Workload:
     """The reference at one workload, and what serves requests about it."""
 
-    def __init__(self, options: Message, arithmetic: Arithmetic) -> None:
-        self.reference = DrawnReference(options, arithmetic)
+    def __init__(self, options: Message, arithmetic: Arithmetic, scheduling: Scheduling) -> None:
+        self.reference = DrawnReference(options, arithmetic, scheduling)
         comparison = Comparison(self.reference)
         groups = (
             DescribeRequests(self.reference),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Problem
-from kernelwright.evaluators.pipeline.processes import COMPILERS_IMPORT, kernels_import, server_environment
+from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT, kernels_import, server_environment
 from kernelwright.evaluators.workers.client import ForkServer, Worker
 from kernelwright.evaluators.workers.problem_file import problem_options
 

@@ -25,6 +25,7 @@ from kernelwright.evaluators.candidate.worker import CandidateWorker
 from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import Workload
+from kernelwright.evaluators.timing.priority import Scheduling
 from kernelwright.evaluators.workers import memory
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -133,7 +134,7 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
     outputs, state = {"outputs": str(folder / "out"), "share": False}, str(folder / "state")
     with torch.no_grad(), LiveBytes() as tracker:
         phases = Phases(tracker)
-        workload, candidate = Workload(options, Arithmetic()), CandidateWorker(options)
+        workload, candidate = Workload(options, Arithmetic(), Scheduling()), CandidateWorker(options)
         reference = SimpleNamespace(**workload.handlers)
         phases.run("reference", reference.open)
         phases.run("reference", reference.distributions)

@@ -183,6 +183,7 @@ def test_finalists_are_checked_again_and_timed_interleaved(searching: LocalEvalu
     # All meet the same samples of the reference.
     assert found[0].reference == found[1].reference == found[2].reference is not None
     assert len({e.measurement.samples_ms for e in found if e.measurement}) == 3
+    assert found[0].stages == found[1].stages == found[2].stages and found[0].stages["timing"] > 0
     again = searching.compare(scale_problem, REPEATED, configs[:1])
     assert again[0].correctness is not None
     assert again[0].correctness.seeds not in seeds

@@ -14,7 +14,7 @@ from kernelwright.corpus import find_problem, list_kernels
 from kernelwright.evaluators.compilation.pool import CompilePool, CompileResult, CompileStatus
 from kernelwright.evaluators.compilation.trace import Trace
 from kernelwright.evaluators.languages.ptx import ptx_code
-from kernelwright.evaluators.pipeline.processes import ENVIRONMENT
+from kernelwright.evaluators.pipeline.servers import ENVIRONMENT
 from kernelwright.evaluators.workers.problem_file import problem_options
 
 from ..conftest import NewWorker

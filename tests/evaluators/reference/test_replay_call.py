@@ -31,7 +31,7 @@ class Answers:
 def replayed(answer: Any) -> tuple[Any, Answers]:
     worker = Answers(answer)
     client = ReferenceClient.__new__(ReferenceClient)
-    client._worker = worker  # type: ignore[assignment]
+    client._worker, client._moved = worker, False  # type: ignore[assignment]
     return client.replay_call(3.0, "replay", number=1), worker
 
 

@@ -1,0 +1,60 @@
+"""The reference workers of the problems evaluated last."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from ...core import ProblemError, TorchProblem
+from ..reference.client import ReferenceClient
+
+
+class References:
+    """At most one for each of the problems used last, `most` of them.
+
+    `new` starts one; `place` writes the files that a problem reads at its sizes to where workers find them.
+    """
+
+    def __init__(self, new: Callable[[TorchProblem], ReferenceClient], place: Callable[[TorchProblem], object]) -> None:
+        self.most = 1
+        self._new, self._place = new, place
+        self._clients: list[ReferenceClient] = []
+        self._lock = threading.Lock()
+
+    def client(self, problem: TorchProblem) -> ReferenceClient:
+        """Return the client for a problem.
+
+        The worker of one that is given up goes on with the same problem at other sizes: opening a GPU takes a second.
+        """
+        with self._lock:
+            known = next((one for one in self._clients if one.problem == problem), None)
+            if known is not None:
+                self._clients.remove(known)
+                if known.alive:
+                    self._clients.append(known)
+                    return known
+            given_up = [] if known is None else [known]
+            while len(self._clients) >= self.most:
+                given_up.append(self._clients.pop(0))
+        client = next((moved for one in given_up if (moved := self._moved(one, problem)) is not None), None)
+        for one in given_up:
+            one.close()
+        client = client or self._new(problem)
+        with self._lock:
+            self._clients.append(client)
+        return client
+
+    def forget(self) -> None:
+        """End all workers."""
+        while self._clients:
+            self._clients.pop().close()
+
+    def _moved(self, client: ReferenceClient, problem: TorchProblem) -> ReferenceClient | None:
+        """Return a client for the problem with this one's worker; None where that worker cannot go on with it."""
+        if not client.can_move_to(problem):
+            return None
+        self._place(problem)
+        with contextlib.suppress(ProblemError):  # a new worker finds more free memory, or fails alike
+            return client.moved_to(problem)
+        return None

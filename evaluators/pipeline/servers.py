@@ -1,0 +1,45 @@
+"""What the fork servers behind an evaluator have imported, and their variables."""
+
+from __future__ import annotations
+
+from ...core import known_languages
+from ...core.language import plugin_environment
+from ..languages.base import supports
+
+ENVIRONMENT = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # The profiler's messages would appear in the logs of kernels.
+    "KINETO_LOG_LEVEL": "6",
+    # Counting devices must not initialize CUDA in the server, since its forks could not use it then.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    # Keep freed memory for the next call, in candidate and reference. By default malloc returns large blocks or not
+    # depending on earlier frees, and page faults make the same call five times slower.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
+}
+"""Variables of the fork servers and all their workers, besides what languages need."""
+
+REFERENCES_IMPORT = ("torch",)
+_LANGUAGES = f"{__package__.rpartition('.')[0]}.languages"
+COMPILERS_IMPORT = "torch._dynamo"
+"""Fake tensors import it: seconds that each compiler would spend again."""
+
+
+def kernels_import(device: str) -> tuple[str, ...]:
+    """Return the modules that candidates find imported."""
+    languages = [language.modules[0] for language in known_languages()]
+    ahead = [f"{_LANGUAGES}.preloaded"] if device != "cpu" else []
+    return tuple(dict.fromkeys(["torch", *languages, *support_modules(), *ahead]))
+
+
+def support_modules() -> tuple[str, ...]:
+    """Return the modules that know the languages."""
+    return tuple(type(support).__module__ for support in supports())
+
+
+def server_environment(device: str) -> dict[str, str]:
+    """Return the variables of servers and workers for a device."""
+    found = {**ENVIRONMENT, **plugin_environment()}
+    for support in supports():
+        found |= {**support.environment, **(support.cpu_environment if device == "cpu" else {})}
+    return found
