@@ -21,10 +21,13 @@ LINE = 128
 """Bytes that memory delivers at once."""
 BYTES = 2500.0
 """Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
-STORED_COLUMNS = 128
-RESULT_BYTES = 2
-BARRIERS = 256
-"""Bytes of shared memory beside the tiles."""
+DESCRIBED = {
+    "tma": "BLOCK_SIZE_M * min(BLOCK_SIZE_N, 16384 // max(BLOCK_SIZE_M, 128)) * 2 + 256",
+    "tma_tile": "256",
+    "roles": "BLOCK_SIZE_M * BLOCK_SIZE_N + 1024",
+}
+"""Forms with descriptors, and their bytes of shared memory beside the operands: for barriers, and for the part of a
+result that leaves through shared memory while the next tile's operands arrive there."""
 GROUPS = (8, 4, 1)
 """Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
 
@@ -52,18 +55,17 @@ def space_for(
     Raises `SpaceError` where there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
-    fitting = [_room_for_the_result(product, limits)] if "tma" in values.get("VARIANT", ()) else []
+    forms = values.get("VARIANT", ())
+    fitting = [_room_for_the_result(form, product, limits) for form in DESCRIBED if form in forms]
     space = kernel.space(values, [*kernel.declared_constraints, *fitting], shape.sizes)
     # Only limits and product count for what fits.
     return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
 
 
-def _room_for_the_result(product: MatrixProduct, limits: DeviceLimits) -> str:
-    """Return what the form with descriptors must satisfy: up to 128 columns of a result leave through shared memory,
-    while the next tile's operands arrive there."""
+def _room_for_the_result(form: str, product: MatrixProduct, limits: DeviceLimits) -> str:
+    """Return what a form with descriptors must satisfy: in `DESCRIBED`, what it needs beside its operands."""
     operands = f"(BLOCK_SIZE_M + BLOCK_SIZE_N) * BLOCK_SIZE_K * {product.element_bytes} * NUM_STAGES"
-    result = f"BLOCK_SIZE_M * min(BLOCK_SIZE_N, {STORED_COLUMNS}) * {RESULT_BYTES}"
-    return f"VARIANT != 'tma' or {operands} + {result} + {BARRIERS} <= {limits.shared_bytes}"
+    return f"VARIANT != '{form}' or {operands} + {DESCRIBED[form]} <= {limits.shared_bytes}"
 
 
 def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Config:
