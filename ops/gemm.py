@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Config
 from ..corpus.kernels import SHIPPED
-from ..tuners.gemm.device import H200_LIMITS, Device
 from ..tuners.gemm.analytic import DESCRIBED
+from ..tuners.gemm.device import H200_LIMITS, Device
 from ..tuners.gemm.fields import VARIANT
 from ..tuners.gemm.lookup import load_config
 from ..tuners.gemm.shapes import COLUMNS, ROWS, Shape
