@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...core import OptionError
@@ -43,11 +43,6 @@ class Shape:
         """The extents by the names that files and problems have for them."""
         found = {"M": self.m, "N": self.n, "K": self.k}
         return {**found, "E": self.experts, "TOP_K": self.top_k} if self.experts else found
-
-    @property
-    def weight(self) -> Shape:
-        """What is the same for every m."""
-        return replace(self, m=0)
 
     def related(self, other: Shape) -> bool:
         """Return whether both lie alike in memory and have the same experts."""
