@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Config
 from ..corpus.kernels import SHIPPED
+from ..tuners.gemm.analytic import DESCRIBED
 from ..tuners.gemm.device import H200_LIMITS, Device
 from ..tuners.gemm.fields import VARIANT
 from ..tuners.gemm.lookup import load_config
@@ -116,7 +117,7 @@ def _config(kernel: str, backend: str, shape: Shape, dtype: str, index: int | No
     contiguous = shape.k if shape.layout[0] == ROWS else shape.m, shape.n if shape.layout[1] == ROWS else shape.k
     rows = [*(extent * width for extent in contiguous), shape.n * 2]
     # An entry serves a range of M, and a default file any N and K: what was possible at its own size need not be here.
-    if config.get(VARIANT) == "tma" and any(row % ALIGNED for row in rows):
+    if config.get(VARIANT) in DESCRIBED and any(row % ALIGNED for row in rows):
         config = Config({**config, VARIANT: "persistent"})
     return config
 

@@ -13,7 +13,7 @@ from .hardware import TileModel
 from .hill_climb import HillClimb
 from .portfolio import Portfolio
 from .random_search import RandomSearch
-from .start import Warm, fastest
+from .start import Warm, begin, fastest
 from .xgboost_search import XGBoostSearch
 
 DEFAULT = "portfolio"
@@ -31,8 +31,8 @@ class Arguments:
     stride: int
 
     def known_fast(self, count: int) -> list[Config]:
-        """Return configs to begin with: the given ones, then this many of the fastest elsewhere."""
-        return [*self.start, *fastest(self.warm, count, self.space)]
+        """Return configs to begin with: the given ones, and this many of the fastest elsewhere."""
+        return begin(self.start, fastest(self.warm, count, self.space))
 
     @property
     def tiles(self) -> TileModel | None:

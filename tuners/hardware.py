@@ -9,6 +9,7 @@ import ast
 import functools
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core import DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
@@ -92,6 +93,9 @@ def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchS
         ) from None
 
 
+Mask = npt.NDArray[np.bool_]
+
+
 class TileModel:
     """Estimates for configs of a tiled matrix product on a GPU."""
 
@@ -113,14 +117,15 @@ class TileModel:
         names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
         return np.column_stack([*(np.log2(one[name]) for name in names), self.estimate(rows)])
 
-    def estimate(self, rows: Rows) -> Floats:
+    def estimate(self, rows: Rows, alone: Mask | None = None) -> Floats:
         """Return the logarithm of a relative time: good enough to choose first candidates.
 
         Blocks that share a multiprocessor do a step of the loop over k together. A step takes as long as the slowest
         of: multiplying, at the rate of the matrix units; loading the tiles from L2; and the latency of a load, divided
-        by the stages in flight. The number of rounds follows from the number of blocks.
+        by the stages in flight. The number of rounds follows from the number of blocks. Rows that are `alone` share no
+        multiprocessor, as programs that loop over tiles do.
         """
-        one, product = self._metrics(rows), self._product
+        one, product = self._metrics(rows, alone), self._product
         steps = np.ceil(product.k / one["split"] / one["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
         width = np.where(one["m"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
@@ -154,7 +159,7 @@ class TileModel:
             return self._column(rows, self._roles.warps) * WARP
         return self._column(rows, self._roles.threads, 128.0)
 
-    def _metrics(self, rows: Rows) -> dict[str, Floats]:
+    def _metrics(self, rows: Rows, alone: Mask | None = None) -> dict[str, Floats]:
         limits, product, roles = self._limits, self._product, self._roles
         m, n, k = (self._column(rows, name) for name in (roles.m, roles.n, roles.k))
         threads = self._threads(rows)
@@ -169,6 +174,8 @@ class TileModel:
         by_registers = limits.registers / (threads * np.clip(1.3 * accumulators + 40, 32, 255))
         by_threads = limits.threads / threads
         resident = np.maximum(1.0, np.floor(np.minimum(np.minimum(by_shared, by_registers), by_threads)))
+        if alone is not None:
+            resident = np.where(alone, 1.0, resident)
         each = np.ceil(tiles / limits.multiprocessors)
         together = np.minimum(resident, each)
         return {

@@ -14,14 +14,14 @@ from .gaussian_process import GaussianProcess, log_expected_improvement
 from .hardware import TileModel
 from .observations import Floats, Row
 from .rounds import Rounds
-from .start import Warm, any_fresh, diverse, fastest, within
+from .start import Warm, any_fresh, begin, diverse, fastest, within
 
 FIRST = 12
 """Configs before the first model: the given ones, then random ones."""
 DIVERSE = 6
 """At least this many of them are random: given ones are similar, and teach a model little."""
 LIKELY = 10
-"""Configs that the model of tiles prefers, where there is one."""
+"""Configs that the model of tiles prefers, where there is one and fewer are given."""
 WARM = 6
 """Number of the fastest configs elsewhere that are tried first."""
 WARM_DIVERSE = 1
@@ -75,8 +75,8 @@ class Portfolio(Rounds):
         self._paired = Features(space, tiles, paired=True)
         self._scales: Floats | None = None
         self._scaled_at = 0.0
-        first = within(space, [*start, *known])
-        if tiles:
+        first = within(space, begin(start, known))
+        if tiles and len(start) < LIKELY:
             first = space.encoded.unique(np.concatenate([first, tiles.candidates(LIKELY)]))
         few = max(DIVERSE, min(FIRST, 2 + space.cardinality // 8) - len(first))
         self._queue.extend([*first, *diverse(space, WARM_DIVERSE if known else few, self._rng)])

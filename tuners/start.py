@@ -24,6 +24,12 @@ def fastest(warm: Warm, count: int, space: SearchSpace) -> list[Config]:
     return list(islice((config for config in different if config in space), count))
 
 
+def begin(start: Sequence[Config], known: Sequence[Config]) -> list[Config]:
+    """Return what a search tries first: the main start, what was fast elsewhere, then further starts, which nobody
+    measured."""
+    return [*start[:1], *known, *start[1:]]
+
+
 def within(space: SearchSpace, configs: Iterable[Config]) -> Rows:
     """Return the rows of those configs that are members of the space, each once."""
     return space.encoded.rows(dict.fromkeys(config for config in configs if config in space))

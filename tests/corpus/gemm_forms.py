@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,7 +33,12 @@ TYPES = {
     torch.int32: "i32",
 }
 FORMS = [("plain", 1), ("plain", 2), ("persistent", 1), ("tma", 1)]
-MULTIPLY = ("gemm_kernel", "blockscale_kernel", "persistent_kernel", "tma_kernel", "expert_kernel")
+DESCRIBED = [("tma_tile", 1), ("roles", 1)]
+"""Of the product of two operands of one type only."""
+MULTIPLY = (
+    *("gemm_kernel", "blockscale_kernel", "persistent_kernel", "expert_kernel"),
+    *("tma_kernel", "tma_tile_kernel", "roles_kernel"),
+)
 
 
 def module(source: str) -> Any:
@@ -48,7 +55,8 @@ def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]
     layouts = [("TN", "float16")] if compact else [("TT", "float16"), ("NN", "float16"), ("NT", "float16")]
     for layout, dtype in [*layouts, ("TN", "float8_e4m3fn")]:
         # Parts of K and the persistent form read their operands as the plain form does.
-        for variant, split in FORMS[compact:] if compact or layout == "TT" else (FORMS[0], FORMS[3]):
+        few = FORMS[compact:] if compact or layout == "TT" else (FORMS[0], FORMS[3])
+        for variant, split in (*few, *DESCRIBED):
             config = {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "VARIANT": variant, "SPLIT_K": split}
             yield "gemm", {"LAYOUT": layout, "DTYPE": dtype}, config
     for variant, split in FORMS[compact:]:
@@ -84,9 +92,20 @@ def interpret() -> dict[str, float]:
     return found
 
 
+def waits_for_each(binary: bytes) -> bool:
+    """Return whether ptxas lets every matrix instruction wait for the one before."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        code = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    products, begun = len(re.findall(r"\b[HQ]GMMA\b", code)), code.count("WARPGROUP.ARRIVE")
+    return products > 1 and begun >= products
+
+
 def compile_all() -> dict[str, list[Any]]:
-    """Of each form the bytes of shared memory, the operands of matrix instructions, whether it copies in bulk, and
-    whether a load in its loop waits for the product."""
+    """Of each form the bytes of shared memory, the operands of matrix instructions, whether it copies in bulk, whether
+    a load in its loop waits for the product, and whether its matrix instructions wait for each other."""
     found: dict[str, list[Any]] = {}
     label = ""
 
@@ -114,16 +133,21 @@ def compile_all() -> dict[str, list[Any]]:
             operands = sorted(set(re.findall(r"wgmma\.mma_async[.\w]*\.f32\.(\w+)\.", ptx)))
             behind = compiled.asm["ttgir"].partition("warp_group_dot ")[2].partition("scf.yield")[0]
             late = "tt.load" in behind
-            found[label] = [compiled.metadata.shared, operands, "cp.async.bulk.tensor" in ptx, late]
+            alone = waits_for_each(compiled.asm["cubin"])
+            found[label] = [compiled.metadata.shared, operands, "cp.async.bulk.tensor" in ptx, late, alone]
 
     driver.set_active(_Driver(["cuda", 90, 32]))
     JITFunction.run = run
     for name, sizes, config in cases(compact=True):
         label = f"{name} {sizes} {config}"
         problem, kernel = find_problem(f"gemm/{name}").read(), find_kernel(f"gemm/{name}", "triton").read()
-        large = {"M": 128, "N": 128, "K": 512, **sizes}
-        blocks = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128 if "float8" in label else 64}
-        bound = kernel.bind({**config, **blocks, "NUM_WARPS": 4, "NUM_STAGES": 3})
+        large = {"M": 128, "N": 256, "K": 512, **sizes}
+        fp8 = "float8" in label
+        blocks = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128 if fp8 else 64, "NUM_WARPS": 4}
+        if name == "gemm":
+            # Half of the registers are accumulators: this is where ptxas gives up.
+            blocks |= {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128 if fp8 else 256, "NUM_WARPS": 8}
+        bound = kernel.bind({**config, **blocks, "NUM_STAGES": 3})
         sized = ProblemModule(problem.path, large, "cpu")
         module(bound.source).ModelNew(*sized.init_inputs())(*sized.inputs(0))
     return found

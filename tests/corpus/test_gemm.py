@@ -56,19 +56,20 @@ def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> Non
 
 def test_every_form_is_right_in_the_interpreter() -> None:
     errors = forms("interpreted")
-    assert len(errors) == 4 + 3 * 2 + 4 * 2 + 4
+    assert len(errors) == 6 + 3 * 4 + 4 * 2 + 4
     # At most the next number in bf16.
     assert {form: error for form, error in errors.items() if error > 2**-7} == {}
 
 
 def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
     found = forms("compiled")
-    assert len(found) == 3 * 3 + 2
-    for form, (shared, matrix, bulk, late) in found.items():
+    assert len(found) == 2 * 5 + 3 + 2
+    for form, (shared, matrix, bulk, late, alone) in found.items():
         assert 0 < shared <= 227 * 1024
         fp8 = "float8" in form or "a8w8" in form
         assert matrix == ["e4m3" if fp8 else "bf16" if "bfloat16" in form else "f16"], form
-        assert bulk == ("'tma'" in form), form
+        assert bulk == any(f"'{variant}'" in form for variant in ("tma", "tma_tile", "roles")), form
+        assert not alone, form
         # Scales are on their way while the product runs: behind it each step would wait for L2.
         assert not late, form
 
@@ -174,4 +175,21 @@ def test_every_form_is_right_on_a_gpu(
     variant, split, columns = form
     config = Config({"VARIANT": variant, "SPLIT_K": split, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": columns})
     (found,) = gpu.evaluate(problem, kernel, [config])
+    assert found.status is Status.OK, found.message + found.log
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["TN", "TT", "NT", "NN"])
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+@pytest.mark.parametrize("tile", [(128, 256, 4), (256, 128, 4), (128, 128, 3)])
+@pytest.mark.parametrize("variant", ["tma_tile", "roles"])
+def test_forms_with_descriptors_are_right_on_a_gpu(
+    gpu: LocalEvaluator, variant: str, tile: tuple[int, int, int], dtype: str, layout: str
+) -> None:
+    sizes = {"M": 2064, "N": 2832, "K": 1040, "DTYPE": dtype, "LAYOUT": "TN" if "float8" in dtype else layout}
+    problem = find_problem("gemm/gemm").read().resized("test", sizes)
+    m, n, stages = tile
+    common = {"VARIANT": variant, "BLOCK_SIZE_K": 64, "NUM_WARPS": 8, "NUM_STAGES": stages}
+    config = Config({**common, "BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n})
+    (found,) = gpu.evaluate(problem, find_kernel("gemm/gemm", "triton").read(), [config])
     assert found.status is Status.OK, found.message + found.log

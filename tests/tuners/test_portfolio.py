@@ -159,6 +159,9 @@ def test_so_many_configs_come_before_the_first_model(monkeypatch: pytest.MonkeyP
     warm = before_the_first_model(monkeypatch, WARMTH)
     assert len(warm) == WARM + WARM_DIVERSE
     assert warm[:WARM] == [one for one, _ in WARMTH[:WARM]]
+    # What was measured elsewhere comes before all starts but the first.
+    starts = [config(9, 9, 8), config(1, 2, 3)]
+    assert before_the_first_model(monkeypatch, WARMTH, starts)[: WARM + 2] == [starts[0], *warm[:WARM], starts[1]]
 
 
 @pytest.mark.parametrize("unusable", [[(config(1, 1, 1), None)], [(config(77, 1, 1), 1.0)], [(Config({"Z": 1}), 1.0)]])

@@ -1,8 +1,9 @@
-"""The config that tiles, waves and bytes suggest, without a measurement."""
+"""The configs that tiles, waves and bytes suggest, without a measurement."""
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,20 +12,42 @@ import numpy as np
 from ...core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, Value
 from ...core.encoded_space import Rows
 from ...core.parameter_roles import Roles
-from ..hardware import TileModel, prune
+from ..hardware import ASYNCHRONOUS, ASYNCHRONOUS_ROWS, TileModel, prune
 from ..observations import Floats
+from .fields import VARIANT
 from .shapes import Shape
 
 LAUNCH = 5000.0
 """Clocks of the second kernel that adds the parts of K."""
+TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N")
 LINE = 128
 """Bytes that memory delivers at once."""
 BYTES = 2500.0
 """Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
-STORED_COLUMNS = 128
-RESULT_BYTES = 2
-BARRIERS = 256
-"""Bytes of shared memory beside the tiles."""
+WITH_DESCRIPTORS = 90
+"""Compute capability of the first GPUs that copy by descriptors."""
+DESCRIBED = {
+    "tma": "BLOCK_SIZE_M * min(BLOCK_SIZE_N, 16384 // max(BLOCK_SIZE_M, 128)) * 2 + 256",
+    "tma_tile": "256",
+    "roles": "BLOCK_SIZE_M * BLOCK_SIZE_N + 1024",
+}
+"""Forms with descriptors, and their bytes of shared memory beside the operands: for barriers, and for the part of a
+result that leaves through shared memory while the next tile's operands arrive there."""
+FORMS = {
+    **{"plain": (1.0, 1.0), "tma": (0.93, 1.1), "persistent": (0.98, 1.1)},
+    **{"tma_tile": (0.93, 1.1), "roles": (0.93, 1.2)},
+}
+"""Forms, and their times as shares of the plain form's: on wide tiles, and on others. The first three are rounded from
+pairs of trials on an H200 that differ in the form alone; the last two are guesses, that a search has to test."""
+MEASURED = ("plain", "tma", "persistent")
+LOOPING = ["persistent", "tma", "roles"]
+"""Forms with one program per multiprocessor."""
+WIDE_TILE = 64 * 128
+"""Elements of a result tile from which descriptors paid."""
+FIRST = 12
+"""Configs that a search begins with."""
+OF_TILE = 3
+"""At most so many of them have the same tile: the estimate may err for it."""
 GROUPS = (8, 4, 1)
 """Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
 
@@ -52,45 +75,77 @@ def space_for(
     Raises `SpaceError` where there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
-    fitting = [_room_for_the_result(product, limits)] if "tma" in values.get("VARIANT", ()) else []
+    if VARIANT in values and limits.capability < WITH_DESCRIPTORS:
+        values[VARIANT] = [form for form in values[VARIANT] if form not in DESCRIBED] or values[VARIANT]
+    forms = values.get(VARIANT, ())
+    fitting = [_room_for_the_result(form, product, limits) for form in DESCRIBED if form in forms]
     space = kernel.space(values, [*kernel.declared_constraints, *fitting], shape.sizes)
     # Only limits and product count for what fits.
     return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
 
 
-def _room_for_the_result(product: MatrixProduct, limits: DeviceLimits) -> str:
-    """Return what the form with descriptors must satisfy: up to 128 columns of a result leave through shared memory,
-    while the next tile's operands arrive there."""
+def _room_for_the_result(form: str, product: MatrixProduct, limits: DeviceLimits) -> str:
+    """Return what a form with descriptors must satisfy: in `DESCRIBED`, what it needs beside its operands."""
     operands = f"(BLOCK_SIZE_M + BLOCK_SIZE_N) * BLOCK_SIZE_K * {product.element_bytes} * NUM_STAGES"
-    result = f"BLOCK_SIZE_M * min(BLOCK_SIZE_N, {STORED_COLUMNS}) * {RESULT_BYTES}"
-    return f"VARIANT != 'tma' or {operands} + {result} + {BARRIERS} <= {limits.shared_bytes}"
+    return f"VARIANT != '{form}' or {operands} + {DESCRIBED[form]} <= {limits.shared_bytes}"
 
 
 def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Config:
-    """Return the plain form's config with the best estimate.
+    """Return the config with the best estimate, in a form whose factor was measured."""
+    return space.encoded.config(_ranked(space, limits, product, MEASURED)[0])
 
-    The model of tiles counts rounds of blocks and the bytes of their operands; parts of K cost a second kernel, which
-    reads and writes them again.
+
+def first_configs(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> list[Config]:
+    """Return the configs that a search begins with: the analytic choice, then those with the best estimates, one of
+    each form, tile, number of warps and of parts."""
+    rows = _ranked(space, limits, product, tuple(FORMS))
+    kinds = [space.names.index(name) for name in (VARIANT, *TILE, "NUM_WARPS", "SPLIT_K") if name in space.names]
+    best = rows[np.sort(np.unique(rows[:, kinds], axis=0, return_index=True)[1])]
+    chosen: list[Config] = []
+    tiles: Counter[tuple[Value, ...]] = Counter()
+    for config in [analytic_choice(space, limits, product), *map(space.encoded.config, best)]:
+        tile = tuple(config[name] for name in TILE)
+        if config not in chosen and tiles[tile] < OF_TILE:
+            chosen.append(config)
+            tiles[tile] += 1
+    return chosen[:FIRST]
+
+
+def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct, forms: Collection[str]) -> Rows:
+    """Return members in these forms, the best estimate first.
+
+    The model of tiles counts rounds of blocks and the bytes of their operands; a form has its factor, and parts of K
+    cost a second kernel, which reads and writes them again.
     """
     model = TileModel(space.encoded, Roles.of(space.names), limits, product)
     rows = space.encoded.sample(100_000, np.random.default_rng(0))
     columns = space.encoded.columns(rows)
-    kept = np.ones(len(rows), dtype=bool)
-    if "VARIANT" in columns:
-        kept &= np.asarray(columns["VARIANT"]) == _first(columns["VARIANT"], ("plain", "persistent", "tma"))
+    kept = np.isin(columns[VARIANT], list(forms)) if VARIANT in columns else np.ones(len(rows), dtype=bool)
     # Shorter rows of a tile take as many requests to memory for fewer bytes; the model of tiles counts bytes only.
     whole = kept & (np.asarray(columns["BLOCK_SIZE_K"]) * product.element_bytes >= LINE)
     kept = next((one for one in (whole, kept) if one.any()), np.ones(len(rows), dtype=bool))
     rows = rows[kept]
-    times = np.exp(model.estimate(rows)) + _parts(rows, space, product)
-    preference = _preference(rows, space)
-    best = np.lexsort((preference, np.round(times, 3)))[0]
-    return space.encoded.config(rows[best])
+    alone = np.isin(space.encoded.columns(rows).get(VARIANT, np.zeros(len(rows))), LOOPING)
+    times = np.exp(model.estimate(rows, alone)) * _factors(rows, space, limits, product) + _parts(rows, space, product)
+    return rows[np.lexsort((_preference(rows, space), np.round(times, 3)))]
 
 
-def _first(column: object, wanted: Collection[str]) -> str:
-    present = set(np.asarray(column).tolist())
-    return next((one for one in wanted if one in present), "")
+def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Floats:
+    """Return the ratio of a form's time to the plain form's.
+
+    Copies by descriptors take their instructions from the warps that multiply, which pays where the matrix units set
+    the pace; a small tile only waits for its descriptors. Where each step's product is added to another sum, the warps
+    wait for it in every form, and the plain form's blocks wait side by side.
+    """
+    columns = space.encoded.columns(rows)
+    if VARIANT not in columns:
+        return np.ones(len(rows))
+    m, n = (np.asarray(columns[name], dtype=np.float64) for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N"))
+    wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (product.sums == 1) & (limits.capability in ASYNCHRONOUS)
+    found = np.ones(len(rows))
+    for form, (on_wide, on_others) in FORMS.items():
+        found = np.where(columns[VARIANT] == form, np.where(wide, on_wide, on_others), found)
+    return found
 
 
 def _parts(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:

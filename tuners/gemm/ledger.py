@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core import Journal, OptionError, Trial, set_aside
+from ...core import Config, Journal, OptionError, Trial, set_aside
 from ...core.files import write_whole
 from ..search import SEARCHED
 from ..start import Warm
@@ -20,7 +19,9 @@ from .shapes import Shape
 
 FILE = "sweep.json"
 NEIGHBOURS = 2
-"""Shapes of the same weight whose times a search begins with."""
+"""Shapes whose times a search begins with."""
+ALIKE = ("GROUP_SIZE_M", "NUM_STAGES")
+"""Of a neighbour's configs that differ in these alone, the fastest counts."""
 
 
 class Ledger:
@@ -79,9 +80,17 @@ class Ledger:
     def warm(self, shape: Shape) -> Warm:
         """Return the neighbours' times, relative to their best."""
         with self._lock:
-            same = [one for one in self._results.values() if one.shape.weight == shape.weight and one.times]
-        same.sort(key=lambda one: abs(math.log2(one.shape.m / shape.m)))
-        return [(config, ms / min(one.times.values())) for one in same[:NEIGHBOURS] for config, ms in one.times.items()]
+            near = [one for one in self._results.values() if one.times and one.shape.related(shape)]
+        near.sort(key=lambda one: one.shape.distance(shape))
+        found: list[tuple[Config, float]] = []
+        for one in near[:NEIGHBOURS]:
+            kinds: set[Config] = set()
+            for config, ms in sorted(one.times.items(), key=lambda item: item[1]):
+                kind = Config({name: value for name, value in config.items() if name not in ALIKE})
+                if kind not in kinds:
+                    found.append((config, ms / min(one.times.values())))
+                kinds.add(kind)
+        return found
 
     def recall(self, shapes: Sequence[Shape], trials: int) -> None:
         """Take the results of an earlier run that has no fewer trials.

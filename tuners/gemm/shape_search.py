@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...core import Config, Evaluator, KernelwrightError, SearchSpace, Trial
 from .. import catalogue
 from ..search import SEARCHED, Search
-from .analytic import analytic_choice, space_for
+from .analytic import analytic_choice, first_configs, space_for
 from .ledger import Ledger
 from .outcome import first_message, largest_error, result_of, times_of
 from .result import CHECKED, ShapeResult
@@ -72,7 +72,8 @@ class ShapeSearch:
         # Its own constants are the analytic choice, so that the finalists are timed beside it.
         kernel = task.kernel.bind(analytic)
         profile = evaluator.profile(problem).model_copy(update={"product": task.product(shape)})
-        tuner = catalogue.create(task.tuner, space, task.seed, self._ledger.warm(shape), [analytic], profile)
+        first = first_configs(space, task.limits, task.product(shape))
+        tuner = catalogue.create(task.tuner, space, task.seed, self._ledger.warm(shape), first, profile)
         with self._ledger.journal(shape, self._resume) as journal:
             observer = Trials(self.observer, shape, self._stop)
             budget, patience = task.budget, task.patience

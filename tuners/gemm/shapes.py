@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from ...core import OptionError
@@ -43,10 +44,14 @@ class Shape:
         found = {"M": self.m, "N": self.n, "K": self.k}
         return {**found, "E": self.experts, "TOP_K": self.top_k} if self.experts else found
 
-    @property
-    def weight(self) -> Shape:
-        """What is the same for every m."""
-        return replace(self, m=0)
+    def related(self, other: Shape) -> bool:
+        """Return whether both lie alike in memory and have the same experts."""
+        return (self.layout, self.experts, self.top_k) == (other.layout, other.experts, other.top_k)
+
+    def distance(self, other: Shape) -> float:
+        """Return how far another's best config may be: rows and columns make the tiles, the depth only repeats."""
+        near = (abs(math.log2(mine / theirs)) for mine, theirs in ((self.m, other.m), (self.n, other.n)))
+        return sum(near) + abs(math.log2(self.k / other.k)) / 2
 
     @property
     def slug(self) -> str:

@@ -29,7 +29,7 @@ def test_without_a_file_the_analytic_choice_is_taken_and_said_once(tmp_path: Pat
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_config("gemm", 64, 4096, 4096, H200, folder=tmp_path)
-    assert chosen["BLOCK_SIZE_M"] == 128 and chosen["SPLIT_K"] == 1 and chosen["VARIANT"] == "plain"
+    assert chosen["BLOCK_SIZE_M"] == 128 and chosen["SPLIT_K"] == 1 and chosen["VARIANT"] == "tma"
 
 
 def test_a_tuned_file_goes_first_and_another_version_is_said(tmp_path: Path) -> None:
@@ -79,13 +79,23 @@ def test_two_sums_of_fp8_fit_the_registers() -> None:
 
 
 def test_the_result_of_the_form_with_descriptors_has_room_beside_the_operands() -> None:
-    """As its code for sm_90 has it: 128 x 256 x 64 in four buffers takes 229,408 bytes, 256 x 128 x 64 does not fit."""
+    """As the code for sm_90 has it, 128 x 256 x 64 in four buffers takes 229,408 bytes as tma, 229,864 with roles. With
+    one program per tile the result has the operands' room."""
     kernel, shape = find_kernel("gemm/gemm", "triton").read(), Shape(4096, 4096, 4096)
     space = space_for(kernel, shape, product_of(shape, 2, "float16"), H200_LIMITS, {})
     common = {"GROUP_SIZE_M": 8, "SPLIT_K": 1, "NUM_WARPS": 8, "BLOCK_SIZE_K": 64, "NUM_STAGES": 4}
-    for m, n, variant in ((128, 256, "tma"), (256, 128, "plain"), (256, 128, "tma")):
-        config = Config({**common, "BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "VARIANT": variant})
-        assert (config in space) == ((m, variant) != (256, "tma"))
+    for variant, k, stages, fits in (
+        *(("tma", 64, 4, True), ("roles", 64, 4, True), ("tma_tile", 64, 4, True)),
+        *(("tma", 128, 2, True), ("tma", 32, 9, False), ("tma", 32, 5, True), ("tma", 64, 5, False)),
+    ):
+        for m, n in ((128, 256), (256, 128)):
+            tile = {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "NUM_STAGES": stages, "VARIANT": variant}
+            assert (Config({**common, **tile}) in space) == fits, tile
+    wide = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "NUM_STAGES": 3}
+    assert Config({**common, **wide, "VARIANT": "tma"}) in space
+    large = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 64, "NUM_STAGES": 5}
+    assert Config({**common, **large, "VARIANT": "tma"}) in space
+    assert Config({**common, **large, "NUM_STAGES": 6, "VARIANT": "tma"}) not in space
 
 
 def test_two_rows_of_tiles_may_share_operands() -> None:

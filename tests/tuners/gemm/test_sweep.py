@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ from kernelwright.core import (
     Profile,
     Status,
     TorchProblem,
+    Value,
 )
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.tuners.gemm.device import H200_LIMITS
+from kernelwright.tuners.gemm.ledger import ALIKE
 from kernelwright.tuners.gemm.result import CHECKED, MEASURED, ShapeResult
 from kernelwright.tuners.gemm.shapes import Shape
 from kernelwright.tuners.gemm.sweep import Sweep, order
@@ -136,6 +138,10 @@ def test_every_shape_gets_its_best_config_and_the_gain_over_the_analytic_choice(
     ]
 
 
+def kind(config: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in config.items() if name not in ALIKE}
+
+
 def test_a_search_begins_with_what_the_neighbour_found(tmp_path: Path) -> None:
     evaluator = MadeUp()
     Sweep(task(budget=Budget(trials=40)), [evaluator], tmp_path, Log()).run([SHAPES[1]])
@@ -143,7 +149,8 @@ def test_a_search_begins_with_what_the_neighbour_found(tmp_path: Path) -> None:
     again = MadeUp()
     Sweep(task(budget=Budget(trials=40)), [again], tmp_path / "both", Log()).run([SHAPES[1], Shape(1024, 1024, 80)])
     began = [config for m, config in again.asked if m == 80][:5]
-    assert Config(first["config"]) in began
+    # This evaluator's times do not depend on what one config of each kind is taken of.
+    assert kind(first["config"]) in map(kind, began)
 
 
 def test_results_of_other_runs_of_the_same_sweep_stay(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@ Problem Name: gemm/gemm
 
 Matrix product C = A B with fp32 accumulation: tiles of C in groups of rows, so that programs that run together share
 operands in L2. SPLIT_K cuts the loop over K into parts that a second kernel adds in a fixed order. VARIANT is plain
-(one program per tile and part), persistent (one program per multiprocessor), or tma (persistent, with tensor
-descriptors).
+(one program per tile and part), persistent (one program per multiprocessor), tma (persistent, with tensor
+descriptors), tma_tile (the same with one program per tile, so that several share a multiprocessor), or roles
+(persistent: some warps load through descriptors, two groups of four multiply).
 """
 
 import torch
@@ -30,7 +31,7 @@ SEARCH_SPACE = {
     "SPLIT_K": [1, 2, 4, 8, 16],
     "NUM_WARPS": [4, 8],
     "NUM_STAGES": [2, 3, 4, 5, 6],
-    "VARIANT": ["plain", "persistent", "tma"],
+    "VARIANT": ["plain", "persistent", "tma", "tma_tile", "roles"],
 }
 CONSTRAINTS = [
     "BLOCK_SIZE_M <= 128 or BLOCK_SIZE_N <= 128",
@@ -38,11 +39,14 @@ CONSTRAINTS = [
     "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 4 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
     "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
-    "VARIANT != 'tma' or (M % 16 == 0 and N % 16 == 0 and K % 16 == 0)",
+    "VARIANT in ('plain', 'persistent') or (M % 16 == 0 and N % 16 == 0 and K % 16 == 0)",
+    "VARIANT != 'roles' or (NUM_WARPS == 8 and BLOCK_SIZE_M >= 128)",
 ]
 
 BLOCK_SUM = 1024
 MAX_STORE = 128
+# Warps that the compiler makes several of: one group loads, the others multiply.
+ROLE_WARPS = 4
 
 
 @triton.jit
@@ -85,6 +89,8 @@ def compute_tile(
     else:
         b_ptrs = b_ptr + offs_k[:, None] + offs_n[None, :] * ldb
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    # A way around the loop, where zeros meet its results, makes ptxas of Triton 3.6 wait for each product by itself.
+    tl.assume(k_steps > 0)
     for step in range(0, k_steps):
         if EVEN_K:
             a = tl.load(a_ptrs)
@@ -138,8 +144,21 @@ def persistent_kernel(
 
 
 @triton.jit
+def load_described(a_desc, b_desc, off_m, off_n, off_k, A_ROWS: tl.constexpr, B_ROWS: tl.constexpr):
+    if A_ROWS:
+        a = a_desc.load([off_m, off_k])
+    else:
+        a = a_desc.load([off_k, off_m]).T
+    if B_ROWS:
+        b = b_desc.load([off_k, off_n])
+    else:
+        b = b_desc.load([off_n, off_k]).T
+    return a, b
+
+
+@triton.jit
 def store_described(c_desc, acc, off_m, off_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
-    # The next tile's operands are on their way already: a wide result goes in halves, so that both have room.
+    # The next tile's operands are on their way already: a large result goes in halves, so that both have room.
     if BLOCK_N == WIDTH:
         c_desc.store([off_m, off_n], acc.to(c_desc.dtype))
     else:
@@ -163,19 +182,53 @@ def tma_kernel(
         off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for step in range(0, tl.cdiv(K, BLOCK_K)):
-            off_k = step * BLOCK_K
-            if A_ROWS:
-                a = a_desc.load([off_m, off_k])
-            else:
-                a = a_desc.load([off_k, off_m]).T
-            if B_ROWS:
-                b = b_desc.load([off_k, off_n])
-            else:
-                b = b_desc.load([off_n, off_k]).T
+            a, b = load_described(a_desc, b_desc, off_m, off_n, step * BLOCK_K, A_ROWS, B_ROWS)
             acc = accumulate(acc, a, b)
         stored += programs
         stored_m, stored_n = place(stored, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         store_described(c_desc, acc, stored_m * BLOCK_M, stored_n * BLOCK_N, BLOCK_M, BLOCK_N, WIDTH)
+
+
+@triton.jit
+def tma_tile_kernel(
+    a_desc, b_desc, c_desc, M, N, k_steps,
+    A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    block_m, block_n = place(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    tl.assume(k_steps > 0)  # as in compute_tile
+    for step in range(0, k_steps):
+        a, b = load_described(a_desc, b_desc, off_m, off_n, step * BLOCK_K, A_ROWS, B_ROWS)
+        acc = accumulate(acc, a, b)
+    store_described(c_desc, acc, off_m, off_n, BLOCK_M, BLOCK_N, WIDTH)
+
+
+@triton.jit
+def roles_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, lda, ldb,
+    A_ROWS: tl.constexpr, B_ROWS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    # The compiler gives each group of warps half of a tile, and can halve only descriptors that are made here.
+    if A_ROWS:
+        a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [lda, 1], [BLOCK_M, BLOCK_K])
+    else:
+        a_desc = tl.make_tensor_descriptor(a_ptr, [K, M], [lda, 1], [BLOCK_K, BLOCK_M])
+    if B_ROWS:
+        b_desc = tl.make_tensor_descriptor(b_ptr, [K, N], [ldb, 1], [BLOCK_K, BLOCK_N])
+    else:
+        b_desc = tl.make_tensor_descriptor(b_ptr, [N, K], [ldb, 1], [BLOCK_N, BLOCK_K])
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), warp_specialize=True):
+        block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for step in range(0, tl.cdiv(K, BLOCK_K)):
+            a, b = load_described(a_desc, b_desc, off_m, off_n, step * BLOCK_K, A_ROWS, B_ROWS)
+            acc = accumulate(acc, a, b)
+        store_tile(c_ptr, acc, M, N, block_m, block_n, BLOCK_M, BLOCK_N)
 
 
 @triton.jit
@@ -222,18 +275,26 @@ class ModelNew(nn.Module):
             "num_warps": NUM_WARPS,
             "num_stages": NUM_STAGES,
         }
-        if VARIANT == "tma":
-            programs = min(multiprocessors(A.device), tiles)
+        programs = min(multiprocessors(A.device), tiles)
+        if VARIANT in ("tma", "tma_tile"):
             a = descriptor(A, a_rows, BLOCK_SIZE_M, BLOCK_SIZE_K)
             b = descriptor(B, b_rows, BLOCK_SIZE_K, BLOCK_SIZE_N)
-            width = min(BLOCK_SIZE_N, MAX_STORE)
+            width = min(BLOCK_SIZE_N, MAX_STORE * MAX_STORE // max(BLOCK_SIZE_M, MAX_STORE))
             c = descriptor(C, True, BLOCK_SIZE_M, width)
-            tma_kernel[(programs,)](a, b, c, M, N, K, WIDTH=width, **layout, **meta)
+            if VARIANT == "tma_tile":
+                steps = triton.cdiv(K, BLOCK_SIZE_K)
+                tma_tile_kernel[(tiles,)](a, b, c, M, N, steps, WIDTH=width, **layout, **meta)
+            else:
+                tma_kernel[(programs,)](a, b, c, M, N, K, WIDTH=width, **layout, **meta)
             return C
         lda, ldb = A.stride(0 if a_rows else 1), B.stride(0 if b_rows else 1)
+        if VARIANT == "roles":
+            triton.set_allocator(lambda size, align, stream: torch.empty(size, device=A.device, dtype=torch.int8))
+            meta["num_warps"] = ROLE_WARPS
+            roles_kernel[(programs,)](A, B, C, M, N, K, lda, ldb, **layout, **meta)
+            return C
         layout["EVEN_K"] = K % (BLOCK_SIZE_K * SPLIT_K) == 0
         if VARIANT == "persistent":
-            programs = min(multiprocessors(A.device), tiles)
             persistent_kernel[(programs,)](A, B, C, M, N, K, lda, ldb, **layout, **meta)
             return C
         steps = triton.cdiv(triton.cdiv(K, BLOCK_SIZE_K), SPLIT_K)
