@@ -1,4 +1,4 @@
-"""Runs a kernel of three warp groups on the CPU: each group in its own thread, one at a time, in an order by chance.
+"""Runs a kernel of several warp groups on the CPU: each group in its own thread, one at a time, in an order by chance.
 
 What is asynchronous on the device ends as late as it may: a product when its group waits for it. A tile that is
 overwritten too early, or read too early, or a turn that is taken out of order, then gives wrong values; groups that all
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..agent.tilelang_interpreter import Buffer, Language, TileLang
 
-GROUPS, THREADS = 3, 128
+THREADS = 128
 
 
 class Turns:
@@ -70,9 +70,9 @@ class Barrier:
 class WarpGroups(Language):
     """What `T` stands for; the names of `Language` that a group may use, and those of roles."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, groups: int) -> None:
         super().__init__()
-        self.seed = seed
+        self.seed, self.groups = seed, groups
         self.mine = threading.local()
         self.copy_tile = super().copy
         self.alloc_shared, self.alloc_fragment = self._shared, self._alloc
@@ -83,7 +83,7 @@ class WarpGroups(Language):
 
     def prim_func(self, function: Callable[..., None]) -> Callable[..., None]:
         def run(*buffers: Buffer) -> None:
-            self.turns, self.kept, self.named = Turns(GROUPS, self.seed), {}, {}
+            self.turns, self.kept, self.named = Turns(self.groups, self.seed), {}, {}
             failures: list[BaseException] = []
 
             def role(group: int) -> None:
@@ -97,7 +97,7 @@ class WarpGroups(Language):
                 finally:
                     self.turns.leave(group)
 
-            threads = [threading.Thread(target=role, args=(group,)) for group in range(GROUPS)]
+            threads = [threading.Thread(target=role, args=(group,)) for group in range(self.groups)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -168,9 +168,9 @@ class Slices(Buffer):
         return super().__getitem__(index)
 
 
-def load(source: str, seed: int = 0) -> dict[str, Any]:
-    """Return the names of a kernel file, whose kernels run here."""
-    language = WarpGroups(seed)
+def load(source: str, seed: int = 0, groups: int = 3) -> dict[str, Any]:
+    """Return the names of a kernel file, whose kernels run here in so many groups."""
+    language = WarpGroups(seed, groups)
     imports = "import tilelang\nimport tilelang.language as T\n"
     assert imports in source
     names: dict[str, Any] = {"T": language, "tilelang": TileLang(language), "__name__": "kernel"}
