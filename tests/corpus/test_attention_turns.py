@@ -73,6 +73,8 @@ BROKEN = {
     "keys are not waited for": ("T.barrier_wait(k_full[block % DEPTH], block // DEPTH % 2)", "pass"),
     "values count as read too early": ("T.wait_wgmma(0)\n", "T.wait_wgmma(1)\n"),
     "the producer waits for no reader": ("T.barrier_wait(empty[block % DEPTH], (block // DEPTH + 1) % 2)", "pass"),
+    "a group that does not say that it has read": ("            if step == \"QK_DONE\":", "            if False:"),
+    "one group is enough": ("k_empty = T.alloc_barrier([THREADS // 32]", "k_empty = T.alloc_barrier([128 // 32]"),
     "a wrong parity": ("(block // DEPTH + 1) % 2)", "block // DEPTH % 2)"),
     "nobody has the first turn": ("if group == groups - 1:", "if group == groups:"),
     "nobody takes the last turn": ("if group == 0:", "if group == 2:"),

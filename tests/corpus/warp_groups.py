@@ -16,7 +16,7 @@ import numpy as np
 
 from ..agent.tilelang_interpreter import Buffer, Language, TileLang
 
-THREADS = 128
+THREADS, LOADING = 128, 32
 
 
 class Turns:
@@ -60,8 +60,8 @@ class Barrier:
     def __init__(self, count: int) -> None:
         self.count, self.arrived, self.phase = count, 0, 0
 
-    def arrive(self) -> None:
-        self.arrived += THREADS
+    def arrive(self, threads: int = THREADS) -> None:
+        self.arrived += threads
         assert self.arrived <= self.count, "more threads arrive than the barrier counts"
         if self.arrived == self.count:
             self.arrived, self.phase = 0, self.phase + 1
@@ -88,6 +88,7 @@ class WarpGroups(Language):
 
             def role(group: int) -> None:
                 self.mine.group, self.mine.allocated, self.mine.products = group, 0, []
+                self.mine.arriving = THREADS
                 try:
                     self.turns.wait_for_start(group)
                     function(*buffers)
@@ -123,8 +124,14 @@ class WarpGroups(Language):
     def alloc_barrier(self, counts: list[int]) -> list[Barrier]:
         return self._once(lambda: [Barrier(count) for count in counts])
 
+    def shuffle_elect(self, threads: int) -> bool:
+        """One of so many threads goes on, for one arrival. Of the first group, which loads, one warp is at work."""
+        self.mine.arriving = (LOADING if self.mine.group == 0 else THREADS) // threads
+        return True
+
     def barrier_arrive(self, barrier: Barrier) -> None:
-        barrier.arrive()
+        barrier.arrive(self.mine.arriving)
+        self.mine.arriving = THREADS
         self.turns.pause(self.mine.group)
 
     def barrier_wait(self, barrier: Barrier, parity: int) -> None:

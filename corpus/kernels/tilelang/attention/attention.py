@@ -262,7 +262,8 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
             source[batch, kv_head, block * BLOCK_N, 0], shared[block % DEPTH, :, :],
             barrier=full[block % DEPTH],
         )  # fmt: skip
-        T.barrier_arrive(full[block % DEPTH])
+        if T.shuffle_elect(32):
+            T.barrier_arrive(full[block % DEPTH])
 
     @T.macro
     def mask(s, block, first):
@@ -296,11 +297,13 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                 # A product with V that was issued later may still be under way.
                 T.wait_wgmma(1 if "PV" in steps[steps.index("QK") : steps.index("QK_DONE")] else 0)
                 T.warpgroup_fence_operand(s, num_regs=ROWS * BLOCK_N // 128)
-                T.barrier_arrive(k_empty[block % DEPTH])
+                if T.shuffle_elect(32):
+                    T.barrier_arrive(k_empty[block % DEPTH])
             if step == "PV_DONE":
                 T.wait_wgmma(0)
                 T.warpgroup_fence_operand(acc, num_regs=ROWS * DV // 128)
-                T.barrier_arrive(v_empty[(block - behind) % DEPTH])
+                if T.shuffle_elect(32):
+                    T.barrier_arrive(v_empty[(block - behind) % DEPTH])
             if step == "MASK":
                 mask(s, block, first)
             if step == "ROW_MAX":
@@ -365,12 +368,12 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
             q_shared = T.alloc_shared((groups, ROWS, D), dtype)
             k_shared = T.alloc_shared((DEPTH, BLOCK_N, D), dtype)
             v_shared = T.alloc_shared((DEPTH, BLOCK_N, DV), dtype)
-            # Each thread of the producer arrives, and the bytes of the tile; then each thread of all consumers.
-            q_full = T.alloc_barrier([128] * groups)
-            k_full = T.alloc_barrier([128] * DEPTH)
-            v_full = T.alloc_barrier([128] * DEPTH)
-            k_empty = T.alloc_barrier([THREADS] * DEPTH)
-            v_empty = T.alloc_barrier([THREADS] * DEPTH)
+            # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
+            q_full = T.alloc_barrier([1] * groups)
+            k_full = T.alloc_barrier([1] * DEPTH)
+            v_full = T.alloc_barrier([1] * DEPTH)
+            k_empty = T.alloc_barrier([THREADS // 32] * DEPTH)
+            v_empty = T.alloc_barrier([THREADS // 32] * DEPTH)
             row = first_row(bx, SQ, causal)
             blocks = T.ceildiv(T.min(SK, row + BLOCK_M) if causal else SK, BLOCK_N)
             tiles, full, empty = (k_shared, v_shared), (k_full, v_full), (k_empty, v_empty)
@@ -379,16 +382,19 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
             if thread < 128:
                 if CONSUMER_REGS:
                     T.set_max_nreg(PRODUCER_REGS, 0)
-                # A tuple, since a range would be a loop of the kernel.
-                for group in tuple(range(groups)):
-                    T.tma_copy(q[batch, head, row + group * ROWS, 0], q_shared[group, :, :], barrier=q_full[group])
-                    T.barrier_arrive(q_full[group])
-                for block in T.serial(blocks):
-                    for copy in loading_order():
-                        if copy == "COPY_K":
-                            load(k, k_shared, k_full, k_empty, block, head // (H // HK), batch)
-                        else:
-                            load(v, v_shared, v_full, v_empty, block, head // (H // HK), batch)
+                # One warp is enough.
+                if thread < 32:
+                    # A tuple, since a range would be a loop of the kernel.
+                    for group in tuple(range(groups)):
+                        T.tma_copy(q[batch, head, row + group * ROWS, 0], q_shared[group, :, :], barrier=q_full[group])
+                        if T.shuffle_elect(32):
+                            T.barrier_arrive(q_full[group])
+                    for block in T.serial(blocks):
+                        for copy in loading_order():
+                            if copy == "COPY_K":
+                                load(k, k_shared, k_full, k_empty, block, head // (H // HK), batch)
+                            else:
+                                load(v, v_shared, v_full, v_empty, block, head // (H // HK), batch)
             elif thread < 256:
                 consume(0, row, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
             elif thread < 384:
