@@ -26,13 +26,13 @@ from ..corpus.problems import find_problem
 from ..evaluators.loop_simulator import Loop
 from ..evaluators.simulated import SimulatedEvaluator, simulated_ms
 from ..tuners import catalogue
-from ..tuners.schedule.attention import CLOCKS, AttentionShape, Rates, attention_graph
+from ..tuners.schedule.attention import BY_HAND, CLOCKS, AttentionShape, Rates, attention_graph
 from ..tuners.schedule.bounds import require_interval
 from ..tuners.schedule.climb import ScheduleClimb
 from ..tuners.schedule.files import load_schedule
 from ..tuners.schedule.folder import TuningFolder
 from ..tuners.schedule.graph import aligned
-from ..tuners.schedule.modulo import modulo_schedule, shortest_schedule
+from ..tuners.schedule.modulo import modulo_schedule, schedule_in_order, shortest_schedule
 from ..tuners.schedule.priorities import RandomKeys, key_space
 from ..tuners.schedule.space import ScheduleSpace
 from ..tuners.search import Found, Search
@@ -102,8 +102,8 @@ class ScheduleOptimizer:
         return self._run(config, config.observer or (LoggingObserver() if verbose else SearchObserver()))
 
     def _run(self, config: AttentionConfig, observer: SearchObserver) -> ScheduleResult:
-        start = self._start(config)
-        job, device = self._job(config)
+        start = self.start(config)
+        job, device = self.job(config)
         if not config.resume:
             set_aside(self.folder / "journal.jsonl")
             for path in [path for pattern in WRITTEN for path in self.folder.glob(pattern)]:
@@ -112,7 +112,7 @@ class ScheduleOptimizer:
         with Journal(self.folder / "journal.jsonl") as journal, _evaluator(self, config, device) as evaluator:
             same_run(journal, job, config.tuner)
             # What the climb has asked for depends on its seed; the journal tells it what is known.
-            tuner = self._tuner(config, start)
+            tuner = self.tuner(config, start)
             budget = Budget(trials=config.trials, seconds=config.seconds)
             watching = FolderObserver(observer, folder, config.simulate)
             search = Search(
@@ -174,14 +174,16 @@ class ScheduleOptimizer:
 
         return fit_rates(measured, predict, self.rates)
 
-    def _start(self, config: AttentionConfig) -> Config:
-        """Return the schedule to start from: the given one, or the sequential one."""
+    def start(self, config: AttentionConfig) -> Config:
+        """Return the schedule to start from: the given one, or the one by hand, or the sequential one."""
         if config.schedule is not None:
             return load_schedule(config.schedule, self.space)
         tiles = self.space.some_tiles
         graph = self.space.graph(tiles)
         if config.interval is None:
-            return self.space.config(tiles, *graph.sequential())
+            # Without roles, which not every head dimension leaves room for, the order by hand has no sense.
+            by_hand = schedule_in_order(graph, BY_HAND) if graph.roles else None
+            return self.space.config(tiles, *(by_hand or graph.sequential()))
         require_interval(graph, config.interval)
         found = modulo_schedule(graph, config.interval)
         built = aligned(graph, found, config.interval) if found else None
@@ -192,13 +194,14 @@ class ScheduleOptimizer:
             )
         return self.space.config(tiles, built, config.interval)
 
-    def _tuner(self, config: AttentionConfig, start: Config) -> Tuner:
+    def tuner(self, config: AttentionConfig, start: Config) -> Tuner:
+        """Return the tuner of a config, which first asks for `start`."""
         if config.tuner in OWN_TUNERS:
             return ScheduleClimb(self.space, config.seed, [start], greedy=config.tuner == "schedule")
         chosen = catalogue.create(config.tuner, key_space(self.space), config.seed)
-        return RandomKeys(chosen, self.space, config.seed)
+        return RandomKeys(chosen, self.space, config.seed, [start])
 
-    def _job(self, config: AttentionConfig) -> tuple[Job, str]:
+    def job(self, config: AttentionConfig) -> tuple[Job, str]:
         """Return the kernel and the problem at these sizes, and the device."""
         kernel: PythonKernel = KernelFile(KERNEL, "attention").read()
         s = self.shape

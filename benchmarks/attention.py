@@ -1,26 +1,40 @@
-"""Searches schedules of attention on a GPU: tuners at equal budget over five seeds, and other ways to the same.
+"""Compares searches of attention schedules on a GPU: tuners at equal budget, five seeds, and other ways to the same.
 
-    python benchmarks/attention.py [--problem long] [--trials 50] [--seeds 5] [--json FILE]
+    python benchmarks/attention.py [--problem long] [--trials 12] [--seconds 80] [--resume] [--json FILE]
 
-These are automatic pipelining, at the same tiles with 0 to 3 stages, all of them, and ping_pong.py with all its
-parameters. Every figure is a speedup over
-torch's scaled_dot_product_attention, timed interleaved with it, so that runs can be compared. Needs a GPU; with
---simulate the tuners alone run in the simulator, and every figure says so.
+For each problem these are, first, TileLang's automatic pipelining at the same tiles with 0 to 3 stages, all of them,
+and the schedule by hand at all tiles; then all tuners and seeds side by side, so that a time limit leaves each with
+about as many trials. All share one evaluator, and a config is measured once: who asks for it later gets the same
+result, and pays a trial for it. At the end the best of each way are timed interleaved with each other and with torch's
+scaled_dot_product_attention: every ratio is of that one comparison. `--seconds` limits a problem's trials; the
+comparison takes some 20 seconds more. What was measured is in a journal, from which `--resume` goes on.
+
+Needs a GPU; with --simulate the tuners alone run in the simulator, and every figure says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
-import tempfile
 import time
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 from environment import tuners_environment
-from kernelwright import AttentionConfig, ScheduleOptimizer, tune
-from kernelwright.corpus.attention import KERNEL, PROBLEM
+from kernelwright import AttentionConfig, ScheduleOptimizer
+from kernelwright.api.attention import COMPILE_S
+from kernelwright.api.devices import device_label
+from kernelwright.api.evaluators import search_evaluator
+from kernelwright.core import Config, Evaluation, Evaluator, Journal, SearchSpace, Trial, set_aside
+from kernelwright.evaluators.pipeline.processes import cores
+from kernelwright.evaluators.simulated import SimulatedEvaluator
+from kernelwright.tuners.grid import Grid
+from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
+from kernelwright.tuners.schedule.modulo import schedule_in_order
+from kernelwright.tuners.side_by_side import SideBySide
 
 PROBLEMS: dict[str, dict[str, Any]] = {
     "default": {"num_heads": 32, "seq_len_q": 512, "head_dim": 64},
@@ -29,75 +43,183 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 """By the problem's workloads."""
 TUNERS = ("schedule", "random_moves", "portfolio")
-TILES = {"BLOCK_M": [64, 128, 192], "BLOCK_N": [64, 96, 128], "THREADS": [128, 256, 384]}
+STAGES = (0, 1, 2, 3)
+AUTOMATIC, HAND = "automatic", "by hand"
 
 
-def automatic(workload: str, folder: str) -> dict[str, Any]:
-    """Return the best of TileLang's own pipelining over the same tiles."""
-    params = {**TILES, "AUTOMATIC": [True], "NUM_STAGES": [0, 1, 2, 3]}
-    return tuned(KERNEL, workload, folder, params=params, constraint=("THREADS == 2 * BLOCK_M",))
+def automatic(optimizer: ScheduleOptimizer) -> list[Config]:
+    """Return TileLang's own pipelining at all tiles whose results take no more registers than a thread may have.
+
+    Those of the space need some more; of tiles without them, which it leaves out, one was the fastest here before.
+    """
+    shape, tiles = optimizer.shape, optimizer.space.tiles
+    assert tiles is not None
+    values = {one.name: one.values for one in tiles.parameters}
+    width = shape.head_dim + shape.head_dim_kv
+    off = {"ROLES": False, "TURNS": False}
+    return [
+        Config({"AUTOMATIC": True, "NUM_STAGES": stages, "BLOCK_M": m, "BLOCK_N": n, "THREADS": 2 * int(m), **off})
+        for m in values["BLOCK_M"]
+        for n in values["BLOCK_N"]
+        for stages in STAGES
+        if 2 * (int(m) * shape.head_dim + max(1, stages) * int(n) * width) <= SHARED_BYTES
+        and shape.head_dim_kv // 2 + 3 * int(n) // 4 <= REGISTERS // (2 * int(m))
+    ]
 
 
-def tuned(kernel: Path, workload: str, folder: str, **space: Any) -> dict[str, Any]:
-    """Return the best of all configs of a kernel."""
-    began = time.perf_counter()
-    result = tune(
-        str(kernel), problem=str(PROBLEM), workload=workload, tuner="grid", results=folder, save=False, **space
-    )
-    best = result.found.best
-    speedup = best.speedup.ratio if best and best.speedup else None
+def by_hand(optimizer: ScheduleOptimizer) -> list[Config]:
+    """Return the schedule by hand, in turns, at all tiles that load ahead and have all registers of their groups."""
+    space = optimizer.space
+    turns = [one for one in space.tiles or () if one["TURNS"] and int(one["DEPTH"]) > 1]
+    most = {one["BLOCK_M"]: max(int(other["CONSUMER_REGS"]) for other in turns if other["BLOCK_M"] == one["BLOCK_M"])
+            for one in turns}  # fmt: skip
+    kept = [one for one in turns if one["CONSUMER_REGS"] == most[one["BLOCK_M"]]]
+    scheduled = [(one, schedule_in_order(space.graph(one), BY_HAND)) for one in kept]
+    return [space.config(one, *found) for one, found in scheduled if found is not None]
+
+
+class Benchmark:
+    """One problem's searches, and their record, which is written after each trial."""
+
+    def __init__(self, name: str, options: argparse.Namespace, record: dict[str, Any]) -> None:
+        self.options, self.record = options, record
+        self.found: dict[str, Any] = record.setdefault("problems", {}).setdefault(name, {})
+        self.name = name
+        self.config = AttentionConfig(**PROBLEMS[name], simulate=options.simulate, results=options.results)
+        self.optimizer = ScheduleOptimizer(self.config)
+        self.job, self.device = self.optimizer.job(self.config)
+        self.ways: SideBySide | None = None
+        self.searches: SideBySide | None = None
+
+    def run(self, evaluator: Evaluator) -> None:
+        """Measure, and compare the best."""
+        path = self.options.results / f"attention_{self.name}{'_simulated' if self.options.simulate else ''}.jsonl"
+        if not self.options.resume:
+            set_aside(path)
+        began = time.monotonic()
+        until = began + self.options.seconds if self.options.seconds else None
+        with Journal(path) as journal:
+            grids = {} if self.options.simulate else {
+                name: Grid(SearchSpace.listing(listed))
+                for name, listed in ((AUTOMATIC, automatic(self.optimizer)), (HAND, by_hand(self.optimizer)))
+            }  # fmt: skip
+            self.ways = SideBySide(grids, 10**6, journal, self.note)
+            self.ways.run(evaluator, self.job.problem, self.job.kernel, until)
+            self.searches = SideBySide(self.tuners(), self.options.trials, journal, self.note, self.key)
+            if until is None or time.monotonic() < until:
+                self.searches.run(evaluator, self.job.problem, self.job.kernel, until)
+            self.found["measured"] = self.searches.measured
+            self.found["seconds"] = round(sum(trial.seconds for trial in journal.of(Trial)), 1)
+            self.write()
+        if not self.options.simulate:
+            self.finals(evaluator, {**self.ways.trials, **self.searches.trials})
+        print(f"{self.name}: {time.monotonic() - began:.0f} s in this run", flush=True)
+
+    def tuners(self) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for seed in range(self.options.seeds):
+            for tuner in TUNERS:
+                config = AttentionConfig(**PROBLEMS[self.name], simulate=self.options.simulate, tuner=tuner, seed=seed)
+                made[f"{tuner} {seed}"] = self.optimizer.tuner(config, self.optimizer.start(config))
+        return made
+
+    def key(self, config: Config) -> Hashable:
+        """What the compiler sees."""
+        return self.optimizer.space.code(config) if config in self.optimizer.space else config
+
+    def note(self, name: str, evaluation: Evaluation) -> None:
+        said = f"{evaluation.status}: {evaluation.message}"
+        said = said if evaluation.latency_ms is None else f"{evaluation.latency_ms:.4f} ms"
+        print(f"{self.name}: {name}: {said}"[:160], flush=True)
+        self.write()
+
+    def finals(self, evaluator: Evaluator, trials: dict[str, list[Evaluation]]) -> None:
+        """Compare the best of each way, interleaved."""
+        groups: dict[str, list[Evaluation]] = {}
+        for name, found in trials.items():
+            way = name if name in (AUTOMATIC, HAND) else name.split()[0]
+            groups.setdefault(way, []).extend(found)
+        best = {way: Config(one.config) for way, found in groups.items() if (one := fastest(found)) is not None}
+        configs = list(dict.fromkeys(best.values()))
+        if not configs:
+            return
+        timed = dict(zip(configs, evaluator.compare(self.job.problem, self.job.kernel, configs), strict=True))
+        finals = {way: row(timed[config]) for way, config in best.items()}
+        searched = [one["latency_ms"] for way, one in finals.items() if way != AUTOMATIC and one["latency_ms"]]
+        least, base = min(searched, default=None), finals.get(AUTOMATIC, {}).get("latency_ms")
+        over = round(base / least, 4) if base and least else None
+        self.found |= {"finals": finals, "best_over_automatic": over}
+        self.write()
+        for way, one in finals.items():
+            print(f"{self.name}: final: {way}: {one['latency_ms']} ms, {one['speedup']}x SDPA", flush=True)
+        print(f"{self.name}: the best is {over} times as fast as automatic pipelining", flush=True)
+
+    def write(self) -> None:
+        """Write what is known so far."""
+        self.found |= {name: summary(trials) for name, trials in (self.ways.trials if self.ways else {}).items()}
+        self.found |= compared(self.searches.trials) if self.searches else {}
+        if self.options.json:
+            self.options.json.write_text(json.dumps(self.record, indent=1) + "\n")
+
+
+def fastest(trials: list[Evaluation]) -> Evaluation | None:
+    timed = [one for one in trials if one.latency_ms is not None]
+    return min(timed, key=lambda one: one.latency_ms or 0.0, default=None)
+
+
+def summary(trials: list[Evaluation]) -> dict[str, Any]:
+    """Return the best of some trials, and how many failed."""
+    best = fastest(trials)
     return {
-        "config": best.config if best else None, "latency_ms": best.latency_ms if best else None, "speedup": speedup,
-        "seconds": round(time.perf_counter() - began, 1), "configs": result.found.progress.trials,
+        "trials": len(trials), "failed": sum(one.latency_ms is None for one in trials),
+        "latency_ms": best and best.latency_ms, "config": best and best.config,
     }  # fmt: skip
 
 
-def searched(workload: str, tuner: str, seed: int, options: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Return what one search found."""
-    config = AttentionConfig(
-        **PROBLEMS[workload], tuner=tuner, seed=seed, trials=options.trials, simulate=options.simulate, results=folder
-    )
-    began = time.perf_counter()
-    result = ScheduleOptimizer(config).optimize()
-    best = result.best
-    speedup = best.speedup.ratio if best and best.speedup else None
+def compared(searches: dict[str, list[Evaluation]]) -> dict[str, Any]:
+    """Return each search's best at the number of trials that all have, and the median of each tuner's seeds."""
+    equal = min(map(len, searches.values()))
+    rows = {name: summary(trials[:equal]) for name, trials in searches.items()}
+    medians = {}
+    for tuner in TUNERS:
+        times = [one["latency_ms"] for name, one in rows.items() if name.split()[0] == tuner and one["latency_ms"]]
+        medians[tuner] = statistics.median(times) if times else None
+    return {"equal_trials": equal, "median_ms": medians, "searches": rows}
+
+
+def row(final: Evaluation) -> dict[str, Any]:
+    """Return a finalist's figures."""
+    ratio = final.speedup
     return {
-        "tuner": tuner, "seed": seed, "simulated": result.simulated, "config": best.config if best else None,
-        "latency_ms": best.latency_ms if best else None, "speedup": speedup,
-        "iterations": result.iterations, "failed": result.found.progress.failed,
-        "seconds": round(time.perf_counter() - began, 1),
+        "status": str(final.status), "config": final.config, "latency_ms": final.latency_ms,
+        "reference_ms": final.reference and round(final.reference.median_ms, 5),
+        "speedup": ratio and round(ratio.ratio, 4),
+        "interval": ratio and [round(ratio.low, 4), round(ratio.high, 4)],
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", choices=PROBLEMS, action="append")
-    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=12, help="of each search")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, help="a problem's trials begin within this time")
+    parser.add_argument("--results", type=Path, default=Path("results/attention_benchmark"), help="for the journals")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    options.results.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"simulated": options.simulate, "trials": options.trials, **tuners_environment()}
-    for workload in options.problem or PROBLEMS:
-        found: dict[str, Any] = {"searches": []}
-        record[workload] = found
-        with tempfile.TemporaryDirectory() as folder:
-            if not options.simulate:
-                found["automatic"] = automatic(workload, folder)
-                found["ping_pong"] = tuned(KERNEL.with_name("ping_pong.py"), workload, folder)
-                for name in ("automatic", "ping_pong"):
-                    print(f"{workload}: {name} {found[name]}", flush=True)
-            for tuner in TUNERS:
-                runs = [searched(workload, tuner, seed, options, folder) for seed in range(options.seeds)]
-                found["searches"] += runs
-                times = [run["latency_ms"] for run in runs if run["latency_ms"]]
-                speedups = [run["speedup"] for run in runs if run["speedup"]]
-                kind = "simulated " if options.simulate else ""
-                over = f", {statistics.median(speedups):.3f}x SDPA" if speedups else ""
-                middle = f"{statistics.median(times):.4f} ms" if times else "nothing correct"
-                print(f"{workload}: {tuner}: {kind}median of {len(times)} seeds {middle}{over}", flush=True)
-        if options.json:
-            options.json.write_text(json.dumps(record, indent=1) + "\n")
+    benchmarks = [Benchmark(name, options, record) for name in options.problem or PROBLEMS]
+    with contextlib.ExitStack() as stack:
+        if not options.simulate:
+            device = benchmarks[0].device
+            record["device"] = device_label(device)
+            # One for all problems. The searches wait for one config each: nearly all cores have something to compile.
+            shared = stack.enter_context(search_evaluator([device], max(1, cores() - 2), True, COMPILE_S))
+        for benchmark in benchmarks:
+            benchmark.run(SimulatedEvaluator(benchmark.optimizer.loop) if options.simulate else shared)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/attention_code.py [--json FILE]
 
-The kernels: two warp groups in turns (ping_pong.py), and the scheduled kernel with roles, at the problem's workloads.
+The scheduled kernel as it stands, with two groups in turns, and with roles, at the problem's workloads.
 Registers and spills are what nvcc says, which must be on the PATH; instructions are what Triton's cuobjdump reads.
 Nothing runs, and nothing is timed.
 """
@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +33,14 @@ WORKLOADS: dict[str, tuple[Any, ...]] = {
     "causal": (4, 16, 16, 2048, 2048, 128, 128, True, "float16"),
 }
 """By the problem's names: batch, heads, heads of keys, queries, keys, dimensions, causal, type."""
-CONFIGS: dict[str, tuple[Path, dict[str, Any]]] = {
-    "ping_pong": (KERNEL.with_name("ping_pong.py"), {}),
-    "roles": (
-        KERNEL,
-        {
-            "ROLES": True, "INTERVAL": 64, "COPY_K": 0, "QK": 0, "PV": 73, "COPY_V": 8, "ROW_MAX": 18, "EXP": 20,
-            "SCALE": 36, "CAST": 40, "RESCALE": 48, "ROW_SUM": 52,
-        },
-    ),
-}  # fmt: skip
+CONFIGS: dict[str, dict[str, Any]] = {"turns": {}, "roles": {"TURNS": False}}
 COUNTED = (
     "HGMMA", "UTMALDG", "SYNCS", "USETMAXREG", "BAR.SYNC", "BAR.ARV", "WARPGROUP.DEPBAR", "MUFU.EX2", "LDL", "STL"
 )  # fmt: skip
 """Products, loads by TMA, mbarriers, changes of registers, barriers, waits for products, exponentials, local memory."""
 
 
-def lowered(path: Path, config: dict[str, Any], sizes: tuple[Any, ...], folder: Path) -> tuple[str, int]:
+def lowered(config: Mapping[str, Any], sizes: tuple[Any, ...], folder: Path) -> tuple[str, int]:
     """Return the CUDA source, and the bytes of shared memory."""
     found: list[Any] = []
 
@@ -59,7 +51,7 @@ def lowered(path: Path, config: dict[str, Any], sizes: tuple[Any, ...], folder: 
 
     tilelang.compile = lower
     bound = folder / "kernel.py"
-    bound.write_text(PythonKernel.parse(path.read_text()).bind(config).source)
+    bound.write_text(PythonKernel.parse(KERNEL.read_text()).bind(config).source)
     module: dict[str, Any] = {}
     exec(compile(bound.read_text(), str(bound), "exec"), module)
     module["build_attention"](*sizes)
@@ -97,10 +89,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     record: dict[str, Any] = {"ran": False, "target": "sm_90a", **versions(), "kernels": {}}
-    for name, (path, config) in CONFIGS.items():
+    for name, config in CONFIGS.items():
         for workload, sizes in WORKLOADS.items():
             with tempfile.TemporaryDirectory() as folder:
-                source, shared = lowered(path, config, sizes, Path(folder))
+                source, shared = lowered(config, sizes, Path(folder))
                 found = {"shared_bytes": shared, **counted(source, Path(folder))}
             record["kernels"].setdefault(name, {})[workload] = found
             sys.stdout.write(f"{name}, {workload}: {found}\n")

@@ -1,7 +1,7 @@
 """Lower attention kernels for sm_90a at some sizes and schedules; prints a line of JSON for each.
 
 Arguments: a folder for the sources last, which gets the CUDA code as case_0.cu and so on; before it JSON, a list of
-{"sizes": {...}, "config": {...}}, with "kernel" where it is another file than that of the schedules.
+{"sizes": {...}, "config": {...}}.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lowered(function: Any, code: Path, config: dict[str, Any]) -> dict[str, Any]
 
 def main() -> None:
     for number, case in enumerate(json.loads(sys.argv[1])):
-        kernel = PythonKernel.parse(Path(case.get("kernel", KERNEL)).read_text())
+        kernel = PythonKernel.parse(KERNEL.read_text())
         found: list[Any] = []
         code = Path(sys.argv[2]) / f"case_{number}.cu"
 

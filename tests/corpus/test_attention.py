@@ -22,22 +22,36 @@ from kernelwright.tuners.schedule.space import ScheduleSpace
 
 SHAPE = AttentionShape(1, 4, 4, 512, 512, 64, 64)
 SPACE = ScheduleSpace(lambda tiles: attention_graph(SHAPE, tiles, Rates()), SHAPE.tiles())
-BEHIND = {"P_SHARED": True, "RESCALE": 111, "PV": 112}
+PLAIN = {"ROLES": False, "TURNS": False, "INTERVAL": 40, "COPY_K": 24, "QK": 40, "ROW_MAX": 49, "SCALE": 67, "EXP": 51}
+PLAIN |= {"ROW_SUM": 72, "CAST": 67, "RESCALE": 71, "COPY_V": 30, "PV": 72}
+"""Loads ahead, and the product with V beside the sums."""
+BEHIND = {**PLAIN, "P_SHARED": True, "RESCALE": 111, "PV": 112}
 """The product with V one stage behind the softmax."""
-AHEAD = {"INTERVAL": 34, "COPY_K": 0, "QK": 16, "ROW_MAX": 25, "EXP": 27, "COPY_V": 6, "CAST": 43, "SCALE": 43}
+AHEAD = {**PLAIN, "INTERVAL": 34, "COPY_K": 0, "QK": 16, "ROW_MAX": 25, "EXP": 27, "COPY_V": 6, "CAST": 43, "SCALE": 43}
 """The next product with K, and most of its softmax, before the product with V."""
 AHEAD |= {"RESCALE": 47, "ROW_SUM": 48, "PV": 58}
 RAGGED = {"SQ": 200, "SK": 300, "HK": 2, "causal": True, "dtype": "bfloat16"}
-BEFORE_SOFTMAX = {"ROLES": True, "INTERVAL": 64, "COPY_K": 0, "QK": 0, "PV": 73, "COPY_V": 8, "ROW_MAX": 18, "EXP": 20}
+BEFORE_SOFTMAX = {
+    "ROLES": True,
+    "TURNS": False,
+    "INTERVAL": 64,
+    "COPY_K": 0,
+    "QK": 0,
+    "PV": 73,
+    "COPY_V": 8,
+    "ROW_MAX": 18,
+    "EXP": 20,
+}
 """With roles: the next product with K, the product with V, and the softmax under both."""
 BEFORE_SOFTMAX |= {"SCALE": 36, "CAST": 40, "RESCALE": 48, "ROW_SUM": 52}
 CASES = [
     {"sizes": RAGGED, "config": {"BLOCK_N": 96, **AHEAD}},
     {"sizes": {"D": 16, "DV": 16}, "config": {"BLOCK_N": 64, **BEHIND}},
-    {"sizes": {}, "config": {"ROLES": True, "DEPTH": 3, "CONSUMER_REGS": 208}},
+    {"sizes": {}, "config": {**PLAIN, "ROLES": True, "DEPTH": 3, "CONSUMER_REGS": 208}},
     {"sizes": {"HK": 2, "SK": 300}, "config": BEFORE_SOFTMAX},
-    {"sizes": {}, "config": {}, "kernel": str(KERNEL.with_name("ping_pong.py"))},
-    {"sizes": {}, "config": {"ROW_MAX": 89, "SCALE": 90, "EXP": 91, "CAST": 107, "ROW_SUM": 112, **BEHIND}},
+    {"sizes": {}, "config": {}},
+    {"sizes": RAGGED, "config": {"BLOCK_M": 192, "THREADS": 384, "CONSUMER_REGS": 160, "COPY_V": 0, "COPY_K": 1}},
+    {"sizes": {}, "config": {**BEHIND, "ROW_MAX": 89, "SCALE": 90, "EXP": 91, "CAST": 107, "ROW_SUM": 112}},
     {"sizes": {}, "config": {**BEFORE_SOFTMAX, "DEPTH": 1, "COPY_K": 9}},
 ]
 """The last but one needs the scores in two stages; in the last one V is loaded before K, and there is room for one."""
@@ -94,15 +108,24 @@ def test_the_compilers_refusal_of_roles_has_its_reason(cases: list[dict[str, Any
 
 
 def test_the_groups_in_turns_have_what_their_structure_needs(cases: list[dict[str, Any]]) -> None:
-    code = cases[4]["code"]
-    assert code.count("warpgroup_reg_alloc<240>") == 2 and code.count("warpgroup_reg_dealloc<24>") == 1
-    assert code.count("__syncthreads()") == 1  # after the barriers are made, and none among the groups
-    turns = re.findall(r"__(sync_thread_partial|named_barrier_arrive)\((\d), 256\)", code)
-    first = [("named_barrier_arrive", "9"), ("sync_thread_partial", "8"), ("named_barrier_arrive", "9")]
-    second = [("sync_thread_partial", "9"), ("named_barrier_arrive", "8")]
-    assert turns == [*first, ("sync_thread_partial", "8"), *second, *second]
-    assert code.count("wait_wgmma<1>") == 2 and code.count("wgmma_rs<") == code.count("wgmma_ss<") == 4
-    assert len(re.findall(r"tma_load\((q|k|v)_desc", code)) == 4
+    for case, groups, registers in ((cases[4], 2, 240), (cases[5], 3, 160)):
+        code = case["code"]
+        assert (
+            code.count(f"warpgroup_reg_alloc<{registers}>") == groups and code.count("warpgroup_reg_dealloc<24>") == 1
+        )
+        assert code.count("__syncthreads()") == 1  # after the barriers are made, and none among the groups
+        turns = re.findall(r"__(sync_thread_partial|named_barrier_arrive)\((\d+), 256\)", code)
+        expected = []
+        for group in range(groups):
+            turn = [("sync_thread_partial", str(8 + group)), ("named_barrier_arrive", str(8 + (group + 1) % groups))]
+            lent = [("named_barrier_arrive", "8")] if group == groups - 1 else []
+            expected += [*lent, *turn, *turn, *([("sync_thread_partial", "8")] if group == 0 else [])]
+        assert turns == expected
+        assert code.count("wait_wgmma<1>") == groups
+        assert code.count("wgmma_rs<") == code.count("wgmma_ss<") == 2 * groups
+        assert len(re.findall(r"tma_load\((q|k|v)_desc", code)) == groups + 2
+    loads = [re.findall(r"tma_load\((k|v)_desc", case["code"]) for case in cases[4:6]]
+    assert loads == [["k", "v"], ["v", "k"]]
 
 
 def test_it_breaks_no_rule() -> None:
@@ -114,15 +137,21 @@ def test_the_kernels_own_constants_are_a_member_of_the_space() -> None:
     SPACE.require(Config({name: config[name] for name in SPACE.names}))
 
 
+ALONE = {"ROLES": False, "TURNS": False}
+
+
 @pytest.mark.parametrize(
     ("dim", "tiles", "fits"),
     [
-        (128, {"BLOCK_M": 192, "THREADS": 384}, False),  # 168 registers, of which results take 160
-        (64, {"BLOCK_M": 192, "THREADS": 384}, True),
+        (128, {"BLOCK_M": 192, "THREADS": 384, **ALONE}, False),  # 168 registers, of which results take 160
+        (64, {"BLOCK_M": 192, "THREADS": 384, **ALONE}, True),
         (64, {"BLOCK_M": 192, "THREADS": 384, "ROLES": True, "CONSUMER_REGS": 0}, False),
         (64, {"BLOCK_M": 192, "THREADS": 384, "ROLES": True, "CONSUMER_REGS": 160}, True),
         (128, {"ROLES": True, "CONSUMER_REGS": 0}, False),
-        (128, {"ROLES": True, "CONSUMER_REGS": 208}, True),
+        (128, {"BLOCK_N": 176}, True),
+        (128, {"BLOCK_N": 176, "DEPTH": 3}, False),  # shared memory
+        (128, {"BLOCK_M": 64, "THREADS": 128, **ALONE}, True),
+        (128, {"BLOCK_M": 64, "THREADS": 128, "CONSUMER_REGS": 0}, False),  # one group has nobody to take turns with
     ],
 )
 def test_tiles_are_those_whose_results_fit_in_the_registers(dim: int, tiles: dict[str, Any], fits: bool) -> None:

@@ -1,4 +1,4 @@
-"""Runs a kernel of three warp groups on the CPU: each group in its own thread, one at a time, in an order by chance.
+"""Runs a kernel of several warp groups on the CPU: each group in its own thread, one at a time, in an order by chance.
 
 What is asynchronous on the device ends as late as it may: a product when its group waits for it. A tile that is
 overwritten too early, or read too early, or a turn that is taken out of order, then gives wrong values; groups that all
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..agent.tilelang_interpreter import Buffer, Language, TileLang
 
-GROUPS, THREADS = 3, 128
+THREADS, LOADING = 128, 32
 
 
 class Turns:
@@ -60,8 +60,8 @@ class Barrier:
     def __init__(self, count: int) -> None:
         self.count, self.arrived, self.phase = count, 0, 0
 
-    def arrive(self) -> None:
-        self.arrived += THREADS
+    def arrive(self, threads: int = THREADS) -> None:
+        self.arrived += threads
         assert self.arrived <= self.count, "more threads arrive than the barrier counts"
         if self.arrived == self.count:
             self.arrived, self.phase = 0, self.phase + 1
@@ -70,9 +70,9 @@ class Barrier:
 class WarpGroups(Language):
     """What `T` stands for; the names of `Language` that a group may use, and those of roles."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, groups: int) -> None:
         super().__init__()
-        self.seed = seed
+        self.seed, self.groups = seed, groups
         self.mine = threading.local()
         self.copy_tile = super().copy
         self.alloc_shared, self.alloc_fragment = self._shared, self._alloc
@@ -83,11 +83,12 @@ class WarpGroups(Language):
 
     def prim_func(self, function: Callable[..., None]) -> Callable[..., None]:
         def run(*buffers: Buffer) -> None:
-            self.turns, self.kept, self.named = Turns(GROUPS, self.seed), {}, {}
+            self.turns, self.kept, self.named = Turns(self.groups, self.seed), {}, {}
             failures: list[BaseException] = []
 
             def role(group: int) -> None:
                 self.mine.group, self.mine.allocated, self.mine.products = group, 0, []
+                self.mine.arriving = THREADS
                 try:
                     self.turns.wait_for_start(group)
                     function(*buffers)
@@ -97,7 +98,7 @@ class WarpGroups(Language):
                 finally:
                     self.turns.leave(group)
 
-            threads = [threading.Thread(target=role, args=(group,)) for group in range(GROUPS)]
+            threads = [threading.Thread(target=role, args=(group,)) for group in range(self.groups)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -123,8 +124,14 @@ class WarpGroups(Language):
     def alloc_barrier(self, counts: list[int]) -> list[Barrier]:
         return self._once(lambda: [Barrier(count) for count in counts])
 
+    def shuffle_elect(self, threads: int) -> bool:
+        """One of so many threads goes on, for one arrival. Of the first group, which loads, one warp is at work."""
+        self.mine.arriving = (LOADING if self.mine.group == 0 else THREADS) // threads
+        return True
+
     def barrier_arrive(self, barrier: Barrier) -> None:
-        barrier.arrive()
+        barrier.arrive(self.mine.arriving)
+        self.mine.arriving = THREADS
         self.turns.pause(self.mine.group)
 
     def barrier_wait(self, barrier: Barrier, parity: int) -> None:
@@ -168,9 +175,9 @@ class Slices(Buffer):
         return super().__getitem__(index)
 
 
-def load(source: str, seed: int = 0) -> dict[str, Any]:
-    """Return the names of a kernel file, whose kernels run here."""
-    language = WarpGroups(seed)
+def load(source: str, seed: int = 0, groups: int = 3) -> dict[str, Any]:
+    """Return the names of a kernel file, whose kernels run here in so many groups."""
+    language = WarpGroups(seed, groups)
     imports = "import tilelang\nimport tilelang.language as T\n"
     assert imports in source
     names: dict[str, Any] = {"T": language, "tilelang": TileLang(language), "__name__": "kernel"}

@@ -82,6 +82,39 @@ def shortest_schedule(
     return sequential, max(longest, least)
 
 
+def schedule_in_order(graph: Graph, stages: Mapping[str, int]) -> tuple[dict[str, int], int] | None:
+    """Return the shortest schedule found whose body has the operations in this order and in these stages, or None.
+
+    The second value is its interval. Each operation is placed in the first free row after the one before; of roles,
+    each program has an order of its own, and the loads' stands first.
+    """
+    loads = graph.roles.loading if graph.roles else ()
+    for interval in range(interval_bound(graph), graph.sequential()[1] + 1):
+        table, placed, row = Reservations(graph, interval), dict[str, int](), 0
+        for i, (name, stage) in enumerate(stages.items()):
+            row = 0 if i == len(loads) else row
+            free = (r for r in range(row, interval) if table.fits(name, stage * interval + r))
+            cycles = (stage * interval + r for r in free)
+            cycle = next((c for c in cycles if _keeps_edges(graph, interval, {**placed, name: c}, name)), None)
+            if cycle is None:
+                break
+            table.place(name, cycle)
+            placed[name], row = cycle, cycle % interval + 1
+        else:
+            if (built := aligned(graph, placed, interval)) is not None:
+                return built, interval
+    return None
+
+
+def _keeps_edges(graph: Graph, interval: int, placed: Schedule, name: str) -> bool:
+    """Return whether the edges between an operation and those that are placed hold."""
+    return all(
+        placed[e.target] + interval * e.distance >= placed[e.source] + e.latency
+        for e in graph.edges
+        if name in (e.source, e.target) and e.source in placed and e.target in placed
+    )
+
+
 def refit(
     graph: Graph,
     interval: int,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ...core import Config, Evaluation, Origin, Parameter, SearchSpace, Status, Tuner
@@ -40,12 +41,13 @@ def key_space(space: ScheduleSpace) -> SearchSpace:
 class RandomKeys:
     """Offers a tuner of `key_space` as a tuner of schedules.
 
-    What it asks for gets its result at once where a schedule of the same code was measured before, and costs no trial.
-    Keys whose schedule cannot be built fail at once.
+    First come the schedules of `start`, which need no keys. What it asks for gets its result at once where a schedule
+    of the same code was measured before, and costs no trial. Keys whose schedule cannot be built fail at once.
     """
 
-    def __init__(self, tuner: Tuner, space: ScheduleSpace, seed: int = 0) -> None:
+    def __init__(self, tuner: Tuner, space: ScheduleSpace, seed: int = 0, start: Iterable[Config] = ()) -> None:
         self._tuner = tuner
+        self._starts = [config for config in start if config in space]
         self._space = space
         self._keys = key_space(space)
         self._rng = random.Random(seed)
@@ -61,6 +63,11 @@ class RandomKeys:
         return asked
 
     def _next(self) -> Config | None:
+        while self._starts:
+            code = self._space.code(config := self._starts.pop(0))
+            if code not in self._results and code not in self._waiting:
+                self._waiting[code] = []  # keys that give this code later get its result
+                return config
         for attempt in range(2 * REPEATED):
             chosen = self._tuner.ask(1) if attempt < REPEATED else []
             keys = chosen[0] if chosen else self._keys.sample(self._rng)
@@ -71,8 +78,9 @@ class RandomKeys:
             elif why := refusal(self._space.graph(code[0]), *self._space.schedule_of(config)):
                 self._tuner.tell(keys, _unbuildable(keys, why))
             else:
+                asked = code in self._waiting
                 self._waiting[code].append(keys)
-                if len(self._waiting[code]) == 1:
+                if not asked:
                     return config
         return None
 

@@ -3,8 +3,9 @@
 Order in the body is the cycle modulo the interval, the pipeline stage the cycle divided by it. Sequence lengths may be
 any: keys past the end, and after the query where it is causal, start from -inf.
 
-With ROLES four more warps load the keys and values, and the others compute: `T.annotate_ws_schedule` gets both
-programs, each in the order of the cycles. The products are then asynchronous.
+With ROLES four more warps load the keys and values, and the others compute, each in the order of the cycles; the
+products are then asynchronous. `T.annotate_ws_schedule` gets both programs. With TURNS, too, each four of the computing
+warps are a group of their own, and the groups take turns at the tensor cores.
 """
 
 import functools
@@ -21,24 +22,29 @@ BLOCK_M = 128
 BLOCK_N = 128
 THREADS = 256
 
-# Cycles of the model.
-INTERVAL = 40
-COPY_K = 24
-QK = 40
-ROW_MAX = 49
-SCALE = 67
-EXP = 51
-ROW_SUM = 72
-CAST = 67
-RESCALE = 71
-COPY_V = 30
-PV = 72
+# Cycles of the model: by hand, the product with V of the tile before under the softmax.
+INTERVAL = 44
+COPY_K = 0
+QK = 44
+ROW_MAX = 61
+SCALE = 63
+EXP = 64
+ROW_SUM = 80
+CAST = 84
+RESCALE = 82
+COPY_V = 11
+PV = 104
 
 # Probabilities and scales through shared memory, which has versions: then RESCALE and PV may be a stage later.
 P_SHARED = False
 
+# Groups of 64 queries in turns, as in FlashAttention-3 (Shah et al., 2024): a group issues its products, hands the turn
+# over, and computes its softmax under the others' products. `T.annotate_ws_schedule` cannot say it, since a pipeline
+# there joins exactly two roles; so it has barriers of its own.
+TURNS = True
+
 # Four more warps that load, DEPTH tiles ahead; registers of a thread, 0 for those that it starts with.
-ROLES = False
+ROLES = True
 DEPTH = 2
 CONSUMER_REGS = 240
 PRODUCER_REGS = 24
@@ -76,12 +82,16 @@ def computing_order():
     return names, stages["PV"] - stages["QK"]
 
 
+def loading_order():
+    """The loads in the order of their cycles."""
+    return ["COPY_K", "COPY_V"][:: 1 if (COPY_K % INTERVAL, 0) < (COPY_V % INTERVAL, 1) else -1]
+
+
 def schedule_of_roles(q_shared, k_shared, v_shared):
     """Who does what, in which order. What waits for a product stands before the first use of its result."""
     sync, warps = T.WSSync, THREADS // 32
     names, behind = computing_order()
-    # The loads' order, as that of their cycles.
-    loads = [("k", "COPY_K"), ("v", "COPY_V")][:: 1 if (COPY_K % INTERVAL, 0) < (COPY_V % INTERVAL, 1) else -1]
+    loads = [(copy[-1].lower(), copy) for copy in loading_order()]
     producer = [step for p, copy in loads for step in (sync.producer_acquire(p), copy, sync.producer_commit(p))]
     two = {"ROW_MAX": ["OLD_MAX", "ROW_MAX"], "ROW_SUM": ["TILE_SUM", "ROW_SUM"]}
     done = ["PV_DONE", sync.consumer_release("v", behind)]
@@ -119,10 +129,13 @@ def schedule_of_roles(q_shared, k_shared, v_shared):
     )
 
 
-@functools.lru_cache
-def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
-    # exp(x) = exp2(x log2 e): the scale takes the factor in, and the hardware has exp2.
-    factor = math.log2(math.e) / math.sqrt(D)
+def first_row(bx, SQ, causal):
+    """The first query of a block: where it is causal the longest blocks start first, so that none ends late."""
+    return ((SQ + BLOCK_M - 1) // BLOCK_M - 1 - bx if causal else bx) * BLOCK_M
+
+
+def one_program(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
+    """All computing warps in one program, which TileLang pipelines or splits into roles."""
     order, stage = order_and_stage()
     how = {"num_stages": NUM_STAGES} if AUTOMATIC else {"order": order, "stage": stage}
     names, behind = computing_order()
@@ -169,16 +182,16 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
             row_sum = T.alloc_fragment((BLOCK_M,), "float32")
             if ROLES:
                 T.annotate_ws_schedule(schedule_of_roles(q_shared, k_shared, v_shared))
-            T.copy(q[batch, head, bx * BLOCK_M, 0], q_shared, **op("LOAD_Q"))
+            T.copy(q[batch, head, first_row(bx, SQ, causal), 0], q_shared, **op("LOAD_Q"))
             T.clear(acc, **op("ZERO"))
             T.clear(row_sum, **op("ZERO_SUM"))
             T.fill(row_max, -T.infinity("float32"), **op("NO_MAX"))
-            keys = T.min(SK, (bx + 1) * BLOCK_M) if causal else SK
+            keys = T.min(SK, first_row(bx, SQ, causal) + BLOCK_M) if causal else SK
             blocks = T.ceildiv(keys, BLOCK_N)
             for block in T.serial(blocks, **op("LOOP")) if ROLES else T.Pipelined(blocks, **how):
                 T.copy(k[batch, head // (H // HK), block * BLOCK_N, 0], k_shared, **op("COPY_K"))
                 for i, j in T.Parallel(BLOCK_M, BLOCK_N, **op("MASK")):
-                    last = T.min(SK - 1, bx * BLOCK_M + i) if causal else SK - 1
+                    last = T.min(SK - 1, first_row(bx, SQ, causal) + i) if causal else SK - 1
                     s[i, j] = T.if_then_else(block * BLOCK_N + j <= last, 0.0, -T.infinity("float32"))
                 # Whole rows in one warp: maxima and sums then need no exchange between warps.
                 product(q_shared, k_shared, s, transpose_B=True, **op("QK", **rows))
@@ -206,10 +219,199 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
                     wait_for_values(acc)
             for i, j in T.Parallel(BLOCK_M, DV, **op("DIVIDE")):
                 acc[i, j] = acc[i, j] / row_sum[i]
-            T.copy(acc, y[batch, head, bx * BLOCK_M, 0], **op("STORE"))
+            T.copy(acc, y[batch, head, first_row(bx, SQ, causal), 0], **op("STORE"))
 
+    return attention
+
+
+TURN = 8
+"""The first of the named barriers that pass the turn on; TileLang itself counts up from 3."""
+ROWS = 64
+"""Queries of a group: those of one instruction."""
+
+
+def steps_in_turns():
+    """A group's program of one iteration, and the iterations that the product with V is behind.
+
+    A turn lasts while the products before the softmax are issued.
+    """
+    names, behind = computing_order()
+    in_turn = [name for name in names[: names.index("ROW_MAX")] if name in ("QK", "PV")]
+    steps, unread = [], False
+    for name in names:
+        if unread and name in ("CAST", "RESCALE"):
+            steps, unread = [*steps, "PV_DONE"], False
+        before = {in_turn[0]: ["TAKE_TURN"], "ROW_MAX": ["QK_DONE", "MASK"]}.get(name, [])
+        steps += [*before, name, *(["PASS_TURN"] if name == in_turn[-1] else [])]
+        unread |= name == "PV"
+    return [*steps, *(["PV_DONE"] if unread else [])], behind
+
+
+def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
+    """A program for each group of four warps."""
+    groups = BLOCK_M // ROWS
+    steps, behind = steps_in_turns()
+    # Until the second iteration there is no product with V, and nothing to scale.
+    first_steps = [step for step in steps if step not in ("PV", "PV_DONE", "RESCALE")]
+    policy = T.GemmWarpPolicy.FullRow
+
+    @T.macro
+    def load(source, shared, full, empty, block, kv_head, batch):
+        T.barrier_wait(empty[block % DEPTH], (block // DEPTH + 1) % 2)
+        T.tma_copy(
+            source[batch, kv_head, block * BLOCK_N, 0], shared[block % DEPTH, :, :],
+            barrier=full[block % DEPTH],
+        )  # fmt: skip
+        if T.shuffle_elect(32):
+            T.barrier_arrive(full[block % DEPTH])
+
+    @T.macro
+    def mask(s, block, first):
+        # Only tiles at the end, or on the diagonal, hold keys that are masked.
+        if (block + 1) * BLOCK_N > (T.min(SK, first + 1) if causal else SK):
+            for i, j in T.Parallel(ROWS, BLOCK_N):
+                last = T.min(SK - 1, first + i) if causal else SK - 1
+                s[i, j] = T.if_then_else(block * BLOCK_N + j <= last, s[i, j], -T.infinity("float32"))
+
+    @T.macro
+    def compute(steps, block, group, first, q_shared, tiles, full, empty, results):
+        k_shared, v_shared = tiles
+        k_full, v_full = full
+        k_empty, v_empty = empty
+        s, p, acc, row_max, old_max, scale, tile_sum, row_sum = results
+        for step in steps:
+            if step == "TAKE_TURN":
+                T.sync_threads(TURN + group, 256)
+            if step == "QK":
+                T.barrier_wait(k_full[block % DEPTH], block // DEPTH % 2)
+                T.wgmma_gemm(
+                    q_shared[group, :, :], k_shared[block % DEPTH, :, :], s, transpose_B=True, policy=policy,
+                    clear_accum=True,
+                )  # fmt: skip
+            if step == "PV":
+                T.barrier_wait(v_full[(block - behind) % DEPTH], (block - behind) // DEPTH % 2)
+                T.wgmma_gemm(p, v_shared[(block - behind) % DEPTH, :, :], acc, policy=policy)
+            if step == "PASS_TURN":
+                T.named_barrier_arrive(TURN + (group + 1) % groups, 256)
+            if step == "QK_DONE":
+                # A product with V that was issued later may still be under way.
+                T.wait_wgmma(1 if "PV" in steps[steps.index("QK") : steps.index("QK_DONE")] else 0)
+                T.warpgroup_fence_operand(s, num_regs=ROWS * BLOCK_N // 128)
+                if T.shuffle_elect(32):
+                    T.barrier_arrive(k_empty[block % DEPTH])
+            if step == "PV_DONE":
+                T.wait_wgmma(0)
+                T.warpgroup_fence_operand(acc, num_regs=ROWS * DV // 128)
+                if T.shuffle_elect(32):
+                    T.barrier_arrive(v_empty[(block - behind) % DEPTH])
+            if step == "MASK":
+                mask(s, block, first)
+            if step == "ROW_MAX":
+                T.copy(row_max, old_max)
+                T.reduce_max(s, row_max, dim=1, clear=False)
+            if step == "SCALE":
+                for i in T.Parallel(ROWS):
+                    scale[i] = T.exp2((old_max[i] - row_max[i]) * factor)
+            if step == "EXP":
+                for i, j in T.Parallel(ROWS, BLOCK_N):
+                    s[i, j] = T.exp2(s[i, j] * factor - row_max[i] * factor)
+            if step == "ROW_SUM":
+                T.reduce_sum(s, tile_sum, dim=1)
+                for i in T.Parallel(ROWS):
+                    row_sum[i] = row_sum[i] * scale[i] + tile_sum[i]
+            if step == "CAST":
+                T.copy(s, p)
+            if step == "RESCALE":
+                for i, j in T.Parallel(ROWS, DV):
+                    acc[i, j] *= scale[i]
+
+    @T.macro
+    def consume(group, first, q_shared, tiles, q_full, full, empty, y, blocks, head, batch):
+        s = T.alloc_fragment((ROWS, BLOCK_N), "float32")
+        p = T.alloc_fragment((ROWS, BLOCK_N), dtype)
+        acc = T.alloc_fragment((ROWS, DV), "float32")
+        row_max = T.alloc_fragment((ROWS,), "float32")
+        old_max = T.alloc_fragment((ROWS,), "float32")
+        scale = T.alloc_fragment((ROWS,), "float32")
+        tile_sum = T.alloc_fragment((ROWS,), "float32")
+        row_sum = T.alloc_fragment((ROWS,), "float32")
+        results = (s, p, acc, row_max, old_max, scale, tile_sum, row_sum)
+        if CONSUMER_REGS:
+            T.set_max_nreg(CONSUMER_REGS, 1)
+        T.clear(acc)
+        T.clear(row_sum)
+        T.fill(row_max, -T.infinity("float32"))
+        T.barrier_wait(q_full[group], 0)
+        if group == groups - 1:
+            T.named_barrier_arrive(TURN, 256)
+        if behind:
+            compute(first_steps, 0, group, first, q_shared, tiles, full, empty, results)
+        for block in T.serial(behind, blocks):
+            compute(steps, block, group, first, q_shared, tiles, full, empty, results)
+        if behind:
+            compute(["PV", "PV_DONE"], blocks, group, first, q_shared, tiles, full, empty, results)
+        # The turn that the last group has passed on at the end: each barrier ends as it began.
+        if group == 0:
+            T.sync_threads(TURN, 256)
+        for i, j in T.Parallel(ROWS, DV):
+            acc[i, j] = acc[i, j] / row_sum[i]
+        T.copy(acc, y[batch, head, first, 0])
+
+    @T.prim_func
+    def attention(
+        q: T.Tensor((B, H, SQ, D), dtype),
+        k: T.Tensor((B, HK, SK, D), dtype),
+        v: T.Tensor((B, HK, SK, DV), dtype),
+        y: T.Tensor((B, H, SQ, DV), dtype),
+    ):
+        with T.Kernel(T.ceildiv(SQ, BLOCK_M), H, B, threads=THREADS + 128) as (bx, head, batch):
+            q_shared = T.alloc_shared((groups, ROWS, D), dtype)
+            k_shared = T.alloc_shared((DEPTH, BLOCK_N, D), dtype)
+            v_shared = T.alloc_shared((DEPTH, BLOCK_N, DV), dtype)
+            # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
+            q_full = T.alloc_barrier([1] * groups)
+            k_full = T.alloc_barrier([1] * DEPTH)
+            v_full = T.alloc_barrier([1] * DEPTH)
+            k_empty = T.alloc_barrier([THREADS // 32] * DEPTH)
+            v_empty = T.alloc_barrier([THREADS // 32] * DEPTH)
+            row = first_row(bx, SQ, causal)
+            blocks = T.ceildiv(T.min(SK, row + BLOCK_M) if causal else SK, BLOCK_N)
+            tiles, full, empty = (k_shared, v_shared), (k_full, v_full), (k_empty, v_empty)
+            # One if with all roles: the registers can then be moved, and no barrier of all threads stands between.
+            thread = T.get_thread_binding()
+            if thread < 128:
+                if CONSUMER_REGS:
+                    T.set_max_nreg(PRODUCER_REGS, 0)
+                # One warp is enough.
+                if thread < 32:
+                    # A tuple, since a range would be a loop of the kernel.
+                    for group in tuple(range(groups)):
+                        T.tma_copy(q[batch, head, row + group * ROWS, 0], q_shared[group, :, :], barrier=q_full[group])
+                        if T.shuffle_elect(32):
+                            T.barrier_arrive(q_full[group])
+                    for block in T.serial(blocks):
+                        for copy in loading_order():
+                            if copy == "COPY_K":
+                                load(k, k_shared, k_full, k_empty, block, head // (H // HK), batch)
+                            else:
+                                load(v, v_shared, v_full, v_empty, block, head // (H // HK), batch)
+            elif thread < 256:
+                consume(0, row, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
+            elif thread < 384:
+                consume(1, row + ROWS, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
+            elif groups == 3:
+                consume(2, row + 2 * ROWS, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
+
+    return attention
+
+
+@functools.lru_cache
+def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
+    # exp(x) = exp2(x log2 e): the scale takes the factor in, and the hardware has exp2.
+    factor = math.log2(math.e) / math.sqrt(D)
+    program = (groups_in_turns if TURNS else one_program)(B, H, HK, SQ, SK, D, DV, causal, dtype, factor)
     # Else exp2 and the division also serve the smallest numbers, at twice as many instructions in all.
-    return tilelang.compile(attention, out_idx=[-1], target=TARGET, pass_configs={"tl.enable_fast_math": True})
+    return tilelang.compile(program, out_idx=[-1], target=TARGET, pass_configs={"tl.enable_fast_math": True})
 
 
 class ModelNew(nn.Module):
