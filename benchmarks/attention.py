@@ -34,7 +34,7 @@ from kernelwright.evaluators.simulated import SimulatedEvaluator
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.schedule.attention import BY_HAND, REGISTERS, SHARED_BYTES
 from kernelwright.tuners.schedule.modulo import schedule_in_order
-from kernelwright.tuners.side_by_side import SideBySide
+from side_by_side import SideBySide
 
 PROBLEMS: dict[str, dict[str, Any]] = {
     "default": {"num_heads": 32, "seq_len_q": 512, "head_dim": 64},

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
-from ..core import Config, Evaluation, Evaluator, Journal, Kernel, Problem, Trial, Tuner
+from kernelwright.core import Config, Evaluation, Evaluator, Journal, Kernel, Problem, Trial, Tuner
 
 Observe = Callable[[str, Evaluation], None]
 """Gets each trial, with its search's name."""
