@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import lzma
+import os
 import re
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -142,6 +145,45 @@ MADE = {"first kernel": linear_from_inductor, "volume": volume_from_inductor, "t
 def case_of(name: str) -> Case:
     """Return a first kernel by what it is, or a shipped one."""
     return MADE[name]() if name in MADE else shipped(name)
+
+
+LAUNCHED = """
+import torch
+from pathlib import Path
+from kernelwright.evaluators.workers.modules import ProblemModule
+from triton.runtime.jit import JITFunction
+
+
+launched = []
+really_run = JITFunction.run
+JITFunction.run = lambda self, *args, **options: launched.append(really_run(self, *args, **options)) or launched[-1]
+problem = ProblemModule(Path({problem!r}), {sizes!r}, "cpu")
+ModelNew(*problem.init_inputs())(*problem.inputs(0))
+product = max(launched, key=lambda one: one.metadata.shared)
+assert 0 < product.metadata.shared <= 227 * 1024
+ptx = product.asm["ptx"]
+{check}
+"""
+
+
+def compiled(folder: Path, cases: Sequence[tuple[Case, PythonKernel, str]]) -> list[str | None]:
+    """Compile kernels for sm_90 and run a check on the `ptx` of each one's product; what failed, or None.
+
+    In a process of its own: the interpreter's setting is read when Triton is imported.
+    """
+    paths = []
+    for number, (case, kernel, check) in enumerate(cases):
+        problem = folder / f"problem_{number}.py"
+        problem.write_text(case.problem.source)
+        end = LAUNCHED.format(problem=str(problem), sizes=dict(case.problem.sizes), check=check)
+        paths.append(folder / f"kernel_{number}.py")
+        paths[-1].write_text(f"# compiled\n{kernel.source}\n\n{end}")
+    script = Path(__file__).parents[1] / "prompts" / "run_snippets.py"
+    command = [sys.executable, str(script), "triton-cuda", str(folder / "errors.json"), *map(str, paths)]
+    environment = os.environ | {"TRITON_CACHE_DIR": str(folder / "cache")}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return list(json.loads((folder / "errors.json").read_text()).values())
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from ..source import code, expression, fresh, names, operand, statements, substi
 from .chained_products import Chain, chain_of
 from .edit import Edit, edited
 from .file import TritonFile
+from .first_step import assumption
 from .split_operands import where_split
 
 
@@ -44,11 +45,16 @@ def _joined(kernel: PythonKernel) -> PythonKernel | None:
     if file is None:
         return None
     edits: dict[cst.CSTNode, Edit] = {}
+    launches = {launch.function: launch for launch in file.launched_once()}
     for function in file.functions.values():
         chain = chain_of(function)
         if chain is not None:
-            new = _loop(chain, {*function.parameters, *names(function.node)})
+            runs = assumption(launches[function], chain.loop) if function in launches else None
+            new = _loop(chain, {*function.parameters, *names(function.node)}, runs is not None)
             edits[chain.loop] = _instead(new)
+            # What is said of the loop as it was is now said of the new one.
+            said = [line for line in function.node.body.body if runs and code(line).strip() == runs.strip()]
+            edits |= dict.fromkeys(said, _instead([]))
     return with_source(kernel, edited(file.module, edits)) if edits else None
 
 
@@ -56,8 +62,8 @@ def _instead(new: list[cst.BaseStatement]) -> Edit:
     return lambda _: cst.FlattenSentinel(new)
 
 
-def _loop(chain: Chain, taken: set[str]) -> list[cst.BaseStatement]:
-    """Write the number of steps, and the loop."""
+def _loop(chain: Chain, taken: set[str], runs: bool) -> list[cst.BaseStatement]:
+    """Write the number of steps, that there are any where the loop certainly `runs`, and the loop."""
     steps, joined, part, step = (fresh(name, taken) for name in ("steps", "joined_step", "part", "step"))
     call = cst.ensure_type(chain.loop.iter, cst.Call)
     count, place = _range([code(arg.value) for arg in call.args if arg.keyword is None], step)
@@ -93,7 +99,8 @@ def _loop(chain: Chain, taken: set[str]) -> list[cst.BaseStatement]:
         body=cst.IndentedBlock([*statements("pass\n" + "".join(head))[1:], *lines]),
     )
     first = statements(f"{steps} = {count}\n")[0]
-    return [first.with_changes(leading_lines=chain.loop.leading_lines), loop]
+    assumed = statements(f"tl.assume(3 * {steps} > 0)\n") if runs else []
+    return [first.with_changes(leading_lines=chain.loop.leading_lines), *assumed, loop]
 
 
 def _range(bounds: list[str], step: str) -> tuple[str, str]:

@@ -132,6 +132,9 @@ parts_ptrs += tl.arange(0, {rows})[:, None] * {columns} + tl.arange(0, {columns}
 split_pid = tl.program_id(2)
 steps_of_part = tl.cdiv({loop.steps}, {constant})
 first_step = split_pid * steps_of_part
+# Where no part is empty, the loop certainly runs.
+if ({constant} - 1) * steps_of_part < {loop.steps}:
+    tl.assume({loop.has_part})
 """ + "".join(f"{pointer} += first_step.to(tl.int64) * ({step})\n" for pointer, step in loop.advances)
     all_parts = f"for split_pid in range({constant}):\n" + "".join(
         f"    {line}\n" for line in [*place.splitlines(), f"{accumulator} += tl.load(parts_ptrs)"]

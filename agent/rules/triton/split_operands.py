@@ -15,6 +15,7 @@ from ..source import add_constant, code, fresh, insert_before_definitions
 from .dots import Dot, dots_of
 from .edit import Edit, before, both, declaring, edited, put, put_statements, with_arguments, with_parameters
 from .file import Launch, TritonFile
+from .first_step import assumption
 from .function import Function, further_arguments
 from .split_precision import OTHER_FLOATS, PRECISIONS
 from .tensors import is_argument, is_dense
@@ -48,7 +49,8 @@ class SplitOperands:
     The product then loads both parts and sums high * low, low * high and high * high. Needs a function that is
     launched at one place with one product of IEEE precision (or of one that split-precision chooses), each operand of
     which is one load through a pointer that nothing else reads, of a tensor that is dense: a module's parameter, a
-    new or a contiguous one. An argument of forward is made contiguous first.
+    new or a contiguous one. An argument of forward is made contiguous first. Of a loop over a size of a tensor the
+    compiler is told that it runs.
     """
 
     name = "split-operands"
@@ -192,6 +194,9 @@ def _rewrite(file: TritonFile, launch: Launch, operands: list[_Operand], edits: 
     products = ((a_lo, b_hi), (a_hi, b_lo), (a_hi, b_hi))
     lines = [f"{dot.accumulator} = tl.dot({a}, {b}, {dot.accumulator})\n" for a, b in products]
     edits[dot.statement] = put_statements("".join(lines))
+    runs = assumption(launch, dot.loop)
+    if runs is not None and runs.strip() not in code(launch.function.node):
+        edits[dot.loop] = before(runs)
     edits[launch.function.node] = with_parameters(list(distances), constexpr=False)
     edits[launch.node] = with_arguments(distances)
     edits[launch.statement] = before(prepared)

@@ -22,6 +22,8 @@ class SumLoop:
     node: cst.For
     part: str
     """The loop's range for one program."""
+    has_part: str
+    """Whether a program has any steps."""
     steps: str
     """Their number, as an expression of the function."""
     advances: tuple[tuple[str, str], ...]
@@ -44,11 +46,11 @@ def sum_loop(function: Function) -> SumLoop | None:
     if len(bounds) not in (2, 3) or bounds[0] != "0":
         return None
     stop = bounds[1]
-    steps, part = stop, f"range(first_step, min(first_step + steps_of_part, {stop}))"
+    steps, first, end, further = stop, "first_step", f"min(first_step + steps_of_part, {stop})", ""
     if len(bounds) == 3:
         step = bounds[2]
-        steps = f"tl.cdiv({stop}, {step})"
-        part = f"range(first_step * {step}, min((first_step + steps_of_part) * {step}, {stop}), {step})"
+        steps, further = f"tl.cdiv({stop}, {step})", f", {step}"
+        first, end = f"first_step * {step}", f"min((first_step + steps_of_part) * {step}, {stop})"
     inside = assigned_names([loop])
     updates = [cst.ensure_type(one, cst.AugAssign) for one in find_all(loop, m.AugAssign())]
     advances = [(code(one.target), code(one.value)) for one in updates if code(one.target) != dot.accumulator]
@@ -61,7 +63,8 @@ def sum_loop(function: Function) -> SumLoop | None:
     stored = any(contains(one, store) for one in body[: at + 1] for store in function.stores)
     if not plain or not steady or (carried | needed) - {dot.accumulator} or stored:
         return None
-    return SumLoop(dot, loop, part, steps, tuple(advances))
+    part, has_part = f"range({first}, {end}{further})", f"{first} < {end}"
+    return SumLoop(dot, loop, part, has_part, steps, tuple(advances))
 
 
 def assigned_names(body: Sequence[cst.CSTNode]) -> set[str]:

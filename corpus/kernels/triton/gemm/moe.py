@@ -99,7 +99,7 @@ def round_kernel(x_ptr, out_ptr, scales_ptr, K, LIMIT: tl.constexpr, LEAST: tl.c
 
 @triton.jit
 def expert_kernel(
-    a_ptr, b_ptr, c_ptr, as_ptr, bs_ptr, sorted_ptr, experts_ptr, padded_ptr, pairs, blocks_m, N, K,
+    a_ptr, b_ptr, c_ptr, as_ptr, bs_ptr, sorted_ptr, experts_ptr, padded_ptr, pairs, blocks_m, N, K, k_steps,
     SHARED: tl.constexpr, EVEN_K: tl.constexpr, SCALED: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
@@ -122,7 +122,9 @@ def expert_kernel(
         offs_s = offs_n // SCALED if BLOCK_N > SCALED else block_n * BLOCK_N // SCALED
         bs_ptrs = bs_ptr + (expert * tl.cdiv(N, SCALED) + offs_s) * tl.cdiv(K, SCALED)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(0, tl.cdiv(K, BLOCK_K)):
+    # A way around the loop, where zeros meet its results, makes ptxas of Triton 3.6 wait for each product by itself.
+    tl.assume(k_steps > 0)
+    for step in range(0, k_steps):
         if EVEN_K:
             a = tl.load(a_ptrs, mask=valid[:, None], other=0.0)
             b = tl.load(b_ptrs)
@@ -205,7 +207,7 @@ def multiply(A, B, scales, shared, sorting, pairs):
     A, a_scales = (A, None) if scales is None else rounded(A)
     blocks = sorting[1].numel()
     expert_kernel[(blocks * triton.cdiv(N, BLOCK_SIZE_N),)](
-        A, B, C, a_scales, scales, *sorting, pairs, blocks, N, K,
+        A, B, C, a_scales, scales, *sorting, pairs, blocks, N, K, triton.cdiv(K, BLOCK_SIZE_K),
         SHARED=shared, EVEN_K=K % BLOCK_SIZE_K == 0, SCALED=0 if scales is None else BLOCK,
         BLOCK_M=BLOCK_SIZE_M, BLOCK_N=BLOCK_SIZE_N, BLOCK_K=BLOCK_SIZE_K, GROUP_M=GROUP_SIZE_M,
         num_warps=NUM_WARPS, num_stages=NUM_STAGES,
