@@ -12,6 +12,7 @@ from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.multi_device import MultiDeviceEvaluator
 from kernelwright.evaluators.settings import Limits, SearchSettings, Settings
+from kernelwright.evaluators.timing.sampling import PRUNE_AFTER
 
 from .test_cuda import KERNEL
 
@@ -59,7 +60,7 @@ def test_equal_code_is_measured_once_and_a_slow_config_is_pruned(cuda: LocalEval
     assert one.ok and one.duplicate_of is None
     assert twin.duplicate_of == one.config and twin.measurement == one.measurement
     assert slow.ok and slow.measurement is not None and slow.latency_ms is not None and one.latency_ms is not None
-    assert (len(slow.measurement.samples_ms) == 3) == (slow.latency_ms > 2 * one.latency_ms)
+    assert (len(slow.measurement.samples_ms) == PRUNE_AFTER) == (slow.latency_ms > 2 * one.latency_ms)
     assert other.ok and other.duplicate_of is None
 
 
