@@ -23,6 +23,8 @@ LOST = 1.05
 """How much longer one of several workloads may take in a quick measurement; the full one is stricter."""
 TOGETHER = 5
 """The most changes of a combination."""
+RIVAL = 0.5
+"""Share of the best gain from which a change that the best excludes is tried with more choices."""
 CLOSE = 1.15
 """A change that is this close to the best, and has parameters, is searched too."""
 PROMISING = 0.85
@@ -63,6 +65,7 @@ class Batch:
         self._candidate = candidate
         self._rewrites = rewrites
         self._observer = observer
+        self._together: dict[tuple[str, ...], Proposal | None] = {}
 
     def run(self) -> list[Attempt]:
         """Return all changes that were tried, and last those that were searched, the most promising first of them."""
@@ -107,24 +110,43 @@ class Batch:
         return bool(introduced(proposal, before.config)) or proposal.kernel.declared_values != before.declared_values
 
     def _combinations(self, helped: Sequence[Screened], wider: Sequence[Screened]) -> dict[tuple[str, ...], Proposal]:
-        """Return the changes that helped together: the beginnings of their sequence, the first with each of the others.
+        """Return the changes that helped together: as many as go together, the first with each, and what is between.
 
-        Changes that cost nothing and bring choices come along with the first and with all; where nothing helped, they
-        are taken together.
+        Some exclude each other, such as two ways to compute a product. Changes that cost nothing and bring choices come
+        along with all, with the first, and with what it excludes: that may have been measured at values that suit
+        another. Where nothing helped, they are taken together. What promises most is first, as the time may end.
         """
         names, brought = [one.names[0] for one in helped], [one.names[0] for one in wider]
-        wanted = [tuple(names[:count]) for count in range(2, len(names) + 1)]
-        wanted += [(names[0], other) for other in names[2:]]
-        if brought:
-            wanted += [(*names[:1], *brought), (*names, *brought)]
+        chain = self._sequence(names[:1], names[1:])
+        rivals = [
+            one.names[0]
+            for one in helped[1:]
+            if one.gain >= RIVAL * helped[0].gain and self._sequence(names[:1], one.names) == names[:1]
+        ]
+        wanted = [self._sequence(begin, brought) for begin in (chain, names[:1], *([one] for one in rivals))]
+        wanted += [chain[:count] for count in range(len(chain), 1, -1)]
+        wanted += [[names[0], other] for other in names[1:]]
         known = {one.kernel.digest for one in self._rewrites.proposals}
         made: dict[tuple[str, ...], Proposal] = {}
-        for one in dict.fromkeys(wanted):
-            proposal = self._rewrites.combine(one) if len(one) > 1 else None
+        for one in map(tuple, wanted):
+            proposal = self._combined(one) if len(one) > 1 else None
             if proposal is not None and proposal.kernel.digest not in known:
                 known.add(proposal.kernel.digest)
                 made[one] = proposal
         return made
+
+    def _sequence(self, begin: Sequence[str], more: Iterable[str]) -> list[str]:
+        """Return changes, and each of the others that goes with those before it."""
+        names = [*begin]
+        for name in more:
+            if not names or self._combined((*names, name)) is not None:
+                names.append(name)
+        return names
+
+    def _combined(self, names: tuple[str, ...]) -> Proposal | None:
+        if names not in self._together:
+            self._together[names] = self._rewrites.combine(names)
+        return self._together[names]
 
     def _contenders(self, pool: Sequence[Screened]) -> list[Screened]:
         """Return the changes that are worth a full evaluation, the best first."""

@@ -23,6 +23,7 @@ from ..core import (
 )
 from ..core.text import digest_of
 from ..tuners import catalogue
+from ..tuners.hardware import seen_in
 from ..tuners.search import FINAL, FINALISTS, Found, Progress, Search
 from .parallel import Once
 
@@ -88,7 +89,7 @@ class Searches:
         kernel, space, name = wanted.kernel, wanted.space, wanted.name
 
         def search() -> Found:
-            profile = self._profile()
+            profile = seen_in(self._profile(), kernel)
             with self._borrow() as evaluator, Journal(self._path(name)) as journal:
                 start = [space.default, *kernel.configs_in(space)]
                 ended = any(trial.origin == FINAL for trial in journal.of(Trial))
