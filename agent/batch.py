@@ -73,8 +73,8 @@ class Batch:
         helped = sorted((one for one in screened if one.gain > HELPED), key=lambda one: -one.gain)
         wider = [one for one in screened if NEUTRAL <= one.gain <= HELPED and self._widens(one.proposal)]
         pool = helped or screened
-        together = self._combinations(helped[:TOGETHER], wider[:TOGETHER])
-        if together and not self._lane.late():
+        # Rewriting takes seconds: where the time is over, nothing is combined.
+        if not self._lane.late() and (together := self._combinations(helped[:TOGETHER], wider[:TOGETHER])):
             # The best by itself is measured again beside them: times of two screenings do not compare.
             again = self._screen({**{one.names: one.proposal for one in helped[:1]}, **together})
             screened += again[len(helped[:1]) :]

@@ -161,7 +161,6 @@ class RuleProposer:
             space=space,
         )
 
-
     def _applied(self, rules: Sequence[Rule], kernel: Kernel) -> tuple[Rewritten, ...] | None:
         """Return what each rule made, one after the other; None where one of them does not apply.
 

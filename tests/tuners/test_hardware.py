@@ -27,7 +27,16 @@ from kernelwright.core.encoded_space import Rows
 from kernelwright.core.expressions import Expression
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.formats import read_recording
-from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, _inefficiency, constraints, multiplies, prune, seen_in
+from kernelwright.tuners.hardware import (
+    ACCUMULATORS,
+    Roles,
+    TileModel,
+    _inefficiency,
+    constraints,
+    multiplies,
+    prune,
+    seen_in,
+)
 
 TRITON = PythonKernel(languages.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
 TILELANG = PythonKernel(languages.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")

@@ -142,7 +142,8 @@ def test_every_trial_says_how_long_it_took(path: Path) -> None:
     search(path, Table(taking(100.0), taking(40.0)), clock=clock)
     # The clock itself goes on by a second whenever it is read.
     assert [100 < trial.seconds < 110 for trial in trials_in(path, "search")] == [True] * 10
-    assert [trial.seconds for trial in trials_in(path, "final")] == [(40 * FINALISTS + 1) / (1 + FINALISTS)] * (1 + FINALISTS)
+    each = (40 * FINALISTS + 1) / (1 + FINALISTS)
+    assert [trial.seconds for trial in trials_in(path, "final")] == [each] * (1 + FINALISTS)
 
 
 def test_what_ends_the_search_closes_the_evaluator(path: Path) -> None:
