@@ -87,7 +87,8 @@ class Batch:
             if late and not wins:
                 break  # the best is evaluated in any case, or nothing of the turn would count
             most = 0 if late else None if wins else FEW
-            attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
+            like, timed = self._candidate.evaluation, one.evaluation if one.evaluation.latency_ms is not None else None
+            attempts.append(search(self._lane, one.proposal, like, self._observer, most, timed))
         return attempts
 
     def _screen(self, proposals: Mapping[tuple[str, ...], Proposal]) -> list[Screened]:
@@ -166,11 +167,16 @@ class Batch:
 
 
 def search(
-    lane: Lane, proposal: Proposal, like: Evaluation, observer: LoopObserver, most: int | None = None
+    lane: Lane,
+    proposal: Proposal,
+    like: Evaluation,
+    observer: LoopObserver,
+    most: int | None = None,
+    known: Evaluation | None = None,
 ) -> Attempt:
     """Search the proposal's parameters, with `most` trials, or evaluate it in full where there are none.
 
-    `like` is the evaluation of a similar kernel, which tells what a trial costs.
+    `like` is the evaluation of a similar kernel, which tells what a trial costs; `known` a quick one of this kernel.
     """
     space, kernel = proposal.space, proposal.kernel
     if space is None or _choices(proposal) < 2 or most == 0:
@@ -183,7 +189,7 @@ def search(
         budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, MOST if most is None else most)
         observer.proposed(lane.name, proposal, trials)
-        wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE)
+        wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE, known)
         found = lane.tune(wanted, proposal.strategy)
         evaluations = (*found.evaluations, *found.finals)
     correct = any(one.ok for one in evaluations)
