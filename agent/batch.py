@@ -23,6 +23,8 @@ LOST = 1.05
 """How much longer one of several workloads may take in a quick measurement; the full one is stricter."""
 TOGETHER = 5
 """The most changes of a combination."""
+RIVAL = 0.5
+"""Share of the best gain from which a change that the best excludes is tried with more choices."""
 CLOSE = 1.15
 """A change that is this close to the best, and has parameters, is searched too."""
 PROMISING = 0.85
@@ -63,6 +65,7 @@ class Batch:
         self._candidate = candidate
         self._rewrites = rewrites
         self._observer = observer
+        self._together: dict[tuple[str, ...], Proposal | None] = {}
 
     def run(self) -> list[Attempt]:
         """Return all changes that were tried, and last those that were searched, the most promising first of them."""
@@ -70,8 +73,8 @@ class Batch:
         helped = sorted((one for one in screened if one.gain > HELPED), key=lambda one: -one.gain)
         wider = [one for one in screened if NEUTRAL <= one.gain <= HELPED and self._widens(one.proposal)]
         pool = helped or screened
-        together = self._combinations(helped[:TOGETHER], wider[:TOGETHER])
-        if together and not self._lane.late():
+        # Rewriting takes seconds: where the time is over, nothing is combined.
+        if not self._lane.late() and (together := self._combinations(helped[:TOGETHER], wider[:TOGETHER])):
             # The best by itself is measured again beside them: times of two screenings do not compare.
             again = self._screen({**{one.names: one.proposal for one in helped[:1]}, **together})
             screened += again[len(helped[:1]) :]
@@ -84,7 +87,8 @@ class Batch:
             if late and not wins:
                 break  # the best is evaluated in any case, or nothing of the turn would count
             most = 0 if late else None if wins else FEW
-            attempts.append(search(self._lane, one.proposal, self._candidate.evaluation, self._observer, most))
+            like, timed = self._candidate.evaluation, one.evaluation if one.evaluation.latency_ms is not None else None
+            attempts.append(search(self._lane, one.proposal, like, self._observer, most, timed))
         return attempts
 
     def _screen(self, proposals: Mapping[tuple[str, ...], Proposal]) -> list[Screened]:
@@ -107,24 +111,43 @@ class Batch:
         return bool(introduced(proposal, before.config)) or proposal.kernel.declared_values != before.declared_values
 
     def _combinations(self, helped: Sequence[Screened], wider: Sequence[Screened]) -> dict[tuple[str, ...], Proposal]:
-        """Return the changes that helped together: the beginnings of their sequence, the first with each of the others.
+        """Return the changes that helped together: as many as go together, the first with each, and what is between.
 
-        Changes that cost nothing and bring choices come along with the first and with all; where nothing helped, they
-        are taken together.
+        Some exclude each other, such as two ways to compute a product. Changes that cost nothing and bring choices come
+        along with all, with the first, and with what it excludes: that may have been measured at values that suit
+        another. Where nothing helped, they are taken together. What promises most is first, as the time may end.
         """
         names, brought = [one.names[0] for one in helped], [one.names[0] for one in wider]
-        wanted = [tuple(names[:count]) for count in range(2, len(names) + 1)]
-        wanted += [(names[0], other) for other in names[2:]]
-        if brought:
-            wanted += [(*names[:1], *brought), (*names, *brought)]
+        chain = self._sequence(names[:1], names[1:])
+        rivals = [
+            one.names[0]
+            for one in helped[1:]
+            if one.gain >= RIVAL * helped[0].gain and self._sequence(names[:1], one.names) == names[:1]
+        ]
+        wanted = [self._sequence(begin, brought) for begin in (chain, names[:1], *([one] for one in rivals))]
+        wanted += [chain[:count] for count in range(len(chain), 1, -1)]
+        wanted += [[names[0], other] for other in names[1:]]
         known = {one.kernel.digest for one in self._rewrites.proposals}
         made: dict[tuple[str, ...], Proposal] = {}
-        for one in dict.fromkeys(wanted):
-            proposal = self._rewrites.combine(one) if len(one) > 1 else None
+        for one in map(tuple, wanted):
+            proposal = self._combined(one) if len(one) > 1 else None
             if proposal is not None and proposal.kernel.digest not in known:
                 known.add(proposal.kernel.digest)
                 made[one] = proposal
         return made
+
+    def _sequence(self, begin: Sequence[str], more: Iterable[str]) -> list[str]:
+        """Return changes, and each of the others that goes with those before it."""
+        names = [*begin]
+        for name in more:
+            if not names or self._combined((*names, name)) is not None:
+                names.append(name)
+        return names
+
+    def _combined(self, names: tuple[str, ...]) -> Proposal | None:
+        if names not in self._together:
+            self._together[names] = self._rewrites.combine(names)
+        return self._together[names]
 
     def _contenders(self, pool: Sequence[Screened]) -> list[Screened]:
         """Return the changes that are worth a full evaluation, the best first."""
@@ -144,11 +167,16 @@ class Batch:
 
 
 def search(
-    lane: Lane, proposal: Proposal, like: Evaluation, observer: LoopObserver, most: int | None = None
+    lane: Lane,
+    proposal: Proposal,
+    like: Evaluation,
+    observer: LoopObserver,
+    most: int | None = None,
+    known: Evaluation | None = None,
 ) -> Attempt:
     """Search the proposal's parameters, with `most` trials, or evaluate it in full where there are none.
 
-    `like` is the evaluation of a similar kernel, which tells what a trial costs.
+    `like` is the evaluation of a similar kernel, which tells what a trial costs; `known` a quick one of this kernel.
     """
     space, kernel = proposal.space, proposal.kernel
     if space is None or _choices(proposal) < 2 or most == 0:
@@ -161,7 +189,7 @@ def search(
         budget = effort(space, like.model_copy(update={"compile_s": compile_s}), lane.workbench.compilers)
         trials = min(budget.trials or MOST, MOST if most is None else most)
         observer.proposed(lane.name, proposal, trials)
-        wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE)
+        wanted = WantedSearch(kernel, space, TUNER, trials, budget.seconds, PATIENCE, known)
         found = lane.tune(wanted, proposal.strategy)
         evaluations = (*found.evaluations, *found.finals)
     correct = any(one.ok for one in evaluations)

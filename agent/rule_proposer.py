@@ -48,6 +48,7 @@ class RuleProposer:
         self._machine = machine
         self._rules = rules
         self._prior = prior
+        self._made: dict[tuple[str, tuple[str, ...]], tuple[Rewritten, ...] | None] = {}
 
     def analyse(self, context: TurnContext) -> Analysis:
         """Derive the bottleneck from the metrics."""
@@ -144,19 +145,10 @@ class RuleProposer:
         """Return the kernel after the rules in sequence; None where one of them does not apply, or where what they
         demand of the parameters leaves no config.
         """
-        found: list[Rewritten] = []
-        after = kernel
-        for rule in rules:
-            if not isinstance(after, PythonKernel):
-                return None  # rules rewrite Python
-            try:
-                rewritten = rule.apply(after, self._machine)
-                if rewritten is None or rewritten.kernel.source == after.source:
-                    return None
-                after = formatted(rewritten.kernel)
-            except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
-                return None  # a form of source that the rule does not support
-            found.append(rewritten)
+        found = self._applied(rules, kernel)
+        if not found:
+            return None
+        after = found[-1].kernel
         try:
             space = joint_space(after, [*spaces, *(one.space for one in found if one.space is not None)], sizes)
         except SpaceError:
@@ -168,6 +160,31 @@ class RuleProposer:
             rationale="; ".join(f"{one.did}: {rule.why}" for one, rule in zip(found, rules, strict=True)),
             space=space,
         )
+
+    def _applied(self, rules: Sequence[Rule], kernel: Kernel) -> tuple[Rewritten, ...] | None:
+        """Return what each rule made, one after the other; None where one of them does not apply.
+
+        What came of the beginning of a sequence is kept, as longer ones begin with it.
+        """
+        if not rules:
+            return ()
+        key = (kernel.digest, tuple(rule.name for rule in rules))
+        if key not in self._made:
+            before = self._applied(rules[:-1], kernel)
+            self._made[key] = None if before is None else self._more(before, rules[-1], kernel)
+        return self._made[key]
+
+    def _more(self, before: tuple[Rewritten, ...], rule: Rule, kernel: Kernel) -> tuple[Rewritten, ...] | None:
+        latest = before[-1].kernel if before else kernel
+        if not isinstance(latest, PythonKernel):
+            return None  # rules rewrite Python
+        try:
+            rewritten = rule.apply(latest, self._machine)
+            if rewritten is None or rewritten.kernel.source == latest.source:
+                return None
+            return (*before, replace(rewritten, kernel=formatted(rewritten.kernel)))
+        except (cst.ParserSyntaxError, cst.CSTValidationError, InvalidInput, AssertionError):
+            return None  # a form of source that the rule does not support
 
 
 def _tried_on(kernel: Kernel, turns: Sequence[Turn]) -> set[str]:

@@ -23,7 +23,8 @@ from ..core import (
 )
 from ..core.text import digest_of
 from ..tuners import catalogue
-from ..tuners.search import FINAL, FINALISTS, Found, Progress, Search
+from ..tuners.hardware import seen_in
+from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Progress, Search
 from .parallel import Once
 
 TUNING = "_tune_"
@@ -46,6 +47,13 @@ class WantedSearch:
     patience: int | None = None
     """If given it is a short search: it ends after so many trials in a row without a better one, and compares few
     finalists."""
+    known: Evaluation | None = None
+    """A quick evaluation of the kernel as it is, which a search then does not begin with."""
+
+    @property
+    def at(self) -> Config:
+        """The kernel's own values of what is searched."""
+        return Config({name: self.kernel.config[name] for name in self.space.names})
 
     @property
     def name(self) -> str:
@@ -88,10 +96,16 @@ class Searches:
         kernel, space, name = wanted.kernel, wanted.space, wanted.name
 
         def search() -> Found:
-            profile = self._profile()
+            profile = seen_in(self._profile(), kernel)
             with self._borrow() as evaluator, Journal(self._path(name)) as journal:
                 start = [space.default, *kernel.configs_in(space)]
-                ended = any(trial.origin == FINAL for trial in journal.of(Trial))
+                trials = list(journal.of(Trial))
+                ended = any(trial.origin == FINAL for trial in trials)
+                if not trials and wanted.known is not None and space.default == wanted.at:
+                    # What it was a duplicate of is no config of this search.
+                    update = {"config": dict(space.default), "duplicate_of": None}
+                    first = wanted.known.model_copy(update=update)
+                    journal.append(Trial.now(SEARCHED, first, 0.0))
                 return Search(
                     self._problem,
                     kernel,

@@ -17,7 +17,7 @@ from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
-from ..tuners.hardware import prune
+from ..tuners.hardware import prune, seen_in
 from ..tuners.search import Found, Search
 from .bring_back import bring_back
 from .devices import CPU, choose_devices
@@ -62,7 +62,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
             loading.start()
-            profile = evaluator.profile(job.problem)
+            profile = seen_in(evaluator.profile(job.problem), job.kernel)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         pruned, rules = prune(space.space, job.kernel, profile) if options.prune else (space.space, [])

@@ -5,8 +5,9 @@
 
 Takes the problems whose number is divisible by `--every`. Each row has the problem's id, the status of its first kernel
 (or why there is none), whether it is replayed and calls torch's library, its time over the reference's and over
-torch.compile's in fp32, seconds, and the same after a search of `--trials` configs. `--codes` names a file that keeps
-Inductor's code of each problem: what it has is not generated again.
+torch.compile's in fp32, seconds, and the same after a search of `--trials` configs, as its last comparison has it: that
+checks as a full evaluation does, with times interleaved. `--codes` names a file that keeps Inductor's code of each
+problem: what it has is not generated again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,8 @@ SETTINGS = Settings(
     baselines=(COMPILE,),
     compile_ahead=True,  # so that several of these share a device
 )
+TRIAL = replace(SearchSettings().sampling, seconds=0.15)
+"""Of a call of 5 ms that is thirty samples, enough to choose what the comparison measures with full precision."""
 
 
 def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluator, options: Any) -> dict[str, Any]:
@@ -64,10 +68,10 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
                     record = {"id": file.id, "name": file.name, "reference": problem.source, "code": code.model_dump()}
                     codes.write(f"{json.dumps(record)}\n")
         kernel = first_kernel(problem, code)
-        row |= measured(problem, kernel, evaluator)
+        row |= figures(next(iter(evaluator.evaluate(problem, kernel, [Config()]))))
         row["library"] = "torch computes" in kernel.source.splitlines()[0]
         if options.trials and row["status"] == "ok":
-            row["tuned"] = tuned(problem, kernel, evaluator, searcher, options.trials)
+            row["tuned"] = tuned(problem, kernel, searcher, options.trials)
     except Obstacle as obstacle:
         row |= {"status": "no kernel", "message": str(obstacle)}
     except KernelwrightError as error:
@@ -83,9 +87,8 @@ def kept_codes(path: Path | None) -> dict[str, GeneratedCode]:
     return {record["id"]: GeneratedCode.model_validate(record["code"]) for record in records}
 
 
-def measured(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -> dict[str, Any]:
+def figures(found: Evaluation) -> dict[str, Any]:
     """Return status, times and speedups of a kernel."""
-    (found,) = evaluator.evaluate(problem, kernel, [Config()])
     numbers = found.metrics()
     return {
         "status": str(found.status),
@@ -99,23 +102,23 @@ def measured(problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator) -
     }
 
 
-def tuned(
-    problem: TorchProblem, kernel: Kernel, evaluator: LocalEvaluator, searcher: LocalEvaluator, trials: int
-) -> dict[str, Any]:
-    """Search the file's own space, and measure the best in full."""
+def tuned(problem: TorchProblem, kernel: Kernel, searcher: LocalEvaluator, trials: int) -> dict[str, Any]:
+    """Search the file's own space; the best as it was compared with the first kernel, or that where it is the best."""
     space = declared_space(kernel, problem)
     if space is None:
-        return {"trials": 0, **measured(problem, kernel, evaluator)}
+        (alone,) = searcher.compare(problem, kernel, [Config()])
+        return {"trials": 0, **figures(alone)}
     start = [space.default, *kernel.configs_in(space)]
-    tuner = catalogue.create("portfolio", space, start=start, profile=evaluator.profile(problem))
+    tuner = catalogue.create("portfolio", space, start=start, profile=searcher.profile(problem))
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.jsonl") as journal:
         search = Search(problem, kernel, space, tuner, searcher, journal, Budget(trials=trials), SearchObserver())
         found = search.run()
-    best = kernel if found.faster is None else kernel.bind(found.faster.config)
+    best = found.faster or found.start
+    assert best is not None
     statuses = Counter(str(one.status) for one in found.evaluations)
     row = {"trials": len(found.evaluations), "statuses": statuses, "search_s": round(found.progress.seconds, 1)}
     row["trial_s"] = stages_of(found.evaluations)
-    return {**row, "config": dict(best.config), **measured(problem, best, evaluator)}
+    return {**row, "config": {**kernel.config, **best.config}, **figures(best)}
 
 
 def stages_of(evaluations: Sequence[Evaluation]) -> dict[str, float]:
@@ -154,12 +157,11 @@ def main() -> None:
     problems = problems_of(options.dataset, options.levels, lambda number: number % options.every == 0)
     rows = Rows(options.output, options.resume)
     done = {row["id"] for row in rows.rows}
-    searching = Settings(
-        allow_torch=AllowTorch.ALL, search=SearchSettings(compilers=max(1, cores() // 2), window=cores())
-    )
+    search = SearchSettings(compilers=max(1, cores() // 2), window=cores(), sampling=TRIAL)
+    searching = replace(SETTINGS, sampling=Sampling(), compile_ahead=False, search=search)
     with (
         LocalEvaluator("cuda", SETTINGS, cache_folder()) as evaluator,
-        LocalEvaluator("cuda", searching, cache_folder()) as searcher,
+        evaluator.beside(searching) as searcher,  # the same reference, with its inputs and what torch compiled
     ):
         for file in share_of(problems, options.shard):
             if file.id in done:

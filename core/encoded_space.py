@@ -39,6 +39,11 @@ class EncodedSpace:
         self._positions = [{value: i for i, value in enumerate(p.values)} for p in space.parameters]
         self._columns = [_column(parameter.values) for parameter in space.parameters]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters, in the order of a row's positions."""
+        return self._space.names
+
     def rows(self, configs: Iterable[Mapping[str, Value]]) -> Rows:
         """Return the rows of configs whose values are all values of their parameters."""
         names = self._space.names

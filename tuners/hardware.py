@@ -40,6 +40,25 @@ def multiplies(kernel: Kernel) -> bool:
     return any(isinstance(call, ast.Attribute) and call.attr in ("dot", "dot_scaled", "gemm") for call in calls)
 
 
+@functools.lru_cache(maxsize=16)
+def sums_each_step(kernel: Kernel) -> bool:
+    """Return whether a kernel adds the sum of several products to another one, so that it keeps two of each result.
+
+    `acc += dot(a, b, dot(c, d))` and `acc += dot(a, b, part)` do; of `acc += dot(a, b)` compilers make one sum.
+    """
+    added = (node.value for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.AugAssign))
+    calls = (value for value in added if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute))
+    onto = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "dot")
+    return any(len(call.args) > 2 or any(one.arg == "acc" for one in call.keywords) for call in onto)
+
+
+def seen_in(profile: Profile, kernel: Kernel) -> Profile:
+    """Return the profile with the sums that a kernel keeps for each result of the problem's product."""
+    if profile.product is None or profile.product.sums > 1 or not sums_each_step(kernel):
+        return profile
+    return profile.model_copy(update={"product": profile.product.model_copy(update={"sums": 2})})
+
+
 def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> list[str]:
     """Return expressions that every config must satisfy on the device; none for a CPU."""
     limits, product, roles = profile.limits, profile.product, Roles.of(names)
@@ -137,9 +156,15 @@ class TileModel:
         store = one["m"] * one["n"] * product.element_bytes / L2_BYTES * shared_out
         return np.asarray(np.log(one["rounds"] * (steps * step + 2 * LATENCY + store)))
 
-    def candidates(self, count: int) -> Rows:
-        """Return the members with the best estimates, one per tile shape and width of the block."""
+    def candidates(self, count: int, like: Rows | None = None) -> Rows:
+        """Return the members with the best estimates, one per tile shape and width of the block.
+
+        `like` is a row with values for what the model does not know, such as the order of tiles. Without them, and
+        where they go with no tile, members differ in these parameters by chance.
+        """
         members = self._encoded.sample(100_000, np.random.default_rng(0))
+        if like is not None:
+            members = self._alike(members, like)
         order = np.argsort(self.estimate(members), kind="stable")
         shape = [*(self._column(members, name) for name in (self._roles.m, self._roles.n)), self._threads(members)]
         chosen: dict[tuple[float, ...], int] = {}
@@ -148,6 +173,16 @@ class TileModel:
             if len(chosen) == count:
                 break
         return members[list(chosen.values())]
+
+    def _alike(self, members: Rows, like: Rows) -> Rows:
+        """Return the members with the other parameters' values of a row; all of them where there are none."""
+        roles = self._roles
+        known = {roles.m, roles.n, roles.k, roles.warps, roles.threads, roles.stages, roles.split}
+        others = [i for i, name in enumerate(self._encoded.names) if name not in known]
+        changed = members.copy()
+        changed[:, others] = like[others]
+        changed = self._encoded.unique(changed[self._encoded.allowed(changed)])
+        return changed if len(changed) else members
 
     def _column(self, rows: Rows, name: str | None, default: float = 1.0) -> Floats:
         if name is None:

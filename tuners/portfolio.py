@@ -52,8 +52,8 @@ class Portfolio(Rounds):
     The process estimates its uncertainty and needs few points; the trees model cliffs and products of parameters;
     neighbours finish the search.
 
-    `start` are configs to try first, `tiles` estimates configs of a tiled matrix product: its best follow, and its
-    metrics are features.
+    `start` are configs to try first, `tiles` estimates configs of a tiled matrix product: its best follow, with the
+    first one's values of what it does not know, and its metrics are features.
 
     `warm` are times of the same parameters elsewhere: the fastest are tried first. The models do not learn from them:
     on the recorded products, where the ten best of one GPU reach 62 to 87 % on the other, that cost more trials than it
@@ -77,7 +77,8 @@ class Portfolio(Rounds):
         self._scaled_at = 0.0
         first = within(space, begin(start, known))
         if tiles and len(start) < LIKELY:
-            first = space.encoded.unique(np.concatenate([first, tiles.candidates(LIKELY)]))
+            likely = tiles.candidates(LIKELY, first[0] if len(first) else None)
+            first = space.encoded.unique(np.concatenate([first, likely]))
         few = max(DIVERSE, min(FIRST, 2 + space.cardinality // 8) - len(first))
         self._queue.extend([*first, *diverse(space, WARM_DIVERSE if known else few, self._rng)])
 

@@ -158,7 +158,7 @@ class Search:
         if not finals or {Config(final.config) for final in finals} != set(finalists):
             self.observer.finals(finalists)
             began = self._clock()
-            finals = self.evaluator.compare(self.problem, self.kernel, finalists)
+            finals = self._compare(finalists)
             # Timed interleaved: they have no individual times.
             each = (self._clock() - began) / len(finalists)
             for final in finals:
@@ -188,6 +188,16 @@ class Search:
                 self.progress.recalled += 1
                 self._count(evaluation)
         return list(finals.values())
+
+    def _compare(self, finalists: Sequence[Config]) -> list[Evaluation]:
+        """Measure the unchanged kernel and finalists interleaved; one whose text is the unchanged kernel's gets its."""
+        unchanged = self.kernel.bind(Config()).digest
+        same = {config for config in finalists[1:] if self.kernel.bind(config).digest == unchanged}
+        different = [config for config in finalists if config not in same]
+        found = dict(zip(different, self.evaluator.compare(self.problem, self.kernel, different), strict=True))
+        start = found[finalists[0]]
+        copies = {config: start.model_copy(update={"config": dict(config), "duplicate_of": {}}) for config in same}
+        return [(found | copies)[config] for config in finalists]
 
     def _ask(self) -> Iterator[Config]:
         """Yield configs for the evaluator, each chosen when it is drawn."""

@@ -55,6 +55,19 @@ def test_the_best_stays_the_best_where_the_time_ends_before_it_is_measured_again
     assert outcome.cut_short and outcome.best.latency_ms == 4.0
 
 
+def test_nothing_is_combined_when_the_time_is_over(tmp_path: Path) -> None:
+    """The fourth trial is the second change; rewriting would only make the run end later."""
+    rewrites = changes(2.0, fast=8.0, faster=4.0)
+    asked: list[Sequence[str]] = []
+
+    def combine(strategies: Sequence[str]) -> Proposal | None:
+        asked.append(strategies)
+        return rewrites.combine(strategies)
+
+    outcome = run(tmp_path, kernel(20.0), Batches(Rewrites(rewrites.proposals, combine)), criteria=trials(4))
+    assert asked == [] and outcome.cut_short and outcome.best.latency_ms == 4.0
+
+
 def test_nothing_that_helps_leaves_the_start(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), Batches(changes(30.0, slow=40.0, slower=50.0)), criteria=ENDLESS)
     assert outcome.best.latency_ms == 20.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,9 @@ class Times:
     brings: Parameter | None = None
     constraints: tuple[str, ...] = ()
     broken: bool = False
+    excludes: tuple[str, ...] = ()
+    applied: list[str] = field(default_factory=list, compare=False)
+    """What it was applied to, by their constants."""
 
     @property
     def constant(self) -> str:
@@ -43,7 +46,8 @@ class Times:
     def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
         if self.broken:
             raise AssertionError("a form that the rule did not foresee")
-        if self.constant in kernel.constants:
+        self.applied.append(" ".join(kernel.constants))
+        if {self.constant, *self.excludes} & {*kernel.constants}:
             return None
         after = kernel.bind({"RESULT": kernel.constants["RESULT"] * self.factor})
         lines = [after.source.rstrip("\n"), f"{self.constant} = 1"]
@@ -107,6 +111,37 @@ def test_rules_whose_demands_contradict_each_other_are_not_combined(tmp_path: Pa
     narrow = Times("narrow", 0.4, brings=Parameter("TILE", [2, 4], 2), constraints=("TILE <= 4",))
     outcome = optimized(tmp_path, wide, narrow)
     assert tried(outcome.turns[0]) == {"narrow": 2.5, "wide": 2.0}
+
+
+def test_what_the_best_excludes_stops_no_longer_combination(tmp_path: Path) -> None:
+    """Two ways to do the same: the best is tried with all else, the other one with what brings choices."""
+    choices = Times("choices", 1.0, brings=Parameter("TILE", [2, 4], 2))
+    rules = Times("fast", 0.2, excludes=("OTHER",)), Times("other", 0.3, excludes=("FAST",)), Times("half", 0.5)
+    outcome = optimized(tmp_path, *rules, choices, iterations=1)
+    combined = [name for name in tried(outcome.turns[0]) if "+" in name]
+    assert combined == ["fast + half + choices", "fast + choices", "other + choices", "fast + half"]
+    assert outcome.best.latency_ms == pytest.approx(2.0)
+
+
+def test_what_is_far_slower_than_what_excludes_it_is_not_tried_again(tmp_path: Path) -> None:
+    choices = Times("choices", 1.0, brings=Parameter("TILE", [2, 4], 2))
+    rules = Times("fast", 0.2, excludes=("OTHER",)), Times("other", 0.6, excludes=("FAST",))
+    outcome = optimized(tmp_path, *rules, choices, iterations=1)
+    assert [name for name in tried(outcome.turns[0]) if "+" in name] == ["fast + choices"]
+
+
+def test_choices_that_do_not_go_together_stop_no_combination(tmp_path: Path) -> None:
+    one = Times("one", 1.0, brings=Parameter("TILE", [2, 4], 2), excludes=("TWO",))
+    two = Times("two", 1.0, brings=Parameter("STEP", [2, 4], 2), excludes=("ONE",))
+    outcome = optimized(tmp_path, Times("half", 0.5), one, two, iterations=1)
+    assert [name for name in tried(outcome.turns[0]) if "+" in name] == ["half + one"]
+
+
+def test_a_rule_is_applied_once_after_the_same_rules(tmp_path: Path) -> None:
+    rules = Times("half", 0.5), Times("third", 0.3), Times("fifth", 0.2)
+    optimized(tmp_path, *rules, iterations=1)
+    for rule in rules:
+        assert len(rule.applied) == len(set(rule.applied))
 
 
 def test_further_expansions_of_a_kernel_search_its_parameters(tmp_path: Path) -> None:

@@ -174,6 +174,14 @@ def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constra
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
 
 
+def test_wide_tiles_of_promoted_products_leave_room_for_their_second_sum() -> None:
+    def limit(rules: str) -> str:
+        return applied(rules, case_of("2_12").kernel).kernel.declared_constraints[0]
+
+    assert limit("promoted-products+wide-tiles") == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 64"
+    assert limit("joined-products+wide-tiles") == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 128"
+
+
 def test_tiles_of_two_products_share_the_parameter_of_their_precision() -> None:
     wider = applied("wide-tiles", from_inductor("2_45"))
     assert wider.space is not None and {"BLOCK_M_0", "BLOCK_M_2", "PRECISION"} <= set(wider.space.names)

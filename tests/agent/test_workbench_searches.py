@@ -12,7 +12,7 @@ from kernelwright.agent.searches import TUNING, WantedSearch
 from kernelwright.core import Config, Kernel, SearchSpace, Trial, read_journal
 from kernelwright.core.journal import of
 
-from ..fakes import kernel
+from ..fakes import evaluation, kernel
 from .made_up import SPACE, TUNED, Bench, Scripted
 
 
@@ -38,6 +38,18 @@ def test_a_search_whose_kernel_stands_best_says_so(made: Bench) -> None:
     fast = kernel(4.0, SPEED=4)
     lane.tune(WantedSearch(fast, SearchSpace.of({"SPEED": [8, 16]}), "grid", 9))
     assert [(one.kernel, one.latency_ms) for one in lane.tried] == [(fast, 4.0)]
+
+
+def test_a_search_does_not_begin_with_what_was_measured_quickly(made: Bench) -> None:
+    known = evaluation(TUNED, Config(), 20.0).model_copy(update={"duplicate_of": {}})
+    found = made.lane().tune(WantedSearch(TUNED, SPACE, "grid", 3, known=known))
+    assert [dict(one.config) for one in found.evaluations] == [{"SPEED": 20}, {"SPEED": 16}, {"SPEED": 12}]
+    assert found.evaluations[0].measurement == known.measurement and found.evaluations[0].duplicate_of is None
+    assert (found.progress.trials, found.progress.recalled) == (3, 1)
+    assert made.searcher.calls[:2] == [TUNED.bind({"SPEED": speed}).source for speed in (16, 12)]
+    elsewhere = SearchSpace.of({"SPEED": [8, 16]})
+    other = made.lane().tune(WantedSearch(TUNED, elsewhere, "grid", 3, known=known))
+    assert other.progress.recalled == 0, "the kernel's own value is none of this space"
 
 
 def test_a_search_without_a_correct_config_finds_nothing(made: Bench) -> None:

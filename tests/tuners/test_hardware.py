@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from kernelwright.core import (
     Ceilings,
+    Config,
     DeviceLimits,
     MatrixProduct,
     Profile,
@@ -24,8 +25,18 @@ from kernelwright.core import (
 )
 from kernelwright.core.encoded_space import Rows
 from kernelwright.core.expressions import Expression
+from kernelwright.tuners import catalogue
 from kernelwright.tuners.formats import read_recording
-from kernelwright.tuners.hardware import ACCUMULATORS, Roles, TileModel, _inefficiency, constraints, multiplies, prune
+from kernelwright.tuners.hardware import (
+    ACCUMULATORS,
+    Roles,
+    TileModel,
+    _inefficiency,
+    constraints,
+    multiplies,
+    prune,
+    seen_in,
+)
 
 TRITON = PythonKernel(languages.TRITON, Target.CUDA, "acc = tl.dot(a, b, acc)", "triton")
 TILELANG = PythonKernel(languages.TILELANG, Target.CUDA, "T.gemm(a, b, c)", "tilelang")
@@ -272,6 +283,44 @@ def test_candidates_are_different_members_of_different_shapes() -> None:
     members = pruned.encoded.members
     assert members is not None
     assert estimate[0] == model.estimate(members).min()
+
+
+def test_candidates_keep_the_given_values_of_what_the_model_does_not_know() -> None:
+    pruned, _ = prune(TILES, TRITON, GPU)
+    start = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "NUM_WARPS": 4, "NUM_STAGES": 2, "LAYOUT": "column"})
+    (like,) = pruned.encoded.rows([start])
+    rows = of(pruned).candidates(10, like)
+    assert len(rows) == 10 and pruned.encoded.allowed(rows).all()
+    configs = [pruned.encoded.config(row) for row in rows]
+    assert {one["LAYOUT"] for one in configs} == {"column"}
+    assert len({(one["BLOCK_M"], one["BLOCK_N"], one["NUM_WARPS"]) for one in configs}) == 10
+    asked = catalogue.create("portfolio", pruned, 3, start=[start], profile=GPU).ask(11)
+    assert asked == [start, *configs], "a search begins at the kernel's config, and goes on with its values"
+
+
+def test_where_given_values_go_with_no_tile_candidates_are_any() -> None:
+    space = SearchSpace.of({"BM": [64], "BN": [64], "BK": [32], "GO": [0, 1]}, ["GO == 1"])
+    (row,) = of(space).candidates(3, np.zeros(4, dtype=np.int32))
+    assert space.encoded.config(row)["GO"] == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "sums"),
+    [
+        ("acc += tl.dot(a, b, tl.dot(c, d))", 2),
+        ("acc += tl.dot(a, b, part)", 2),
+        ("acc += tl.dot(a, b, acc=part)", 2),
+        ("acc += tl.dot(a, b)", 1),
+        ("acc += tl.dot(a, b, input_precision='ieee')", 1),
+        ("acc = tl.dot(a, b, acc)", 1),
+        ("a_ptrs += BLOCK_K * stride", 1),
+    ],
+)
+def test_a_kernel_that_adds_each_steps_sum_keeps_two_of_each_result(statement: str, sums: int) -> None:
+    kernel = replace(TRITON, source=f"def f(a, b):\n    {statement}\n")
+    seen = seen_in(GPU, kernel)
+    assert seen.product is not None and seen.product.sums == sums
+    assert seen_in(CPU.model_copy(update={"product": None}), kernel).product is None
 
 
 def test_candidates_of_a_small_space_are_all_its_shapes() -> None:

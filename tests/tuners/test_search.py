@@ -129,7 +129,7 @@ def test_a_budget_in_seconds(path: Path) -> None:
 
 
 def test_every_trial_says_how_long_it_took(path: Path) -> None:
-    """Finalists are timed interleaved, and share the time equally."""
+    """Finalists are timed interleaved, and share the time equally; one of these is the unchanged kernel."""
     clock = Clock()
 
     def taking(seconds: float) -> Callable[[Config], Answer]:
@@ -142,7 +142,8 @@ def test_every_trial_says_how_long_it_took(path: Path) -> None:
     search(path, Table(taking(100.0), taking(40.0)), clock=clock)
     # The clock itself goes on by a second whenever it is read.
     assert [100 < trial.seconds < 110 for trial in trials_in(path, "search")] == [True] * 10
-    assert [trial.seconds for trial in trials_in(path, "final")] == [40 + 1 / (1 + FINALISTS)] * (1 + FINALISTS)
+    each = (40 * FINALISTS + 1) / (1 + FINALISTS)
+    assert [trial.seconds for trial in trials_in(path, "final")] == [each] * (1 + FINALISTS)
 
 
 def test_what_ends_the_search_closes_the_evaluator(path: Path) -> None:
@@ -185,9 +186,21 @@ def test_finalists_are_the_close_ones_and_the_kernel_as_it_stands(path: Path) ->
 
 
 def test_at_most_so_many_finalists(path: Path) -> None:
-    table = Table(lambda config: 1.0 + 0.001 * int(config["A"]))
+    table = Table(lambda config: 1.0 + 0.001 * int(config["A"]) + (config["A"] == 3))
     search(path, table)
-    assert table.compared == [[Config(), *list(SPACE)[:FINALISTS]]]
+    assert table.compared == [[Config(), *configs(1, 2, 4, 5, 6)]]
+    assert len(table.compared[0]) == 1 + FINALISTS
+
+
+def test_a_finalist_that_is_the_unchanged_kernel_is_measured_once(path: Path) -> None:
+    table = Table(lambda config: 1.0 + 0.01 * abs(int(config["A"]) - 3))
+    found = search(path, table)
+    assert table.compared == [[Config(), *configs(2, 4, 1, 5)]]
+    assert found.best is not None and found.best.config == {"A": 3} and found.best.duplicate_of == {}
+    assert found.start is not None and found.best.measurement == found.start.measurement
+    assert found.faster is None
+    assert [Config(t.evaluation.config) for t in trials_in(path, "final")] == [Config(), *configs(3, 2, 4, 1, 5)]
+    assert search(path, Table()).finals == found.finals, "a resumed search finds all of them"
 
 
 def test_a_duplicate_is_no_finalist(path: Path) -> None:

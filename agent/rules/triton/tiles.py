@@ -37,6 +37,8 @@ class Tile:
     """The constant that chooses the precision, where there is one."""
     precise: bool
     """Whether all products have IEEE precision, which tensor cores do not have."""
+    promoted: bool = False
+    """Whether the sum of each step is one of its own, beside the whole sum."""
 
     @classmethod
     def of(cls, launch: Launch, kernel: PythonKernel) -> Tile | None:
@@ -55,7 +57,8 @@ class Tile:
         choice = launch.constant(parameter) if parameter else None
         rows, columns, step, warps, stages = constants
         precise = all(dot.precision == "ieee" for dot in dots)
-        return cls(launch, rows, columns, step, warps, stages, choice, precise)
+        promoted = any(dot.inner for dot in dots)
+        return cls(launch, rows, columns, step, warps, stages, choice, precise, promoted)
 
     @property
     def names(self) -> tuple[str, str, str, str, str]:
@@ -67,7 +70,7 @@ class Tile:
         one, other, _, warps, _ = (present[name] for name in self.names)
         now = -(-int(one) * int(other) // (int(warps) * 32))
         vector, tensor = max(VECTOR_UNITS, now), max(TENSOR_CORES, now)
-        each: object = vector if self.precise else tensor
+        each: object = vector if self.precise or self.promoted else tensor
         if self.choice and vector < tensor:
             each = f"({tensor} if {self.choice} == 'bf16x3' else {vector})"
         return f"{self.m} * {self.n} <= {self.warps} * 32 * {each}"
