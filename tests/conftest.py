@@ -109,7 +109,7 @@ FAST = Settings(
     sandbox=Sandbox.NONE,  # one server instead of two; tests/evaluators/sandbox/test_sandbox.py tries each
     second_workload=False,
     checks=2,
-    limits=Limits(compile_s=60, call_s=3, memory_gib=1.0, file_gib=0.25),
+    limits=Limits(compile_s=60, call_s=6, memory_gib=1.0, file_gib=0.25),
     sampling=Sampling(seconds=0.1, min_samples=5, quiet_timeout_s=0.0),
 )
 
