@@ -205,8 +205,9 @@ def roles_kernel(
     a_ptr, b_ptr, as_ptr, bs_ptr, c_ptr, M, N, K, SCALED: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    # A step is a whole block of scales (BLOCK_K == SCALED). Each group has half of the rows: while one scales and adds, the other's matrix instructions run. Of more columns
-    # than a scale has, a group multiplies one half after the other: the product and both sums fit its registers.
+    # A step is a whole block of scales (BLOCK_K == SCALED). Each group has half of the rows: while one scales and adds,
+    # the other's matrix instructions run. Of more columns than a scale has, a group multiplies one half after the
+    # other: the product and both sums fit its registers.
     WIDTH: tl.constexpr = min(BLOCK_N, SCALED)
     # The compiler can halve only descriptors that are made here.
     a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])
