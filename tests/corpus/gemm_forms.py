@@ -34,7 +34,7 @@ TYPES = {
 }
 FORMS = [("plain", 1), ("plain", 2), ("persistent", 1), ("tma", 1)]
 DESCRIBED = [("tma_tile", 1), ("roles", 1)]
-"""Of the product of two operands of one type only."""
+"""Of the products without experts."""
 MULTIPLY = (
     *("gemm_kernel", "blockscale_kernel", "persistent_kernel", "expert_kernel"),
     *("tma_kernel", "tma_tile_kernel", "roles_kernel"),
@@ -62,6 +62,9 @@ def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]
     for variant, split in FORMS[compact:]:
         for n, k in [(64, 128)] if compact else [(64, 128), (256, 64)]:
             yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "VARIANT": variant, "SPLIT_K": split}
+    for n in (64, 256):
+        yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": 128, "VARIANT": "tma_tile"}
+        yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": 128, "VARIANT": "roles"}
     for dtype in ("bfloat16", "float8_e4m3fn"):
         yield "moe", {"DTYPE": dtype}, {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32}
     if not compact:
@@ -92,20 +95,30 @@ def interpret() -> dict[str, float]:
     return found
 
 
-def waits_for_each(binary: bytes) -> bool:
-    """Return whether ptxas lets every matrix instruction wait for the one before."""
+def described(binary: bytes, what: str) -> str:
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
         file.flush()
-        code = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+        run = subprocess.run([tool, what, file.name], capture_output=True, text=True, check=True)
+    return run.stdout + run.stderr
+
+
+def waits_for_each(binary: bytes) -> bool:
+    """Return whether ptxas lets every matrix instruction wait for the one before."""
+    code = described(binary, "-sass")
     products, begun = len(re.findall(r"\b[HQ]GMMA\b", code)), code.count("WARPGROUP.ARRIVE")
     return products > 1 and begun >= products
 
 
+def stack_bytes(binary: bytes) -> int:
+    """Return the bytes of local memory of a thread: what did not fit its registers."""
+    return max(int(found) for found in re.findall(r"STACK:(\d+)", described(binary, "-res-usage")))
+
+
 def compile_all() -> dict[str, list[Any]]:
     """Of each form the bytes of shared memory, the operands of matrix instructions, whether it copies in bulk, whether
-    a load in its loop waits for the product, and whether its matrix instructions wait for each other."""
+    a load in its loop waits for the product, whether its matrix instructions wait for each other, and its stack."""
     found: dict[str, list[Any]] = {}
     label = ""
 
@@ -133,8 +146,10 @@ def compile_all() -> dict[str, list[Any]]:
             operands = sorted(set(re.findall(r"wgmma\.mma_async[.\w]*\.f32\.(\w+)\.", ptx)))
             behind = compiled.asm["ttgir"].partition("warp_group_dot ")[2].partition("scf.yield")[0]
             late = "tt.load" in behind
-            alone = waits_for_each(compiled.asm["cubin"])
-            found[label] = [compiled.metadata.shared, operands, "cp.async.bulk.tensor" in ptx, late, alone]
+            binary = compiled.asm["cubin"]
+            bulk = "cp.async.bulk.tensor" in ptx
+            figures = [compiled.metadata.shared, operands, bulk, late, waits_for_each(binary), stack_bytes(binary)]
+            found[label] = figures
 
     driver.set_active(_Driver(["cuda", 90, 32]))
     JITFunction.run = run
@@ -147,6 +162,9 @@ def compile_all() -> dict[str, list[Any]]:
         if name == "gemm":
             # Half of the registers are accumulators: this is where ptxas gives up.
             blocks |= {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128 if fp8 else 256, "NUM_WARPS": 8}
+        elif name == "a8w8_blockscale":
+            warps = 8 if config["VARIANT"] == "roles" else 4
+            blocks = {"BLOCK_SIZE_M": 16 * warps, "NUM_WARPS": warps}
         bound = kernel.bind({**config, **blocks, "NUM_STAGES": 3})
         sized = ProblemModule(problem.path, large, "cpu")
         module(bound.source).ModelNew(*sized.init_inputs())(*sized.inputs(0))

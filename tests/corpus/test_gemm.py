@@ -56,15 +56,15 @@ def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> Non
 
 def test_every_form_is_right_in_the_interpreter() -> None:
     errors = forms("interpreted")
-    assert len(errors) == 6 + 3 * 4 + 4 * 2 + 4
+    assert len(errors) == 6 + 3 * 4 + 4 * 2 + 4 + 4
     # At most the next number in bf16.
     assert {form: error for form, error in errors.items() if error > 2**-7} == {}
 
 
 def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
     found = forms("compiled")
-    assert len(found) == 2 * 5 + 3 + 2
-    for form, (shared, matrix, bulk, late, alone) in found.items():
+    assert len(found) == 2 * 5 + 3 + 4 + 2
+    for form, (shared, matrix, bulk, late, alone, stack) in found.items():
         assert 0 < shared <= 227 * 1024
         fp8 = "float8" in form or "a8w8" in form
         assert matrix == ["e4m3" if fp8 else "bf16" if "bfloat16" in form else "f16"], form
@@ -72,6 +72,8 @@ def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
         assert not alone, form
         # Scales are on their way while the product runs: behind it each step would wait for L2.
         assert not late, form
+        # With roles addresses at most, which each tile needs once: both sums of a wide tile stay in registers.
+        assert stack <= 64 or "roles" not in form, form
 
 
 TILELANG = [
@@ -175,6 +177,20 @@ def test_every_form_is_right_on_a_gpu(
     variant, split, columns = form
     config = Config({"VARIANT": variant, "SPLIT_K": split, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": columns})
     (found,) = gpu.evaluate(problem, kernel, [config])
+    assert found.status is Status.OK, found.message + found.log
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n", "stages"), [(32, 5), (128, 4), (256, 3), (256, 4)])
+@pytest.mark.parametrize("variant", ["tma_tile", "roles"])
+def test_block_scales_with_descriptors_are_right_on_a_gpu(
+    gpu: LocalEvaluator, variant: str, n: int, stages: int
+) -> None:
+    # The edges of all three extents lie within a tile and within a block of scales.
+    problem = find_problem("gemm/a8w8_blockscale").read().resized("test", {"M": 2057, "N": 2832, "K": 1040})
+    common = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_K": 128, "NUM_WARPS": 8}
+    config = Config({**common, "VARIANT": variant, "BLOCK_SIZE_N": n, "NUM_STAGES": stages})
+    (found,) = gpu.evaluate(problem, find_kernel("gemm/a8w8_blockscale", "triton").read(), [config])
     assert found.status is Status.OK, found.message + found.log
 
 

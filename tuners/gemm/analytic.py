@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,19 @@ DESCRIBED = {
 """Forms with descriptors, and their bytes of shared memory beside the operands: for barriers, and for the part of a
 result that leaves through shared memory while the next tile's operands arrive there."""
 FORMS = {
-    **{"plain": (1.0, 1.0), "tma": (0.93, 1.1), "persistent": (0.98, 1.1)},
-    **{"tma_tile": (0.93, 1.1), "roles": (0.93, 1.2)},
+    "plain": (1.0, 1.0, 1.0),
+    "tma": (0.9, 1.11, 1.15),
+    "persistent": (0.98, 1.05, 1.2),
+    "tma_tile": (0.86, 1.0, 1.05),
 }
-"""Forms, and their times as shares of the plain form's: on wide tiles, and on others. The first three are rounded from
-pairs of trials on an H200 that differ in the form alone; the last two are guesses, that a search has to test."""
-MEASURED = ("plain", "tma", "persistent")
+"""Forms that a search begins with, and their times as shares of the plain form's: on wide tiles, on others, and where
+products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for the last
+number, which no trial had: it is that of `tma`, less what other small tiles save by sharing a multiprocessor. `roles`
+is left to the search: on Triton 3.6 its results were wrong in 13 of 13 trials."""
 LOOPING = ["persistent", "tma", "roles"]
 """Forms with one program per multiprocessor."""
+NOT_LOOPING = 1.1
+"""Factor of `tma_tile` on wide tiles of which multiprocessors get several: only a loop loads the next one meanwhile."""
 WIDE_TILE = 64 * 128
 """Elements of a result tile from which descriptors paid."""
 FIRST = 12
@@ -91,28 +96,28 @@ def _room_for_the_result(form: str, product: MatrixProduct, limits: DeviceLimits
 
 
 def analytic_choice(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Config:
-    """Return the config with the best estimate, in a form whose factor was measured."""
-    return space.encoded.config(_ranked(space, limits, product, MEASURED)[0])
+    """Return the config with the best estimate."""
+    return space.encoded.config(_ranked(space, limits, product)[0])
 
 
 def first_configs(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> list[Config]:
-    """Return the configs that a search begins with: the analytic choice, then those with the best estimates, one of
-    each form, tile, number of warps and of parts."""
-    rows = _ranked(space, limits, product, tuple(FORMS))
+    """Return the configs that a search begins with: those with the best estimates, one of each form, tile, number of
+    warps and of parts. The first is the analytic choice."""
+    rows = _ranked(space, limits, product)
     kinds = [space.names.index(name) for name in (VARIANT, *TILE, "NUM_WARPS", "SPLIT_K") if name in space.names]
     best = rows[np.sort(np.unique(rows[:, kinds], axis=0, return_index=True)[1])]
     chosen: list[Config] = []
     tiles: Counter[tuple[Value, ...]] = Counter()
-    for config in [analytic_choice(space, limits, product), *map(space.encoded.config, best)]:
+    for config in map(space.encoded.config, best):
         tile = tuple(config[name] for name in TILE)
-        if config not in chosen and tiles[tile] < OF_TILE:
+        if tiles[tile] < OF_TILE:
             chosen.append(config)
             tiles[tile] += 1
     return chosen[:FIRST]
 
 
-def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct, forms: Collection[str]) -> Rows:
-    """Return members in these forms, the best estimate first.
+def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) -> Rows:
+    """Return members in the forms of `FORMS`, the best estimate first.
 
     The model of tiles counts rounds of blocks and the bytes of their operands; a form has its factor, and parts of K
     cost a second kernel, which reads and writes them again.
@@ -120,7 +125,7 @@ def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct, fo
     model = TileModel(space.encoded, Roles.of(space.names), limits, product)
     rows = space.encoded.sample(100_000, np.random.default_rng(0))
     columns = space.encoded.columns(rows)
-    kept = np.isin(columns[VARIANT], list(forms)) if VARIANT in columns else np.ones(len(rows), dtype=bool)
+    kept = np.isin(columns[VARIANT], list(FORMS)) if VARIANT in columns else np.ones(len(rows), dtype=bool)
     # Shorter rows of a tile take as many requests to memory for fewer bytes; the model of tiles counts bytes only.
     whole = kept & (np.asarray(columns["BLOCK_SIZE_K"]) * product.element_bytes >= LINE)
     kept = next((one for one in (whole, kept) if one.any()), np.ones(len(rows), dtype=bool))
@@ -141,11 +146,14 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     if VARIANT not in columns:
         return np.ones(len(rows))
     m, n = (np.asarray(columns[name], dtype=np.float64) for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N"))
-    wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (product.sums == 1) & (limits.capability in ASYNCHRONOUS)
+    wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (limits.capability in ASYNCHRONOUS)
     found = np.ones(len(rows))
-    for form, (on_wide, on_others) in FORMS.items():
-        found = np.where(columns[VARIANT] == form, np.where(wide, on_wide, on_others), found)
-    return found
+    for form, (on_wide, on_others, of_two_sums) in FORMS.items():
+        ratio = np.where(wide, on_wide, on_others) if product.sums == 1 else of_two_sums
+        found = np.where(columns[VARIANT] == form, ratio, found)
+    tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch
+    several = wide & (tiles > limits.multiprocessors) & (product.sums == 1) & (columns[VARIANT] == "tma_tile")
+    return np.where(several, NOT_LOOPING * found, found)
 
 
 def _parts(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:

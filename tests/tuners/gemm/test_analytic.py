@@ -45,7 +45,8 @@ def first(
 @pytest.mark.parametrize(
     ("shape", "limits", "dtype", "form"),
     [
-        (Shape(4096, 4096, 1024), H200_LIMITS, "float16", "tma"),
+        (Shape(4096, 4096, 4096), H200_LIMITS, "float16", "tma"),
+        (Shape(4096, 4096, 1024), H200_LIMITS, "float16", "tma_tile"),  # no next tile whose operands a loop would load
         (Shape(4096, 4096, 1024), H200_LIMITS, "float8_e4m3fn", "plain"),
         (Shape(4096, 4096, 1024), A100_LIMITS, "float16", "plain"),
         (Shape(4096, 4096, 16), H200_LIMITS, "float16", "plain"),
@@ -67,10 +68,15 @@ def test_a_search_begins_with_different_members(m: int) -> None:
     assert max(tiles.values()) == OF_TILE
 
 
-def test_large_products_begin_with_every_form_of_descriptors() -> None:
+def test_large_products_begin_with_the_forms_of_descriptors_that_were_right() -> None:
     _, found = first(Shape(4096, 4096, 4096))
-    assert {config["VARIANT"] for config in found} >= set(DESCRIBED)
+    assert {config["VARIANT"] for config in found} & set(DESCRIBED) == {"tma", "tma_tile"}
     assert {(128, 256), (256, 128), (128, 128)} <= {(one["BLOCK_SIZE_M"], one["BLOCK_SIZE_N"]) for one in found}
+
+
+def test_a_search_begins_with_one_round_of_tiles() -> None:
+    _, found = first(Shape(7168, 2048, 256))
+    assert (found[0]["BLOCK_SIZE_M"], found[0]["BLOCK_SIZE_N"], found[0]["VARIANT"]) == (128, 128, "tma_tile")
 
 
 def test_forms_that_a_gpu_or_an_engine_lacks_are_no_members() -> None:
