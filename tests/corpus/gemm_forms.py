@@ -33,11 +33,9 @@ TYPES = {
     torch.int32: "i32",
 }
 FORMS = [("plain", 1), ("plain", 2), ("persistent", 1), ("tma", 1)]
-DESCRIBED = [("tma_tile", 1), ("roles", 1)]
-"""Of the products without experts."""
 MULTIPLY = (
     *("gemm_kernel", "blockscale_kernel", "persistent_kernel", "expert_kernel"),
-    *("tma_kernel", "tma_tile_kernel", "roles_kernel"),
+    *("tma_kernel", "tma_tile_kernel"),
 )
 
 
@@ -56,7 +54,7 @@ def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]
     for layout, dtype in [*layouts, ("TN", "float8_e4m3fn")]:
         # Parts of K and the persistent form read their operands as the plain form does.
         few = FORMS[compact:] if compact or layout == "TT" else (FORMS[0], FORMS[3])
-        for variant, split in (*few, *DESCRIBED):
+        for variant, split in (*few, ("tma_tile", 1)):
             config = {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "VARIANT": variant, "SPLIT_K": split}
             yield "gemm", {"LAYOUT": layout, "DTYPE": dtype}, config
     for variant, split in FORMS[compact:]:
@@ -64,7 +62,6 @@ def cases(compact: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]
             yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "VARIANT": variant, "SPLIT_K": split}
     for n in (64, 256):
         yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": 128, "VARIANT": "tma_tile"}
-        yield "a8w8_blockscale", {}, {"BLOCK_SIZE_N": n, "BLOCK_SIZE_K": 128, "VARIANT": "roles"}
     for dtype in ("bfloat16", "float8_e4m3fn"):
         yield "moe", {"DTYPE": dtype}, {"BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32}
     if not compact:
@@ -163,8 +160,7 @@ def compile_all() -> dict[str, list[Any]]:
             # Half of the registers are accumulators: this is where ptxas gives up.
             blocks |= {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128 if fp8 else 256, "NUM_WARPS": 8}
         elif name == "a8w8_blockscale":
-            warps = 8 if config["VARIANT"] == "roles" else 4
-            blocks = {"BLOCK_SIZE_M": 16 * warps, "NUM_WARPS": warps}
+            blocks = {"BLOCK_SIZE_M": 64, "NUM_WARPS": 4}
         bound = kernel.bind({**config, **blocks, "NUM_STAGES": 3})
         sized = ProblemModule(problem.path, large, "cpu")
         module(bound.source).ModelNew(*sized.init_inputs())(*sized.inputs(0))

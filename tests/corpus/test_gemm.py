@@ -56,24 +56,23 @@ def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> Non
 
 def test_every_form_is_right_in_the_interpreter() -> None:
     errors = forms("interpreted")
-    assert len(errors) == 6 + 3 * 4 + 4 * 2 + 4 + 4
+    assert len(errors) == 5 + 3 * 3 + 4 * 2 + 2 + 4
     # At most the next number in bf16.
     assert {form: error for form, error in errors.items() if error > 2**-7} == {}
 
 
 def test_every_form_compiles_to_matrix_instructions_of_sm_90() -> None:
     found = forms("compiled")
-    assert len(found) == 2 * 5 + 3 + 4 + 2
+    assert len(found) == 2 * 4 + 3 + 2 + 2
     for form, (shared, matrix, bulk, late, alone, stack) in found.items():
         assert 0 < shared <= 227 * 1024
         fp8 = "float8" in form or "a8w8" in form
         assert matrix == ["e4m3" if fp8 else "bf16" if "bfloat16" in form else "f16"], form
-        assert bulk == any(f"'{variant}'" in form for variant in ("tma", "tma_tile", "roles")), form
+        assert bulk == any(f"'{variant}'" in form for variant in ("tma", "tma_tile")), form
         assert not alone, form
         # Scales are on their way while the product runs: behind it each step would wait for L2.
         assert not late, form
-        # With roles addresses at most, which each tile needs once: both sums of a wide tile stay in registers.
-        assert stack <= 64 or "roles" not in form, form
+        assert stack <= 64, form
 
 
 TILELANG = [
@@ -182,14 +181,11 @@ def test_every_form_is_right_on_a_gpu(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("n", "stages"), [(32, 5), (128, 4), (256, 3), (256, 4)])
-@pytest.mark.parametrize("variant", ["tma_tile", "roles"])
-def test_block_scales_with_descriptors_are_right_on_a_gpu(
-    gpu: LocalEvaluator, variant: str, n: int, stages: int
-) -> None:
+def test_block_scales_with_descriptors_are_right_on_a_gpu(gpu: LocalEvaluator, n: int, stages: int) -> None:
     # The edges of all three extents lie within a tile and within a block of scales.
     problem = find_problem("gemm/a8w8_blockscale").read().resized("test", {"M": 2057, "N": 2832, "K": 1040})
     common = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_K": 128, "NUM_WARPS": 8}
-    config = Config({**common, "VARIANT": variant, "BLOCK_SIZE_N": n, "NUM_STAGES": stages})
+    config = Config({**common, "VARIANT": "tma_tile", "BLOCK_SIZE_N": n, "NUM_STAGES": stages})
     (found,) = gpu.evaluate(problem, find_kernel("gemm/a8w8_blockscale", "triton").read(), [config])
     assert found.status is Status.OK, found.message + found.log
 
@@ -198,14 +194,13 @@ def test_block_scales_with_descriptors_are_right_on_a_gpu(
 @pytest.mark.parametrize("layout", ["TN", "TT", "NT", "NN"])
 @pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
 @pytest.mark.parametrize("tile", [(128, 256, 4), (256, 128, 4), (128, 128, 3)])
-@pytest.mark.parametrize("variant", ["tma_tile", "roles"])
 def test_forms_with_descriptors_are_right_on_a_gpu(
-    gpu: LocalEvaluator, variant: str, tile: tuple[int, int, int], dtype: str, layout: str
+    gpu: LocalEvaluator, tile: tuple[int, int, int], dtype: str, layout: str
 ) -> None:
     sizes = {"M": 2064, "N": 2832, "K": 1040, "DTYPE": dtype, "LAYOUT": "TN" if "float8" in dtype else layout}
     problem = find_problem("gemm/gemm").read().resized("test", sizes)
     m, n, stages = tile
-    common = {"VARIANT": variant, "BLOCK_SIZE_K": 64, "NUM_WARPS": 8, "NUM_STAGES": stages}
+    common = {"VARIANT": "tma_tile", "BLOCK_SIZE_K": 64, "NUM_WARPS": 8, "NUM_STAGES": stages}
     config = Config({**common, "BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n})
     (found,) = gpu.evaluate(problem, find_kernel("gemm/gemm", "triton").read(), [config])
     assert found.status is Status.OK, found.message + found.log

@@ -29,7 +29,6 @@ WITH_DESCRIPTORS = 90
 DESCRIBED = {
     "tma": "BLOCK_SIZE_M * min(BLOCK_SIZE_N, 16384 // max(BLOCK_SIZE_M, 128)) * 2 + 256",
     "tma_tile": "256",
-    "roles": "BLOCK_SIZE_M * BLOCK_SIZE_N + 1024",
 }
 """Forms with descriptors, and their bytes of shared memory beside the operands: for barriers, and for the part of a
 result that leaves through shared memory while the next tile's operands arrive there."""
@@ -41,9 +40,8 @@ FORMS = {
 }
 """Forms that a search begins with, and their times as shares of the plain form's: on wide tiles, on others, and where
 products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for the last
-number, which no trial had: it is that of `tma`, less what other small tiles save by sharing a multiprocessor. `roles`
-is left to the search: on Triton 3.6 its results were wrong in 13 of 13 trials."""
-LOOPING = ["persistent", "tma", "roles"]
+number, which no trial had: it is that of `tma`, less what other small tiles save by sharing a multiprocessor."""
+LOOPING = ["persistent", "tma"]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1
 """Factor of `tma_tile` on wide tiles of which multiprocessors get several: only a loop loads the next one meanwhile."""

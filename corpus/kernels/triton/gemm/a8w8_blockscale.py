@@ -5,8 +5,7 @@ Product of fp8 A (M, K) and fp8 B (N, K) with a scale for each 1x128 block of A 
 block of K is multiplied on its own, scaled, and added in fp32. Tiles of C stand in groups of rows, so that programs
 that run together share operands in L2. SPLIT_K cuts the loop over K into parts that a second kernel adds in a fixed
 order. VARIANT is plain (one program per tile and part), persistent (one program per multiprocessor), tma (persistent,
-with tensor descriptors), tma_tile (the same with one program per tile, so that several share a multiprocessor), or
-roles (persistent: some warps load through descriptors, two groups of four multiply).
+with tensor descriptors), or tma_tile (the same with one program per tile, so that several share a multiprocessor).
 """
 
 import torch
@@ -32,7 +31,7 @@ SEARCH_SPACE = {
     "SPLIT_K": [1, 2, 4, 8],
     "NUM_WARPS": [4, 8],
     "NUM_STAGES": [2, 3, 4, 5, 6, 8],
-    "VARIANT": ["plain", "persistent", "tma", "tma_tile", "roles"],
+    "VARIANT": ["plain", "persistent", "tma", "tma_tile"],
 }
 CONSTRAINTS = [
     "SPLIT_K == 1 or (VARIANT == 'plain' and SPLIT_K * 128 <= K)",
@@ -40,15 +39,12 @@ CONSTRAINTS = [
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
     "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
     "VARIANT in ('plain', 'persistent') or (N % 16 == 0 and K % 16 == 0)",
-    "VARIANT != 'roles' or (NUM_WARPS == 8 and BLOCK_SIZE_M >= 128 and BLOCK_SIZE_K == 128)",
 ]
 
 BLOCK = 128
 BLOCK_SUM = 1024
 MAX_STORE = 128
 OUT = "bfloat16"
-# Warps that the compiler makes several of: one group loads, the others multiply.
-ROLE_WARPS = 4
 
 
 @triton.jit
@@ -201,52 +197,6 @@ def tma_tile_kernel(
 
 
 @triton.jit
-def roles_kernel(
-    a_ptr, b_ptr, as_ptr, bs_ptr, c_ptr, M, N, K, SCALED: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-):  # fmt: skip
-    # A step is a whole block of scales (BLOCK_K == SCALED). Each group has half of the rows: while one scales and adds,
-    # the other's matrix instructions run. Of more columns than a scale has, a group multiplies one half after the
-    # other: the product and both sums fit its registers.
-    WIDTH: tl.constexpr = min(BLOCK_N, SCALED)
-    # The compiler can halve only descriptors that are made here.
-    a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])
-    b_desc = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [WIDTH, BLOCK_K])
-    blocks_k = tl.cdiv(K, SCALED)
-    last_n = tl.cdiv(N, SCALED) - 1
-    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), warp_specialize=True):
-        block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
-        as_ptrs = as_ptr + ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64) * blocks_k
-        left_ptr = bs_ptr + off_n // SCALED * blocks_k
-        a_scales = tl.load(as_ptrs)[:, None]
-        left_scales = a_scales * tl.load(left_ptr)
-        left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
-        if BLOCK_N > WIDTH:
-            right_ptr = bs_ptr + min(off_n // SCALED + 1, last_n) * blocks_k
-            right_scales = a_scales * tl.load(right_ptr)
-            right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
-        for block in range(0, blocks_k):
-            # The next block's scales are on their way during this one's products, which wait for nothing but operands.
-            further = min(block + 1, blocks_k - 1)
-            a_scales = tl.load(as_ptrs + further)[:, None]
-            left_scale = tl.load(left_ptr + further)
-            if BLOCK_N > WIDTH:
-                right_scale = tl.load(right_ptr + further)
-            a = a_desc.load([off_m, block * BLOCK_K])
-            left += tl.dot(a, b_desc.load([off_n, block * BLOCK_K]).T) * left_scales
-            left_scales = a_scales * left_scale
-            if BLOCK_N > WIDTH:
-                right += tl.dot(a, b_desc.load([off_n + WIDTH, block * BLOCK_K]).T) * right_scales
-                right_scales = a_scales * right_scale
-        parts: tl.constexpr = BLOCK_N // WIDTH
-        store_tile(c_ptr, left, M, N, block_m, block_n * parts, BLOCK_M, WIDTH)
-        if BLOCK_N > WIDTH:
-            store_tile(c_ptr, right, M, N, block_m, block_n * parts + 1, BLOCK_M, WIDTH)
-
-
-@triton.jit
 def sum_kernel(parts_ptr, c_ptr, numel, SPLIT: tl.constexpr, BLOCK_SUM: tl.constexpr):
     offs = tl.program_id(0).to(tl.int64) * BLOCK_SUM + tl.arange(0, BLOCK_SUM)
     mask = offs < numel
@@ -291,11 +241,6 @@ class ModelNew(nn.Module):
                 tma_tile_kernel[(tiles,)](a, b, As, Bs, c, M, N, K, WIDTH=width, **meta)
             else:
                 tma_kernel[(programs,)](a, b, As, Bs, c, M, N, K, WIDTH=width, **meta)
-            return C
-        if VARIANT == "roles":
-            triton.set_allocator(lambda size, align, stream: torch.empty(size, device=A.device, dtype=torch.int8))
-            meta["num_warps"] = ROLE_WARPS
-            roles_kernel[(programs,)](A, B, As, Bs, C, M, N, K, **meta)
             return C
         even = K % (BLOCK_SIZE_K * SPLIT_K) == 0
         if VARIANT == "persistent":

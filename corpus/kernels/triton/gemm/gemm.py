@@ -4,8 +4,7 @@ Problem Name: gemm/gemm
 Matrix product C = A B with fp32 accumulation: tiles of C in groups of rows, so that programs that run together share
 operands in L2. SPLIT_K cuts the loop over K into parts that a second kernel adds in a fixed order. VARIANT is plain
 (one program per tile and part), persistent (one program per multiprocessor), tma (persistent, with tensor
-descriptors), tma_tile (the same with one program per tile, so that several share a multiprocessor), or roles
-(persistent: some warps load through descriptors, two groups of four multiply).
+descriptors), or tma_tile (the same with one program per tile, so that several share a multiprocessor).
 """
 
 import torch
@@ -31,7 +30,7 @@ SEARCH_SPACE = {
     "SPLIT_K": [1, 2, 4, 8, 16],
     "NUM_WARPS": [4, 8],
     "NUM_STAGES": [2, 3, 4, 5, 6],
-    "VARIANT": ["plain", "persistent", "tma", "tma_tile", "roles"],
+    "VARIANT": ["plain", "persistent", "tma", "tma_tile"],
 }
 CONSTRAINTS = [
     "BLOCK_SIZE_M <= 128 or BLOCK_SIZE_N <= 128",
@@ -40,13 +39,10 @@ CONSTRAINTS = [
     "BLOCK_SIZE_M <= 16 or BLOCK_SIZE_M < 2 * M",
     "NUM_STAGES <= 5 or BLOCK_SIZE_M <= 64",
     "VARIANT in ('plain', 'persistent') or (M % 16 == 0 and N % 16 == 0 and K % 16 == 0)",
-    "VARIANT != 'roles' or (NUM_WARPS == 8 and BLOCK_SIZE_M >= 128)",
 ]
 
 BLOCK_SUM = 1024
 MAX_STORE = 128
-# Warps that the compiler makes several of: one group loads, the others multiply.
-ROLE_WARPS = 4
 
 
 @triton.jit
@@ -206,32 +202,6 @@ def tma_tile_kernel(
 
 
 @triton.jit
-def roles_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, lda, ldb,
-    A_ROWS: tl.constexpr, B_ROWS: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-):  # fmt: skip
-    # The compiler gives each group of warps half of a tile, and can halve only descriptors that are made here.
-    if A_ROWS:
-        a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [lda, 1], [BLOCK_M, BLOCK_K])
-    else:
-        a_desc = tl.make_tensor_descriptor(a_ptr, [K, M], [lda, 1], [BLOCK_K, BLOCK_M])
-    if B_ROWS:
-        b_desc = tl.make_tensor_descriptor(b_ptr, [K, N], [ldb, 1], [BLOCK_K, BLOCK_N])
-    else:
-        b_desc = tl.make_tensor_descriptor(b_ptr, [N, K], [ldb, 1], [BLOCK_N, BLOCK_K])
-    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), warp_specialize=True):
-        block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for step in range(0, tl.cdiv(K, BLOCK_K)):
-            a, b = load_described(a_desc, b_desc, off_m, off_n, step * BLOCK_K, A_ROWS, B_ROWS)
-            acc = accumulate(acc, a, b)
-        store_tile(c_ptr, acc, M, N, block_m, block_n, BLOCK_M, BLOCK_N)
-
-
-@triton.jit
 def sum_kernel(parts_ptr, c_ptr, numel, SPLIT: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < numel
@@ -288,11 +258,6 @@ class ModelNew(nn.Module):
                 tma_kernel[(programs,)](a, b, c, M, N, K, WIDTH=width, **layout, **meta)
             return C
         lda, ldb = A.stride(0 if a_rows else 1), B.stride(0 if b_rows else 1)
-        if VARIANT == "roles":
-            triton.set_allocator(lambda size, align, stream: torch.empty(size, device=A.device, dtype=torch.int8))
-            meta["num_warps"] = ROLE_WARPS
-            roles_kernel[(programs,)](A, B, C, M, N, K, lda, ldb, **layout, **meta)
-            return C
         layout["EVEN_K"] = K % (BLOCK_SIZE_K * SPLIT_K) == 0
         if VARIANT == "persistent":
             persistent_kernel[(programs,)](A, B, C, M, N, K, lda, ldb, **layout, **meta)
