@@ -65,8 +65,11 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             profile = seen_in(evaluator.profile(job.problem), job.kernel)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
-        pruned, rules = prune(space.space, job.kernel, profile) if options.prune else (space.space, [])
-        start = [Config({name: job.kernel.config[name] for name in pruned.names}), *job.kernel.configs_in(pruned)]
+        start = [
+            Config({name: job.kernel.config[name] for name in space.space.names}),
+            *job.kernel.configs_in(space.space),
+        ]
+        pruned, rules = prune(space.space, job.kernel, profile, start) if options.prune else (space.space, [])
         tuner = catalogue.create(options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
         budget = options.budget
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)

@@ -71,7 +71,10 @@ class DeviceLimits(BaseModel):
 
 
 class MatrixProduct(BaseModel):
-    """The largest matrix product of a problem: (m x k) times (k x n), `batch` of them."""
+    """The largest matrix product of a problem: (m x k) times (k x n), `batch` of them.
+
+    A convolution is one of output positions, output channels and the sums over taps and channels, a batch per group.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,6 +89,10 @@ class MatrixProduct(BaseModel):
     before it multiplied counts as what it was. Empty in older records."""
     sums: int = Field(default=1, gt=0)
     """fp32 values that a kernel keeps for each result: 2 where the sum of each step is added to another one."""
+    taps: int = Field(default=1, gt=0)
+    """Equal parts of k that a kernel sums one after the other: the taps of a convolution's filter."""
+    turned: bool = False
+    """Whether the rows of a kernel's tiles are the product's columns: it multiplies weights by positions."""
 
 
 class Profile(BaseModel):
@@ -132,7 +139,7 @@ class Profile(BaseModel):
             return ceilings.bfloat16_gflop_s or half
         if dtype == "float16":
             return half
-        # Without a matrix product it is a convolution's, of which the dtype is not recorded.
+        # Without a matrix product it is a convolution's, of which older records have no dtype.
         split = (ceilings.bfloat16_gflop_s or 0.0) / 3 if dtype in ("float32", "") else 0.0
         return max(ceilings.matrix_gflop_s, split)
 

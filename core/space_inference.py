@@ -19,7 +19,7 @@ _SIZE = re.compile(r"BLOCK|TILE|UNROLL|THREADS|SPLIT|VEC|CHUNK|ROWS|COLS|GROUP|^
 """Names of constants that are sizes which a kernel is free to choose."""
 LARGEST = 8192
 PRODUCT = ("M", "N", "K")
-"""Extents of the largest matrix product, known when the problem was profiled."""
+"""Extents of the largest matrix product or convolution, known when the problem was profiled."""
 _KNOWN: Mapping[str, Sequence[int]] = {"warps": (1, 2, 4, 8, 16), "stages": (1, 2, 3, 4, 5), "group": (1, 2, 4, 8, 16)}
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Container, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core import DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
+from ..core import Config, DeviceLimits, Kernel, MatrixProduct, Profile, SearchSpace, SpaceError
 from ..core.encoded_space import EncodedSpace, Rows
+from ..core.expressions import Expression
 from ..core.parameter_roles import WARP, Roles
 from ..core.syntax_tree import syntax_tree
 from .observations import Floats
@@ -52,11 +54,51 @@ def sums_each_step(kernel: Kernel) -> bool:
     return any(len(call.args) > 2 or any(one.arg == "acc" for one in call.keywords) for call in onto)
 
 
+@functools.lru_cache(maxsize=16)
+def sums_by_tap(kernel: Kernel) -> bool:
+    """Return whether a kernel multiplies in a loop over single numbers: a convolution's taps, or taps and parts.
+
+    The loop over a whole sum goes on by a tile: `range(0, K, BLOCK_K)`. Functions of the file may multiply for it.
+    """
+    tree = syntax_tree(kernel.source)
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _calls(node, {"dot"})}
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For))
+    single = (loop for loop in loops if isinstance(loop.iter, ast.Call) and len(loop.iter.args) < 3)
+    return any(_calls(loop, {"dot", *functions}) for loop in single)
+
+
+def _calls(node: ast.AST, names: Container[str]) -> bool:
+    """Return whether some code calls a function, or one of a module, by one of these names; launches are no calls."""
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(getattr(one, "attr", None) in names or getattr(one, "id", None) in names for one in calls)
+
+
+@functools.lru_cache(maxsize=16)
+def turns_tiles(kernel: Kernel, roles: Roles) -> bool:
+    """Return whether the rows of a kernel's result tile are those of the role n: it allocates (n, m)."""
+    calls = (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.Call) and node.args)
+    shapes = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "zeros")
+    sides = (tuple(map(ast.unparse, one.elts)) for one in shapes if isinstance(one, ast.Tuple | ast.List))
+    return any(one == (roles.n, roles.m) for one in sides)
+
+
 def seen_in(profile: Profile, kernel: Kernel) -> Profile:
-    """Return the profile with the sums that a kernel keeps for each result of the problem's product."""
-    if profile.product is None or profile.product.sums > 1 or not sums_each_step(kernel):
+    """Return the profile with what a kernel shows of how it computes the problem's product.
+
+    These are the sums that it keeps for each result, and of a convolution whether taps are summed one after the other
+    and which side of a tile has the output channels.
+    """
+    product = profile.product
+    if product is None:
         return profile
-    return profile.model_copy(update={"product": profile.product.model_copy(update={"sums": 2})})
+    seen: dict[str, int | bool] = {}
+    if product.sums == 1 and sums_each_step(kernel):
+        seen["sums"] = 2
+    if product.taps > 1 and not sums_by_tap(kernel):
+        seen["taps"] = 1
+    if turns_tiles(kernel, Roles.of(tuple(kernel.config))):
+        seen["turned"] = True
+    return profile.model_copy(update={"product": product.model_copy(update=seen)}) if seen else profile
 
 
 def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> list[str]:
@@ -91,16 +133,22 @@ def _buffers(kernel: Kernel, roles: Roles, limits: DeviceLimits, product: Matrix
     fewer = f"max({roles.stages} - 1, 1)"
     may_be_asynchronous = limits.capability in ASYNCHRONOUS and product.element_bytes <= 2
     if kernel.language.keeps_asynchronous_stages and roles.warps and may_be_asynchronous:
-        return f"({roles.stages} if {roles.m} >= 64 and {roles.warps} >= 4 else {fewer})"
+        rows = roles.n if turns_tiles(kernel, roles) else roles.m
+        return f"({roles.stages} if {rows} >= {ASYNCHRONOUS_ROWS} and {roles.warps} >= 4 else {fewer})"
     return fewer
 
 
-def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchSpace, list[str]]:
+def prune(
+    space: SearchSpace, kernel: Kernel, profile: Profile, keep: Iterable[Config] = ()
+) -> tuple[SearchSpace, list[str]]:
     """Return the space without configs that the device cannot run, and the added constraints.
 
-    Raises `SpaceError` when nothing is left.
+    Configs to `keep` stay whatever is known of the device: somebody says that they run. Raises `SpaceError` when
+    nothing is left.
     """
-    added = [text for text in constraints(kernel, space.names, profile) if text not in space.constraints]
+    found = [text for text in constraints(kernel, space.names, profile) if text not in space.constraints]
+    kept = [one for one in keep if one in space]
+    added = [_except_for(kept, text) for text in found]
     if not added:
         return space, []
     try:
@@ -110,6 +158,14 @@ def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchS
             f"no config of the space fits the device: it must satisfy {' and '.join(added)}; add smaller tiles, "
             "fewer stages or more warps"
         ) from None
+
+
+def _except_for(configs: Iterable[Config], text: str) -> str:
+    """Return a constraint that these configs, and those with the same values of its names, satisfy."""
+    constraint = Expression(text)
+    broken = [one for one in configs if not constraint(one)]
+    same = (" and ".join(f"{name} == {one[name]!r}" for name in sorted(constraint.names)) for one in broken)
+    return " or ".join(dict.fromkeys([text, *same]))
 
 
 Mask = npt.NDArray[np.bool_]
@@ -145,9 +201,9 @@ class TileModel:
         multiprocessor, as programs that loop over tiles do.
         """
         one, product = self._metrics(rows, alone), self._product
-        steps = np.ceil(product.k / one["split"] / one["k"])
+        steps = product.taps * np.ceil(product.k / product.taps / one["split"] / one["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
-        width = np.where(one["m"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
+        width = np.where(one["rows"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
         multiply = one["m"] * one["n"] * one["k"] * width / FMA_BYTES * _inefficiency(one)
         fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
         latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
@@ -217,6 +273,8 @@ class TileModel:
             "m": m,
             "n": n,
             "k": k,
+            "rows": n if product.turned else m,
+            "columns": m if product.turned else n,
             "stages": stages,
             "split": split,
             "threads": threads,
@@ -236,8 +294,8 @@ class TileModel:
 def _inefficiency(one: dict[str, Floats]) -> Floats:
     """Return the ratio of the matrix units' time to their best."""
     # Few rows use the older, synchronous instructions; narrow tiles reload their operands.
-    narrow = np.where(one["m"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / one["n"])
+    narrow = np.where(one["rows"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / one["columns"])
     # A second group of warps hides the issue of the first; accumulators beyond half the registers spill.
-    alone = np.where((one["threads"] <= 128) & (one["m"] > 64), 1.1, 1.0)
+    alone = np.where((one["threads"] <= 128) & (one["rows"] > 64), 1.1, 1.0)
     spilled = 1 + np.maximum(0.0, one["accumulators"] - 128) / 64
     return np.asarray(narrow * alone * spilled)

@@ -154,7 +154,7 @@ def _describe(func: Any, args: Sequence[Any], kwargs: Message, result: Any, wide
         "flops": matrix_flops or elements,
         "matrix_flops": matrix_flops,
         "element_bytes": max((tensor.element_size() for tensor in read), default=written[0].element_size()),
-        "product": product_of(name, args, widened),
+        "product": product_of(name, args, result, widened),
     }
 
 

@@ -1,7 +1,8 @@
-"""The matrix products among a call's operators: their extents, their work, and the dtype that their operands had."""
+"""Matrix products and convolutions among a call's operators: their extents, work, and the dtype of their operands."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -49,16 +50,38 @@ class Widened:
                     self._before[key] = StorageWeakRef(result.untyped_storage()), before
 
 
-def product_of(operator: str, args: Sequence[Any], widened: Widened) -> Message | None:
-    """Return the extents of a matrix product; None for another operator."""
-    if operator not in ("mm", "bmm", "addmm", "baddbmm", "_scaled_mm"):
+def product_of(operator: str, args: Sequence[Any], result: Any, widened: Widened) -> Message | None:
+    """Return the extents of a matrix product, or of the one that a convolution is; None for another operator."""
+    if operator == "convolution":
+        left, right = args[:2]
+        extents = _convolution(args, result)
+    elif operator in ("mm", "bmm", "addmm", "baddbmm", "_scaled_mm"):
+        left, right = args[1:3] if operator in ("addmm", "baddbmm") else args[:2]
+        m, k = left.shape[-2:]
+        extents = {"m": m, "n": right.shape[-1], "k": k, "batch": left.shape[0] if left.dim() == 3 else 1}
+    else:
         return None
-    left, right = args[1:3] if operator in ("addmm", "baddbmm") else args[:2]
-    m, k = left.shape[-2:]
-    batch = left.shape[0] if left.dim() == 3 else 1
+    if extents is None:
+        return None
     dtype = max((widened.dtype(one) for one in (left, right)), key=lambda one: one.itemsize)
-    operand = {"element_bytes": dtype.itemsize, "dtype": str(dtype).removeprefix("torch.")}
-    return {"m": m, "n": right.shape[-1], "k": k, "batch": batch, **operand}
+    return {**extents, "element_bytes": dtype.itemsize, "dtype": str(dtype).removeprefix("torch.")}
+
+
+def _convolution(args: Sequence[Any], result: Any) -> Message | None:
+    """Return a convolution's output positions, output channels, sums and taps; a batch per group.
+
+    Of a transposed one the taps are those that reach an output: one in `stride` along each axis. None without
+    channels to sum over or to share positions, such as a depthwise one: its kernels have no tiles of a product.
+    """
+    x, weight, _, strides, _, _, transposed, _, groups = args[:9]
+    channels_in, channels_out = x.shape[1] // groups, result.shape[1] // groups
+    if min(channels_in, channels_out) < 2 or not result.numel():
+        return None
+    # torch allows one stride for all axes.
+    along = zip(weight.shape[2:], itertools.cycle(strides), strict=False)
+    taps = math.prod(math.ceil(size / stride) if transposed else size for size, stride in along)
+    positions = result.numel() // result.shape[1]
+    return {"m": positions, "n": channels_out, "k": channels_in * taps, "batch": groups, "taps": taps}
 
 
 def product_flops(operator: str, args: Sequence[Any]) -> float:

@@ -9,7 +9,16 @@ import pytest
 from kernelwright import SearchObserver, tune
 from kernelwright.api.options.tune import TRIALS, TuneOptions
 from kernelwright.api.tune import parse_params
-from kernelwright.core import Budget, Config, Evaluation, MatrixProduct, OptionError, SearchSpace, SpaceError
+from kernelwright.core import (
+    Budget,
+    Config,
+    DeviceLimits,
+    Evaluation,
+    MatrixProduct,
+    OptionError,
+    SearchSpace,
+    SpaceError,
+)
 from kernelwright.tuners.discovery import FoundSpace
 from kernelwright.tuners.search import Progress
 
@@ -72,6 +81,18 @@ def test_constraints_name_sizes_of_the_problem(made_up: MadeUp, monkeypatch: pyt
     monkeypatch.setattr(made_up, "profile", lambda problem: PROFILE.model_copy(update={"product": product}))
     result = tune("1_999.py", params=params, constraint=["BLOCK < M", "BLOCK > N"], tuner="grid", **SCALE)
     assert result.found.best is not None and result.found.best.config == {"BLOCK": 16}
+
+
+def test_the_kernels_own_config_is_tried_whatever_is_known_of_the_device(
+    made_up: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)
+    monkeypatch.setattr(made_up, "profile", lambda problem: PROFILE.model_copy(update={"limits": limits}))
+    kernel = Path("1_999.py")
+    kernel.write_text(f"THREADS = 2048\n{kernel.read_text()}")
+    result = tune("1_999.py", params={"THREADS": [512, 2048, 4096]}, tuner="grid", **SCALE)
+    assert result.summary()["space"] == {"origin": "given", "size": 6, "pruned": 3}
+    assert {one.config["THREADS"] for one in result.found.evaluations} == {512, 2048}
 
 
 def test_an_observer_is_closed_when_the_search_is_interrupted(made_up: MadeUp) -> None:

@@ -79,6 +79,17 @@ def of(space: SearchSpace, profile: Profile = GPU) -> TileModel:
         (("BLOCK_SIZE_M", "num_warps", "num_stages"), Roles("BLOCK_SIZE_M", warps="num_warps", stages="num_stages")),
         (("TILE_M", "TILE_N", "TILE_K", "GROUP_SIZE_M"), Roles("TILE_M", "TILE_N", "TILE_K", group="GROUP_SIZE_M")),
         (("BLOCK_M", "BM"), Roles("BLOCK_M")),
+        (
+            ("BLOCK_CO", "BLOCK_P", "BLOCK_CI", "NORM_NUM_WARPS", "CONV_NUM_WARPS", "CONV_NUM_STAGES"),
+            Roles("BLOCK_P", "BLOCK_CO", "BLOCK_CI", "CONV_NUM_WARPS", stages="CONV_NUM_STAGES"),
+        ),
+        (
+            ("NUM_WARPS_0", "XBLOCK_0", "NUM_WARPS_12", "BLOCK_M_12", "BLOCK_N_12", "BLOCK_K_12", "SPLIT_K"),
+            Roles("BLOCK_M_12", "BLOCK_N_12", "BLOCK_K_12", "NUM_WARPS_12", split="SPLIT_K"),
+        ),
+        (("BM_0", "BN_0", "BK_0", "BM_1", "BN_1", "BK_1", "WARPS_1"), Roles()),
+        (("BM_0", "BN_1", "BK_1", "_0", "0"), Roles()),
+        (("BM", "BN", "BK", "BM_1", "BN_1", "BK_1"), Roles("BM", "BN", "BK")),
         (("BLOCK", "BLOCKS_M", "M", "XBLOCK_M", "WARPSPEED", "KEY"), Roles()),
         ((), Roles()),
     ],
@@ -323,6 +334,76 @@ def test_a_kernel_that_adds_each_steps_sum_keeps_two_of_each_result(statement: s
     assert seen_in(CPU.model_copy(update={"product": None}), kernel).product is None
 
 
+LOOPS = {
+    "for tap in range(9 * PARTS):\n  acc += tl.dot(a, b)": 9,
+    "for i in range(3):\n  for j in tl.range(3):\n    for k in range(0, C, BK):\n      acc = tl.dot(a, b, acc)": 9,
+    "for tap in range(9):\n  acc = precise(a, b, acc)": 9,
+    "for tap in range(1, 9):\n  acc += tl.dot(a, b)": 9,
+    "for k in range(0, N_SUM, BK):\n  acc += tl.dot(a, b)": 1,
+    "for k in range(0, N_SUM, BK):\n  acc = precise(a, b, acc)": 1,
+    "for tile in range(pid, tiles, programs):\n  for k in range(0, N_SUM, BK):\n    acc += tl.dot(a, b)": 1,
+    "for i in range(3):\n  launched[grid](precise)\nacc += tl.dot(a, b)": 1,
+}
+
+
+@pytest.mark.parametrize(("loop", "taps"), LOOPS.items())
+def test_a_kernel_sums_over_taps_one_by_one_or_together(loop: str, taps: int) -> None:
+    product = MatrixProduct(m=1000, n=64, k=144, taps=9, element_bytes=4)
+    kernel = replace(TRITON, source=f"def precise(a, b, acc):\n  return tl.dot(a, b, acc)\n{loop}\n")
+    seen = seen_in(GPU.model_copy(update={"product": product}), kernel).product
+    assert seen is not None and seen.taps == taps
+
+
+def test_a_step_that_is_wider_than_a_taps_channels_is_not_worth_it() -> None:
+    """Of 16 channels a step of 64 multiplies three quarters of zeros, unless it goes over taps."""
+    space = SearchSpace.of({"BM": [128], "BN": [64], "BK": [16, 64], "WARPS": [4], "STAGES": [4]})
+    product = MatrixProduct(m=2**20, n=64, k=144, taps=9, element_bytes=4)
+    rows = space.encoded.members
+    assert rows is not None
+    narrow, wide = of(space, GPU.model_copy(update={"product": product})).estimate(rows)
+    joined = product.model_copy(update={"taps": 1})
+    together = of(space, GPU.model_copy(update={"product": joined})).estimate(rows)
+    assert narrow + np.log(2) < wide
+    assert narrow == pytest.approx(together[0]) and together[1] < wide
+
+
+@pytest.mark.parametrize(
+    ("tile", "rows"),
+    [("(BLOCK_P, BLOCK_CO)", "BLOCK_P"), ("(BLOCK_CO, BLOCK_P)", "BLOCK_CO"), ("[BLOCK_CO, BLOCK_P]", "BLOCK_CO")],
+)
+def test_of_a_turned_tile_the_output_channels_are_the_rows(tile: str, rows: str) -> None:
+    """The matrix units' 64 rows are channels then, for the estimate and for the tiles in shared memory."""
+    space = SearchSpace.of({"BLOCK_P": [32, 64], "BLOCK_CO": [32, 64], "BLOCK_CI": [64], "WARPS": [4], "STAGES": [4]})
+    constants = "BLOCK_P = 32\nBLOCK_CO = 32\nBLOCK_CI = 64\n"
+    kernel = replace(TRITON, source=f"{constants}acc = tl.dot(a, b, tl.zeros({tile}, tl.float32))")
+    product = MatrixProduct(m=2**16, n=2**16, k=2**12, element_bytes=2)
+    seen = seen_in(GPU.model_copy(update={"product": product}), kernel)
+    assert seen.product == product.model_copy(update={"turned": rows == "BLOCK_CO"})
+    assert f"STAGES if {rows} >= 64 and WARPS >= 4" in constraints(kernel, space.names, seen)[-1]
+    members = space.encoded.members
+    assert members is not None
+    fastest_first = [space.encoded.config(members[i]) for i in np.argsort(of(space, seen).estimate(members))]
+    oblong = [one for one in fastest_first if one["BLOCK_P"] != one["BLOCK_CO"]]
+    assert oblong[0][rows] == 64
+
+
+def test_pruning_keeps_the_kernels_own_configs() -> None:
+    space = SearchSpace.of({"BM": [64, 256], "BN": [64, 256], "BK": [64], "WARPS": [4], "STAGES": [2, 5]})
+
+    def config(m: int, n: int, stages: int) -> Config:
+        return Config({"BM": m, "BN": n, "BK": 64, "WARPS": 4, "STAGES": stages})
+
+    large, small = config(256, 256, 5), config(64, 64, 2)
+    without, rules = prune(space, TRITON, GPU)
+    assert large not in without and small in without
+    pruned, exempting = prune(space, TRITON, GPU, [large, small, config(512, 64, 2)])
+    # What the constraint does not name may differ: here registers and shared memory are both exceeded, each by itself.
+    assert set(pruned) == {*without, large, config(256, 256, 2)}
+    assert exempting[0] == rules[0]
+    assert exempting[1] == f"{rules[1]} or BM == 256 and BN == 256 and WARPS == 4"
+    assert prune(space, TRITON, GPU, [small])[1] == rules
+
+
 def test_candidates_of_a_small_space_are_all_its_shapes() -> None:
     space = SearchSpace.of({"BM": [64, 128], "BN": [64], "BK": [32, 64]})
     assert len(of(space).candidates(10)) == 2
@@ -348,7 +429,7 @@ def test_what_keeps_the_matrix_units_waiting() -> None:
     """Each of these alone makes a tile slower."""
 
     def inefficiency(m: int = 128, n: int = 128, threads: int = 256, accumulators: float = 64) -> float:
-        tile = {"m": m, "n": n, "threads": threads, "accumulators": accumulators}
+        tile = {"rows": m, "columns": n, "threads": threads, "accumulators": accumulators}
         return float(_inefficiency({name: np.array([value]) for name, value in tile.items()})[0])
 
     least = inefficiency()

@@ -31,6 +31,39 @@ def test_the_largest_product_is_the_problems() -> None:
     assert batched["product"] == {"m": 4, "n": 4, "k": 5, "batch": 3, "element_bytes": 8, "dtype": "float64"}
 
 
+CONVOLUTIONS = [
+    # Positions are batch times output sizes; of a stride of two along 9 and 8 with a border there are five each.
+    (nn.Conv2d(4, 6, (3, 2), stride=2, padding=1), (2, 4, 9, 8), {"m": 50, "n": 6, "k": 24, "batch": 1, "taps": 6}),
+    (nn.Conv1d(4, 6, 3, dilation=2), (2, 4, 9), {"m": 10, "n": 6, "k": 12, "batch": 1, "taps": 3}),
+    (nn.Conv2d(4, 6, 1), (2, 4, 3, 3), {"m": 18, "n": 6, "k": 4, "batch": 1, "taps": 1}),
+    (nn.Conv2d(16, 64, 3, padding=1, groups=2), (1, 16, 4, 4), {"m": 16, "n": 32, "k": 72, "batch": 2, "taps": 9}),
+    (nn.ConvTranspose3d(4, 6, 3), (2, 4, 3, 4, 5), {"m": 420, "n": 6, "k": 108, "batch": 1, "taps": 27}),
+    # Two and one of the taps reach an output.
+    (nn.ConvTranspose2d(4, 6, (3, 2), 2), (1, 4, 3, 3), {"m": 42, "n": 6, "k": 8, "batch": 1, "taps": 2}),
+    (nn.ConvTranspose2d(4, 6, 3, groups=2), (1, 4, 2, 2), {"m": 16, "n": 3, "k": 18, "batch": 2, "taps": 9}),
+    # Nothing that many results share: a tile of a product would be empty but for a row.
+    (nn.Conv2d(4, 8, 3, groups=4), (1, 4, 5, 5), None),
+    (nn.Conv2d(1, 8, 3), (1, 1, 5, 5), None),
+    (nn.ConvTranspose2d(4, 4, 3, groups=4), (1, 4, 5, 5), None),
+    (nn.Conv2d(4, 1, 3), (1, 4, 5, 5), None),
+]
+
+
+@pytest.mark.parametrize(("module", "shape", "product"), CONVOLUTIONS, ids=lambda one: str(one).split("(")[0])
+def test_a_convolution_is_a_product(module: nn.Module, shape: tuple[int, ...], product: dict[str, int] | None) -> None:
+    found = count(module, [torch.zeros(shape)])["product"]
+    assert found == (product and {**product, "element_bytes": 4, "dtype": "float32"})
+
+
+def test_of_a_convolution_and_a_product_the_larger_one_is_the_problems() -> None:
+    layers = [nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(72, 16)]
+    found = count(nn.Sequential(*layers).bfloat16(), [torch.zeros(2, 4, 5, 5, dtype=torch.bfloat16)])["product"]
+    assert found == {"m": 18, "n": 8, "k": 36, "batch": 1, "taps": 9, "element_bytes": 2, "dtype": "bfloat16"}
+    layers[2] = nn.Linear(72, 64)
+    assert count(nn.Sequential(*layers[1:]), [torch.zeros(2, 8, 3, 3)])["product"]["n"] == 64
+    assert count(nn.Sequential(*layers).float(), [torch.zeros(2, 4, 5, 5)])["product"]["k"] == 72
+
+
 class Product(nn.Module):
     """One product of what `prepare` makes of the operands."""
 
