@@ -53,7 +53,7 @@ def lowered(config: Mapping[str, Any], sizes: tuple[Any, ...], folder: Path) -> 
     bound = folder / "kernel.py"
     bound.write_text(PythonKernel.parse(KERNEL.read_text()).bind(config).source)
     module: dict[str, Any] = {}
-    exec(compile(bound.read_text(), str(bound), "exec"), module)
+    exec(compile(bound.read_text(), str(bound), "exec", dont_inherit=True), module)
     module["build_attention"](*sizes)
     (kernel,) = found[0].device_mod.functions.values()
     return found[0].kernel_source, int(kernel.attrs.get("dyn_shared_memory_buf", 0))
