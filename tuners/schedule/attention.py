@@ -101,8 +101,8 @@ class AttentionShape:
             [
                 "THREADS == 2 * BLOCK_M",
                 f"{self._fixed('DEPTH')} <= {SHARED_BYTES}",
-                # With one version a load waits for the product that reads the tile before: on an H200 at most as fast
-                # as with two, and with nothing else to change 1.07 to 1.6 times slower.
+                # With one version a load waits for the product that reads the tile before: on an H200 1.06 to 1.29
+                # times as slow as with two, in all ten pairs.
                 f"not ROLES or DEPTH > 1 or {self._fixed('2')} > {SHARED_BYTES}",
                 "TURNS or (not WAIT_IN_PLACE and HEADS_ABREAST == 1 and WORKERS == 0)",
                 # Else each program has one tile, as without them.
