@@ -75,7 +75,8 @@ class ScheduleOptimizer:
         self.folder = config.results / "attention_tuning" / self._name()
 
     def _space_at(self, rates: Rates) -> ScheduleSpace:
-        return ScheduleSpace(lambda tiles: attention_graph(self.shape, tiles, rates), self.shape.tiles())
+        tiles = self.shape.tiles(of_one_loop=self.config.simulate)
+        return ScheduleSpace(lambda one: attention_graph(self.shape, one, rates), tiles)
 
     def _name(self) -> str:
         """A name that the same problem always gets, so that a search resumes."""
@@ -195,11 +196,17 @@ class ScheduleOptimizer:
         return self.space.config(tiles, built, config.interval)
 
     def tuner(self, config: AttentionConfig, start: Config) -> Tuner:
-        """Return the tuner of a config, which first asks for `start`."""
+        """Return the tuner of a config, which first asks for `start`, then for it with other orders of the work."""
+        first = [start, *self._changed(start)]
         if config.tuner in OWN_TUNERS:
-            return ScheduleClimb(self.space, config.seed, [start], greedy=config.tuner == "schedule")
+            return ScheduleClimb(self.space, config.seed, first, greedy=config.tuner == "schedule")
         chosen = catalogue.create(config.tuner, key_space(self.space), config.seed)
-        return RandomKeys(chosen, self.space, config.seed, [start])
+        return RandomKeys(chosen, self.space, config.seed, first)
+
+    def _changed(self, start: Config) -> list[Config]:
+        """Return the start with what no schedule of the model leads to."""
+        changed = (Config({**start, **change}) for change in self.shape.first_changes())
+        return [config for config in changed if config in self.space]
 
     def job(self, config: AttentionConfig) -> tuple[Job, str]:
         """Return the kernel and the problem at these sizes, and the device."""

@@ -19,7 +19,7 @@ import contextlib
 import json
 import statistics
 import time
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,21 @@ def automatic(optimizer: ScheduleOptimizer) -> list[Config]:
 
 
 def by_hand(optimizer: ScheduleOptimizer) -> list[Config]:
-    """Return the schedule by hand, in turns, at all tiles that load ahead and have all registers of their groups."""
+    """Return the schedule by hand, in turns, at all tiles that load ahead and have all registers of their groups.
+
+    At the default tiles, first, also in all orders of the work, and with the wait for PV in place.
+    """
     space = optimizer.space
-    turns = [one for one in space.tiles or () if one["TURNS"] and int(one["DEPTH"]) > 1]
+    assert space.tiles is not None
+    work = ("WAIT_IN_PLACE", "HEADS_ABREAST", "WORKERS")
+    plain = space.tiles.default
+
+    def differs(one: Config, but: Collection[str]) -> bool:
+        return any(one[name] != plain[name] for name in one if name not in but)
+
+    listed = sorted(space.tiles, key=lambda one: differs(one, work))
+    turns = [one for one in listed if one["TURNS"] and int(one["DEPTH"]) > 1]
+    turns = [one for one in turns if not differs(one, work) or all(one[name] == plain[name] for name in work)]
     most = {one["BLOCK_M"]: max(int(other["CONSUMER_REGS"]) for other in turns if other["BLOCK_M"] == one["BLOCK_M"])
             for one in turns}  # fmt: skip
     kept = [one for one in turns if one["CONSUMER_REGS"] == most[one["BLOCK_M"]]]

@@ -2,7 +2,8 @@
 
     python benchmarks/attention_code.py [--json FILE]
 
-The scheduled kernel as it stands, with two groups in turns, and with roles, at the problem's workloads.
+The scheduled kernel as it stands, with two groups in turns, with the wait for PV in place, with programs that take one
+tile after another, and with roles, at the problem's workloads.
 Registers and spills are what nvcc says, which must be on the PATH; instructions are what Triton's cuobjdump reads.
 Nothing runs, and nothing is timed.
 """
@@ -33,7 +34,12 @@ WORKLOADS: dict[str, tuple[Any, ...]] = {
     "causal": (4, 16, 16, 2048, 2048, 128, 128, True, "float16"),
 }
 """By the problem's names: batch, heads, heads of keys, queries, keys, dimensions, causal, type."""
-CONFIGS: dict[str, dict[str, Any]] = {"turns": {}, "roles": {"TURNS": False}}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "turns": {},
+    "in place": {"WAIT_IN_PLACE": True},
+    "workers": {"WAIT_IN_PLACE": True, "WORKERS": 132, "HEADS_ABREAST": 64},
+    "roles": {"TURNS": False},
+}
 COUNTED = (
     "HGMMA", "UTMALDG", "SYNCS", "USETMAXREG", "BAR.SYNC", "BAR.ARV", "WARPGROUP.DEPBAR", "MUFU.EX2", "LDL", "STL"
 )  # fmt: skip
@@ -53,7 +59,7 @@ def lowered(config: Mapping[str, Any], sizes: tuple[Any, ...], folder: Path) -> 
     bound = folder / "kernel.py"
     bound.write_text(PythonKernel.parse(KERNEL.read_text()).bind(config).source)
     module: dict[str, Any] = {}
-    exec(compile(bound.read_text(), str(bound), "exec"), module)
+    exec(compile(bound.read_text(), str(bound), "exec", dont_inherit=True), module)
     module["build_attention"](*sizes)
     (kernel,) = found[0].device_mod.functions.values()
     return found[0].kernel_source, int(kernel.attrs.get("dyn_shared_memory_buf", 0))
@@ -75,7 +81,14 @@ def counted(source: str, folder: Path) -> dict[str, Any]:
         "spilled_bytes": r"(\d+) bytes spill stores",
     }
     figures = {name: int(match[1]) for name, words in said.items() if (match := re.search(words, run.stderr))}
+    figures["exponentials_under_pv"] = exponentials_under_pv(assembly)
     return figures | {name: len(re.findall(rf"\b{re.escape(name)}\b", assembly)) for name in COUNTED}
+
+
+def exponentials_under_pv(assembly: str) -> int:
+    """Return how many exponentials stand where a product with V is under way, of all groups: schedules mean all."""
+    under = re.findall(r"DEPBAR\.LE gsb0, 0x1(.*?)DEPBAR\.LE gsb0, 0x0", assembly, re.DOTALL)
+    return sum(one.count("MUFU.EX2") for one in under)
 
 
 @functools.cache

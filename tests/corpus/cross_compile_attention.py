@@ -47,7 +47,7 @@ def main() -> None:
         # TileLang reads the source of the function that it translates.
         source, path = kernel.bind(case["config"]).source, Path(sys.argv[2]) / f"case_{number}.py"
         path.write_text(source)
-        exec(compile(source, str(path), "exec"), module)
+        exec(compile(source, str(path), "exec", dont_inherit=True), module)
         dtype = getattr(torch, sizes.pop("dtype", "float16"))
         q, k, v = (
             torch.empty(sizes["B"], heads, length, dim, dtype=dtype, device="meta")

@@ -51,6 +51,7 @@ CASES = [
     {"sizes": {"HK": 2, "SK": 300}, "config": BEFORE_SOFTMAX},
     {"sizes": {}, "config": {}},
     {"sizes": RAGGED, "config": {"BLOCK_M": 192, "THREADS": 384, "CONSUMER_REGS": 160, "COPY_V": 0, "COPY_K": 1}},
+    {"sizes": {"causal": True}, "config": {"WAIT_IN_PLACE": True, "HEADS_ABREAST": 3, "WORKERS": 6}},
     {"sizes": {}, "config": {**BEHIND, "ROW_MAX": 89, "SCALE": 90, "EXP": 91, "CAST": 107, "ROW_SUM": 112}},
     {"sizes": {}, "config": {**BEFORE_SOFTMAX, "DEPTH": 1, "COPY_K": 9}},
 ]
@@ -123,9 +124,24 @@ def test_the_groups_in_turns_have_what_their_structure_needs(cases: list[dict[st
         assert turns == expected
         assert code.count("wait_wgmma<1>") == groups
         assert code.count("wgmma_rs<") == code.count("wgmma_ss<") == 2 * groups
-        assert len(re.findall(r"tma_load\((q|k|v)_desc", code)) == groups + 2
-    loads = [re.findall(r"tma_load\((k|v)_desc", case["code"]) for case in cases[4:6]]
-    assert loads == [["k", "v"], ["v", "k"]]
+    # The queries are loaded after the first tile of what is loaded first.
+    loads = [re.findall(r"tma_load\((q|k|v)_desc", case["code"]) for case in cases[4:6]]
+    assert loads == [[*"kqqv", *"kv"], [*"vqqqk", *"vk"]]
+
+
+def test_programs_take_one_tile_after_another_and_the_wait_stands_behind_a_branch(cases: list[dict[str, Any]]) -> None:
+    once, often = cases[4]["code"], cases[6]["code"]
+    # 16 tiles for 6 programs: each looks at three places, whose queries wait until the ones before are read.
+    loops = re.findall(r"for \(int lap\w* = 0; lap\w* < (\d+);", often)
+    assert loops == ["3"] * 3 and "int lap" not in once
+    assert len(re.findall(r"q_empty\[\d\]\.wait", often)) == 2 and ".arrive();" in often
+    assert "q_empty[0].wait" not in once
+    # Between the exponentials and the wait for PV: the scores are fixed, and a barrier is asked again.
+    for group, code in enumerate(often.split("reg_alloc<240>")[1:]):
+        body = code[code.index("wait_wgmma<1>") :]
+        steps = re.findall(r"exp2f|fence_operand\(reinterpret_cast<float\*>\(s|v_full\[[^;]*wait|wait_wgmma<0>", body)
+        last = steps.index("wait_wgmma<0>")
+        assert steps[last - 3] == "exp2f" and "v_full" in steps[last - 1] and "fence" in steps[last - 2], group
 
 
 def test_it_breaks_no_rule() -> None:

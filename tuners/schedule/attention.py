@@ -24,6 +24,7 @@ TURN_REGISTERS = 8
 """More of them where groups take turns."""
 LARGEST_DIM = 256
 """Of a head: the columns of one instruction's result."""
+L2_BYTES = 50 * 1024**2
 BY_HAND = {
     "COPY_K": 0, "COPY_V": 0,
     "QK": 1, "PV": 2, "ROW_MAX": 1, "SCALE": 1, "EXP": 1, "ROW_SUM": 1, "RESCALE": 1, "CAST": 1,
@@ -77,8 +78,12 @@ class AttentionShape:
                 f"{self.heads} heads cannot share {self.kv_heads} `num_kv_heads` evenly", "use a divisor of `num_heads`"
             )
 
-    def tiles(self) -> SearchSpace:
-        """Return the tiles to search: a group of 128 threads has 64 rows, and a block's accumulators fit."""
+    def tiles(self, of_one_loop: bool = False) -> SearchSpace:
+        """Return the tiles to search: a group of 128 threads has 64 rows, and a block's accumulators fit.
+
+        With `of_one_loop` only what the simulator tells apart, which knows neither other blocks nor the compiler.
+        """
+        workers = [0] if of_one_loop else [0, Rates().multiprocessors]
         return SearchSpace.of(
             {
                 "BLOCK_M": [64, 128, 192],
@@ -89,10 +94,19 @@ class AttentionShape:
                 "TURNS": [False, True],
                 "DEPTH": [1, 2, 3],
                 "CONSUMER_REGS": [0, 160, 240],
+                "WAIT_IN_PLACE": [False] if of_one_loop else [False, True],
+                "HEADS_ABREAST": [1] if of_one_loop else self.heads_abreast(),
+                "WORKERS": workers,
             },
             [
                 "THREADS == 2 * BLOCK_M",
-                f"{self._fixed} <= {SHARED_BYTES}",
+                f"{self._fixed('DEPTH')} <= {SHARED_BYTES}",
+                # With one version a load waits for the product that reads the tile before: on an H200 1.06 to 1.29
+                # times as slow as with two, in all ten pairs.
+                f"not ROLES or DEPTH > 1 or {self._fixed('2')} > {SHARED_BYTES}",
+                "TURNS or (not WAIT_IN_PLACE and HEADS_ABREAST == 1 and WORKERS == 0)",
+                # Else each program has one tile, as without them.
+                f"WORKERS < {self.batch * self.heads} * (({self.seq_len_q} + BLOCK_M - 1) // BLOCK_M)",
                 # Registers stay in their role; depth and budget are those of roles.
                 "not (ROLES and P_SHARED)",
                 # Without roles each thread copies: at 176 keys nvcc 13.0 spills 64 to 104 bytes of it.
@@ -114,7 +128,31 @@ class AttentionShape:
             TURNS=True,
             DEPTH=2,
             CONSUMER_REGS=240,
+            WAIT_IN_PLACE=False,
+            HEADS_ABREAST=1,
+            WORKERS=0,
         )
+
+    def heads_abreast(self) -> list[Value]:
+        """Return how many heads may stand side by side: 1, and where it is causal two more.
+
+        These are all, and a power of 2 whose keys and values fill at most half of the L2 cache. Elsewhere all tiles
+        take as long, and the cache is used best by those of one head.
+        """
+        heads = self.batch * self.heads
+        head_bytes = 2 * self.seq_len_k * (self.head_dim + self.head_dim_kv) * self.kv_heads / self.heads
+        fitting = 1 << max(0, int(L2_BYTES / 2 / head_bytes).bit_length() - 1)
+        return [*sorted({1, min(heads, fitting), heads} if self.causal else {1})]
+
+    def first_changes(self) -> list[dict[str, Value]]:
+        """Return what a search tries first beside its start: none of it is in the model of one loop."""
+        workers, abreast = Rates().multiprocessors, self.heads_abreast()[1:]
+        return [
+            {"WAIT_IN_PLACE": True},
+            *({"WAIT_IN_PLACE": True, "HEADS_ABREAST": heads} for heads in reversed(abreast)),
+            {"WAIT_IN_PLACE": True, "WORKERS": workers},
+            *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in abreast[-1:]),
+        ]
 
     @property
     def _registers(self) -> str:
@@ -125,10 +163,9 @@ class AttentionShape:
         kept = f"{self.head_dim_kv // 2 + OTHER_REGISTERS} + {TURN_REGISTERS} * TURNS"
         return f"{kept} + BLOCK_N // 2 + (0 if P_SHARED else BLOCK_N // 4)"
 
-    @property
-    def _fixed(self) -> str:
+    def _fixed(self, depth: str) -> str:
         """Bytes of Q and of the fewest versions of all other buffers, as an expression over the tiles."""
-        tiles = f"2 * BLOCK_N * {self.head_dim + self.head_dim_kv} * (1 + ROLES * (DEPTH - 1))"
+        tiles = f"2 * BLOCK_N * {self.head_dim + self.head_dim_kv} * (1 + ROLES * ({depth} - 1))"
         kept = f"2 * BLOCK_M * {self.head_dim} + {tiles}"
         return f"{kept} + P_SHARED * (2 * BLOCK_M * BLOCK_N + 4 * BLOCK_M)"
 

@@ -49,6 +49,15 @@ DEPTH = 2
 CONSUMER_REGS = 240
 PRODUCER_REGS = 24
 
+# In turns: heads, of all batches, whose blocks of queries stand side by side in the order of the work, and how many
+# programs share that work, each taking one tile of queries after another; 0 for a program for each tile.
+HEADS_ABREAST = 1
+WORKERS = 0
+
+# In turns: whether the wait for the product with V keeps its place behind the softmax. ptxas 13.0 moves it up to the
+# first maximum, so that no product of the same group is under way while the softmax runs; past a branch it moves none.
+WAIT_IN_PLACE = False
+
 # TileLang's own pipelining of as many buffers instead of the cycles.
 AUTOMATIC = False
 NUM_STAGES = 2
@@ -230,6 +239,20 @@ ROWS = 64
 """Queries of a group: those of one instruction."""
 
 
+def place_of(index, tiles, heads, causal):
+    """The tile of queries and the head that stand at an index of the work: where it is causal the longest come first.
+
+    With all heads abreast no long tile starts late, but keys and values are then read from the L2 cache, or from
+    memory, by tiles that are far apart.
+    """
+    abreast = min(HEADS_ABREAST, heads)
+    section, rest = index // (abreast * tiles), index % (abreast * tiles)
+    # The last section may have fewer heads.
+    width = T.min(abreast, heads - section * abreast) if heads % abreast else abreast
+    tile, head = rest // width, section * abreast + rest % width
+    return (tiles - 1 - tile if causal else tile), head
+
+
 def steps_in_turns():
     """A group's program of one iteration, and the iterations that the product with V is behind.
 
@@ -255,15 +278,67 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
     first_steps = [step for step in steps if step not in ("PV", "PV_DONE", "RESCALE")]
     policy = T.GemmWarpPolicy.FullRow
 
+    tiles_of_queries = (SQ + BLOCK_M - 1) // BLOCK_M
+    total = tiles_of_queries * B * H
+    programs = min(WORKERS, total) if WORKERS else total
+    rounds = (total + programs - 1) // programs
+
+    def index_of(lap, worker):
+        # In every other round the other way, so that who had the longest tile gets the shortest.
+        return lap * programs + worker + lap % 2 * (programs - 1 - 2 * worker)
+
+    def work_at(index):
+        """The first query, the tiles of keys, the head, and the batch."""
+        tile, head = place_of(index, tiles_of_queries, B * H, causal)
+        blocks = T.ceildiv(T.min(SK, (tile + 1) * BLOCK_M) if causal else SK, BLOCK_N)
+        return tile * BLOCK_M, blocks, head % H, head // H
+
+    # `before` tiles of keys belong to earlier tiles of queries.
     @T.macro
-    def load(source, shared, full, empty, block, kv_head, batch):
-        T.barrier_wait(empty[block % DEPTH], (block // DEPTH + 1) % 2)
+    def load(source, shared, full, empty, block, before, kv_head, batch):
+        number = before[0] + block
+        T.barrier_wait(empty[number % DEPTH], (number // DEPTH + 1) % 2)
         T.tma_copy(
-            source[batch, kv_head, block * BLOCK_N, 0], shared[block % DEPTH, :, :],
-            barrier=full[block % DEPTH],
+            source[batch, kv_head, block * BLOCK_N, 0], shared[number % DEPTH, :, :],
+            barrier=full[number % DEPTH],
         )  # fmt: skip
         if T.shuffle_elect(32):
-            T.barrier_arrive(full[block % DEPTH])
+            T.barrier_arrive(full[number % DEPTH])
+
+    @T.macro
+    def load_queries(q, q_shared, q_full, q_empty, lap, row, head, batch):
+        # A tuple, since a range would be a loop of the kernel.
+        for group in tuple(range(groups)):
+            if rounds > 1:
+                T.barrier_wait(q_empty[group], (lap + 1) % 2)
+            T.tma_copy(q[batch, head, row + group * ROWS, 0], q_shared[group, :, :], barrier=q_full[group])
+            if T.shuffle_elect(32):
+                T.barrier_arrive(q_full[group])
+
+    @T.macro
+    def produce(worker, sources, q_shared, tiles, q_full, q_empty, full, empty):
+        q, k, v = sources
+        before, index = T.alloc_local((1,), "int32"), T.alloc_local((1,), "int32")
+        before[0] = 0
+        for lap in T.serial(rounds):
+            # Kept, since TileLang 0.1.15 fails to bound its remainders at some sizes.
+            index[0] = index_of(lap, worker)
+            if index[0] < total:
+                row, blocks, head, batch = work_at(index[0])
+                # The first tile of keys, whose room is free before that of the queries, does not wait for it.
+                for copy in loading_order():
+                    which = "KV".index(copy[-1])
+                    load((k, v)[which], tiles[which], full[which], empty[which], 0, before, head // (H // HK), batch)
+                    if copy == loading_order()[0]:
+                        load_queries(q, q_shared, q_full, q_empty, lap, row, head, batch)
+                for block in T.serial(1, blocks):
+                    for copy in loading_order():
+                        which = "KV".index(copy[-1])
+                        load(
+                            (k, v)[which], tiles[which], full[which], empty[which], block, before, head // (H // HK),
+                            batch,
+                        )  # fmt: skip
+                before[0] = before[0] + blocks
 
     @T.macro
     def mask(s, block, first):
@@ -274,23 +349,24 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                 s[i, j] = T.if_then_else(block * BLOCK_N + j <= last, s[i, j], -T.infinity("float32"))
 
     @T.macro
-    def compute(steps, block, group, first, q_shared, tiles, full, empty, results):
+    def compute(steps, block, blocks, before, group, first, q_shared, q_empty, tiles, full, empty, results):
         k_shared, v_shared = tiles
         k_full, v_full = full
         k_empty, v_empty = empty
         s, p, acc, row_max, old_max, scale, tile_sum, row_sum = results
+        number = before[0] + block
         for step in steps:
             if step == "TAKE_TURN":
                 T.sync_threads(TURN + group, 256)
             if step == "QK":
-                T.barrier_wait(k_full[block % DEPTH], block // DEPTH % 2)
+                T.barrier_wait(k_full[number % DEPTH], number // DEPTH % 2)
                 T.wgmma_gemm(
-                    q_shared[group, :, :], k_shared[block % DEPTH, :, :], s, transpose_B=True, policy=policy,
+                    q_shared[group, :, :], k_shared[number % DEPTH, :, :], s, transpose_B=True, policy=policy,
                     clear_accum=True,
                 )  # fmt: skip
             if step == "PV":
-                T.barrier_wait(v_full[(block - behind) % DEPTH], (block - behind) // DEPTH % 2)
-                T.wgmma_gemm(p, v_shared[(block - behind) % DEPTH, :, :], acc, policy=policy)
+                T.barrier_wait(v_full[(number - behind) % DEPTH], (number - behind) // DEPTH % 2)
+                T.wgmma_gemm(p, v_shared[(number - behind) % DEPTH, :, :], acc, policy=policy)
             if step == "PASS_TURN":
                 T.named_barrier_arrive(TURN + (group + 1) % groups, 256)
             if step == "QK_DONE":
@@ -298,12 +374,21 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                 T.wait_wgmma(1 if "PV" in steps[steps.index("QK") : steps.index("QK_DONE")] else 0)
                 T.warpgroup_fence_operand(s, num_regs=ROWS * BLOCK_N // 128)
                 if T.shuffle_elect(32):
-                    T.barrier_arrive(k_empty[block % DEPTH])
+                    T.barrier_arrive(k_empty[number % DEPTH])
+                # Each `if` by itself, since the first is of this file and the others are of the kernel.
+                if rounds > 1:  # noqa: SIM102
+                    if block == blocks - 1:  # noqa: SIM102
+                        if T.shuffle_elect(32):
+                            T.barrier_arrive(q_empty[group])
             if step == "PV_DONE":
+                if WAIT_IN_PLACE and "EXP" in steps[: steps.index("PV_DONE")]:
+                    # The branch: a wait that is over, since the values are still there.
+                    T.warpgroup_fence_operand(s, num_regs=ROWS * BLOCK_N // 128)
+                    T.barrier_wait(v_full[(number - behind) % DEPTH], (number - behind) // DEPTH % 2)
                 T.wait_wgmma(0)
                 T.warpgroup_fence_operand(acc, num_regs=ROWS * DV // 128)
                 if T.shuffle_elect(32):
-                    T.barrier_arrive(v_empty[(block - behind) % DEPTH])
+                    T.barrier_arrive(v_empty[(number - behind) % DEPTH])
             if step == "MASK":
                 mask(s, block, first)
             if step == "ROW_MAX":
@@ -326,7 +411,7 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                     acc[i, j] *= scale[i]
 
     @T.macro
-    def consume(group, first, q_shared, tiles, q_full, full, empty, y, blocks, head, batch):
+    def consume(group, worker, q_shared, tiles, q_full, q_empty, full, empty, y):
         s = T.alloc_fragment((ROWS, BLOCK_N), "float32")
         p = T.alloc_fragment((ROWS, BLOCK_N), dtype)
         acc = T.alloc_fragment((ROWS, DV), "float32")
@@ -335,27 +420,40 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
         scale = T.alloc_fragment((ROWS,), "float32")
         tile_sum = T.alloc_fragment((ROWS,), "float32")
         row_sum = T.alloc_fragment((ROWS,), "float32")
+        before, index = T.alloc_local((1,), "int32"), T.alloc_local((1,), "int32")
         results = (s, p, acc, row_max, old_max, scale, tile_sum, row_sum)
         if CONSUMER_REGS:
             T.set_max_nreg(CONSUMER_REGS, 1)
-        T.clear(acc)
-        T.clear(row_sum)
-        T.fill(row_max, -T.infinity("float32"))
-        T.barrier_wait(q_full[group], 0)
+        before[0] = 0
         if group == groups - 1:
             T.named_barrier_arrive(TURN, 256)
-        if behind:
-            compute(first_steps, 0, group, first, q_shared, tiles, full, empty, results)
-        for block in T.serial(behind, blocks):
-            compute(steps, block, group, first, q_shared, tiles, full, empty, results)
-        if behind:
-            compute(["PV", "PV_DONE"], blocks, group, first, q_shared, tiles, full, empty, results)
+        for lap in T.serial(rounds):
+            index[0] = index_of(lap, worker)
+            if index[0] < total:
+                row, blocks, head, batch = work_at(index[0])
+                first = row + group * ROWS
+                T.clear(acc)
+                T.clear(row_sum)
+                T.fill(row_max, -T.infinity("float32"))
+                T.barrier_wait(q_full[group], lap % 2)
+                if behind:
+                    compute(
+                        first_steps, 0, blocks, before, group, first, q_shared, q_empty, tiles, full, empty, results
+                    )
+                for block in T.serial(behind, blocks):
+                    compute(steps, block, blocks, before, group, first, q_shared, q_empty, tiles, full, empty, results)
+                if behind:
+                    compute(
+                        ["PV", "PV_DONE"], blocks, blocks, before, group, first, q_shared, q_empty, tiles, full, empty,
+                        results,
+                    )  # fmt: skip
+                before[0] = before[0] + blocks
+                for i, j in T.Parallel(ROWS, DV):
+                    acc[i, j] = acc[i, j] / row_sum[i]
+                T.copy(acc, y[batch, head, first, 0])
         # The turn that the last group has passed on at the end: each barrier ends as it began.
         if group == 0:
             T.sync_threads(TURN, 256)
-        for i, j in T.Parallel(ROWS, DV):
-            acc[i, j] = acc[i, j] / row_sum[i]
-        T.copy(acc, y[batch, head, first, 0])
 
     @T.prim_func
     def attention(
@@ -364,18 +462,17 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
         v: T.Tensor((B, HK, SK, DV), dtype),
         y: T.Tensor((B, H, SQ, DV), dtype),
     ):
-        with T.Kernel(T.ceildiv(SQ, BLOCK_M), H, B, threads=THREADS + 128) as (bx, head, batch):
+        with T.Kernel(programs, threads=THREADS + 128) as worker:
             q_shared = T.alloc_shared((groups, ROWS, D), dtype)
             k_shared = T.alloc_shared((DEPTH, BLOCK_N, D), dtype)
             v_shared = T.alloc_shared((DEPTH, BLOCK_N, DV), dtype)
             # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
             q_full = T.alloc_barrier([1] * groups)
+            q_empty = T.alloc_barrier([4] * groups)
             k_full = T.alloc_barrier([1] * DEPTH)
             v_full = T.alloc_barrier([1] * DEPTH)
             k_empty = T.alloc_barrier([THREADS // 32] * DEPTH)
             v_empty = T.alloc_barrier([THREADS // 32] * DEPTH)
-            row = first_row(bx, SQ, causal)
-            blocks = T.ceildiv(T.min(SK, row + BLOCK_M) if causal else SK, BLOCK_N)
             tiles, full, empty = (k_shared, v_shared), (k_full, v_full), (k_empty, v_empty)
             # One if with all roles: the registers can then be moved, and no barrier of all threads stands between.
             thread = T.get_thread_binding()
@@ -384,23 +481,13 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                     T.set_max_nreg(PRODUCER_REGS, 0)
                 # One warp is enough.
                 if thread < 32:
-                    # A tuple, since a range would be a loop of the kernel.
-                    for group in tuple(range(groups)):
-                        T.tma_copy(q[batch, head, row + group * ROWS, 0], q_shared[group, :, :], barrier=q_full[group])
-                        if T.shuffle_elect(32):
-                            T.barrier_arrive(q_full[group])
-                    for block in T.serial(blocks):
-                        for copy in loading_order():
-                            if copy == "COPY_K":
-                                load(k, k_shared, k_full, k_empty, block, head // (H // HK), batch)
-                            else:
-                                load(v, v_shared, v_full, v_empty, block, head // (H // HK), batch)
+                    produce(worker, (q, k, v), q_shared, tiles, q_full, q_empty, full, empty)
             elif thread < 256:
-                consume(0, row, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
+                consume(0, worker, q_shared, tiles, q_full, q_empty, full, empty, y)
             elif thread < 384:
-                consume(1, row + ROWS, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
+                consume(1, worker, q_shared, tiles, q_full, q_empty, full, empty, y)
             elif groups == 3:
-                consume(2, row + 2 * ROWS, q_shared, tiles, q_full, full, empty, y, blocks, head, batch)
+                consume(2, worker, q_shared, tiles, q_full, q_empty, full, empty, y)
 
     return attention
 
