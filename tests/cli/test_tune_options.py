@@ -78,7 +78,7 @@ def test_seconds(made_up: MadeUp) -> None:
 
 
 def test_the_device_rules_configs_out(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    def prune(space: SearchSpace, kernel: Kernel, profile: Profile) -> tuple[SearchSpace, list[str]]:
+    def prune(space: SearchSpace, kernel: Kernel, profile: Profile, keep: object) -> tuple[SearchSpace, list[str]]:
         assert profile is PROFILE
         return SearchSpace(space.parameters, ["BLOCK > 4"]), ["BLOCK > 4"]
 

@@ -118,7 +118,7 @@ def test_the_remote_method_answers_as_a_local_evaluator(scale_problem: Problem, 
             Status.CRASHED,
             "the container was lost: terminated, the last of 3 that had it",
         ),
-        ([failing(Result.GENERIC_STATUS_TIMEOUT)], Status.TIMEOUT, "stopped by Modal after 720 s (evaluating)"),
+        ([failing(Result.GENERIC_STATUS_TIMEOUT)], Status.TIMEOUT, "stopped by Modal after 780 s (evaluating)"),
     ],
     ids=["preempted twice", "preempted always", "out of memory", "terminated", "timeout"],
 )
