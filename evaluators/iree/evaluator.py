@@ -37,19 +37,17 @@ from .verdicts import at_speed_of, correct, judged, timed
 from .worker import DEFAULT
 
 CANDIDATE = "candidate"
-SEARCH = {
-    True: Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0),
-    False: Sampling(0.01, seconds=0.2, min_samples=20, max_samples=300, chunk_s=0.01, quiet_timeout_s=0),
-}
-"""By whether it is a CPU, where fast modules need many samples: on a processor that others use they take turns between
-two speeds, tens of milliseconds each. Nothing waits for quiet, since the default module beside each candidate is
-disturbed alike."""
+QUICK_ON_CPU = Sampling(0.005, seconds=0.3, min_samples=1000, max_samples=2000, chunk_s=0.005, quiet_timeout_s=0)
+"""Many samples of fast modules: on a processor that others use they take turns between two speeds, tens of milliseconds
+each. Nothing waits for quiet, since the default module beside each candidate is disturbed alike."""
+QUICK_ON_GPU = Sampling(0.01, seconds=0.2, min_samples=20, max_samples=300, chunk_s=0.01, quiet_timeout_s=0)
 FINALS = Sampling(0.003, seconds=2.0, min_samples=2000, max_samples=6000, chunk_s=0.01)
 
 
 def search_settings(on_cpu: bool, compilers: int = 1) -> SearchSettings:
     """Return how the modules of a search are timed, with so many processes that compile ahead."""
-    return SearchSettings(compilers=compilers, window=compilers, prune_factor=3.0, sampling=SEARCH[on_cpu])
+    quick = QUICK_ON_CPU if on_cpu else QUICK_ON_GPU
+    return SearchSettings(compilers=compilers, window=compilers, prune_factor=3.0, sampling=quick)
 
 
 class IreeEvaluator:

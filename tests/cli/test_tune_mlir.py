@@ -42,7 +42,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     """Few samples, and one folder of compiled modules for all tests."""
     few = Sampling(0.05, seconds=0.03, min_samples=6, max_samples=20, chunk_s=0.005, quiet_timeout_s=0)
     monkeypatch.setattr(mlir, "FINALS", few)
-    monkeypatch.setitem(evaluator.SEARCH, True, few)
+    monkeypatch.setattr(evaluator, "QUICK_ON_CPU", few)
     monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path_factory.getbasetemp() / "iree"))
 
 
