@@ -1,4 +1,4 @@
-"""How tests hurry: none waits for the device or for others to leave the processor alone, servers start warm, and
+"""How tests hurry: none waits for the processor, or for others to leave it alone, servers start warm, and
 launch plans are made only where they are what is tested (`with_launch_plans`).
 
 As a script it is `python -m kernelwright`, so hurried; called with `JOB` alone the process of one of the server's jobs.
@@ -56,8 +56,16 @@ def measure_beside_others() -> None:
     quiet.STEADY = float("inf")
     TileLangSupport.records = (Target.CUDA,)  # compiling C takes as long as all else of an evaluation on a CPU
     Evaluation.proven = property(lambda evaluation: True)  # type: ignore[assignment, method-assign]
+    # Each worker has a lock of its own for the processor, but all share a GPU's: what another runs there meanwhile
+    # would look like work that a kernel hides.
     worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
-    device_lock.FOLDER = device_lock.FOLDER.with_name(f"kernelwright-locks-{worker}")
+    shared, lock = device_lock.FOLDER, device_lock.DeviceLock.__init__
+    device_lock.FOLDER = shared.with_name(f"{shared.name}-{worker}")
+
+    def lock_of(self: device_lock.DeviceLock, name: str, folder: Path | None = None) -> None:
+        lock(self, name, folder or (None if name == "cpu" else shared))
+
+    device_lock.DeviceLock.__init__ = lock_of  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

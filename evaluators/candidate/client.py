@@ -14,7 +14,7 @@ from ...core.source_text import without_separators
 from ..reference.client import ReferenceClient
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
-from ..timing.clock import hidden_work
+from ..timing.hidden_work import IdleDevice, Suspicion, hidden_work
 from ..workers.channel import Message
 from ..workers.client import Worker
 from .process import CandidateProcess
@@ -112,20 +112,25 @@ class CandidateClient(CandidateProcess):
         return correctness, max(0.0, first_s - later_s)
 
     def timer(
-        self, checked: VerifiedConfig, seeds: Iterator[int], graph: bool, empty_ms: float
+        self, checked: VerifiedConfig, seeds: Iterator[int], graph: bool, idle: IdleDevice
     ) -> Callable[[int], Message]:
         """Return a timer of a checked config, each chunk on the next seed's inputs; it raises `Failure`.
 
-        `empty_ms` is an empty call's wall time beyond its time by events.
+        A chunk in which the device was busy beyond the events is taken again while others use the device (`idle`).
         """
 
         def take(samples: int) -> Message:
-            seed = next(seeds)
+            suspicion = Suspicion(idle)
             try:
-                request = {"serial": checked.serial, "samples": samples, "seed": seed, "graph": graph}
-                timed = self.ask(TimeResponse, self._limits.call_s, "time", **request)
-                if (hidden := hidden_work(timed.samples_ms, timed.host_ms, empty_ms)) is not None:
-                    raise self.rejected("hidden-work", "while it was timed", hidden)
+                while True:
+                    seed = next(seeds)
+                    request = {"serial": checked.serial, "samples": samples, "seed": seed, "graph": graph}
+                    timed = self.ask(TimeResponse, self._limits.call_s, "time", **request)
+                    hidden = hidden_work(timed.samples_ms, timed.host_ms, idle.empty_ms)
+                    if hidden is None:
+                        break
+                    if (proven := suspicion.confirmed(hidden)) is not None:
+                        raise self.rejected("hidden-work", "while it was timed", proven)
             except Failure as failure:
                 failure.config = checked.config
                 raise

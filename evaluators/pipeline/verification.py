@@ -15,6 +15,7 @@ from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
 from ..guards.torch_share import Operator, torch_violation
 from ..languages.base import support_of
+from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
 from .launch_plans import LaunchPlans
 from .pair import Pair
@@ -106,12 +107,12 @@ class Verification(Pair):
 
     def timers(self, several: Sequence[VerifiedConfig]) -> list[Callable[[int], Message]]:
         """Return the candidates' timers."""
-        empty_ms = 0.0 if self.on_cpu else self.reference_client.empty_ms
+        idle = IdleDevice(0.0, lambda: 0.0) if self.on_cpu else self.reference_client.idle
         graph = self.settings.graph
         timers = [
             self._plans.timer(checked)
             if checked.replayed
-            else self.client.timer(checked, self.timing_seeds(), graph, empty_ms)
+            else self.client.timer(checked, self.timing_seeds(), graph, idle)
             for checked in several
         ]
         return timers if self.quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]

@@ -13,6 +13,7 @@ from ...core import ProblemError, Status, TorchProblem
 from ...core.generated_code import GeneratedCode
 from ...core.launch_plan import LaunchPlan
 from ...core.text import first_line
+from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 from ..workers.request_loop import GPU_FAULTS
@@ -98,9 +99,13 @@ class ReferenceClient:
         return self.call("count")
 
     @cached_property
-    def empty_ms(self) -> float:
-        """Wall ms of an empty call beyond its time by events."""
-        return float(self.call("empty")["empty_ms"])
+    def idle(self) -> IdleDevice:
+        """What an empty call takes on this device."""
+
+        def measure() -> float:
+            return float(self.call("empty")["empty_ms"])
+
+        return IdleDevice(measure(), measure)
 
     @cached_property
     def properties(self) -> Message | None:

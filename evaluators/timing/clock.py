@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -19,12 +18,6 @@ WARM_UP_S = 0.05
 """Seconds that a GPU is kept busy before the first sample: its clocks need some milliseconds to rise."""
 COLD_S = 0.5
 """Seconds of idleness after which a GPU is warmed up again."""
-HIDDEN_MS = 0.05
-HIDDEN_SHARE = 0.1
-"""Time beside the events that is ignored: this much, or this share of the call, whichever is more."""
-FEW = 5
-HIDDEN_IN_FEW_MS = 1.0
-"""With fewer samples, one may be an interruption of the processor: then more must be missing."""
 
 Call = Callable[[], object]
 NextCall = Callable[[], tuple[Hashable, Call]]
@@ -192,26 +185,6 @@ class Clock:
     def _warm_if_cold(self) -> None:
         if self._used_ns is None or _now_ns() - self._used_ns > COLD_S * 1e9:
             self.warm_up()
-
-
-def hidden_work(times_ms: Sequence[float], host_ms: Sequence[float], empty_ms: float) -> str | None:
-    """Return a message when processor or device were busy for much longer than the events report; else None.
-
-    Causes are work on another stream, in a thread, or manipulated events. Flush, call and the wait for the device
-    follow each other without a pause, so wall time less event time is that of an empty call (`Clock.empty_ms`,
-    measured by the reference worker), whether the kernels or their launches take the time. Launching many kernels
-    lengthens the events' time and leaves that difference unchanged.
-    """
-    if not times_ms or len(times_ms) != len(host_ms):
-        return f"{len(times_ms)} times by events came with {len(host_ms)} times by the wall clock"
-    if not all(map(math.isfinite, (*times_ms, *host_ms))):
-        return "the times are no numbers"
-    excess = statistics.median(host - event for event, host in zip(times_ms, host_ms, strict=True)) - empty_ms
-    call_ms = statistics.median(times_ms)
-    tolerated = HIDDEN_MS if len(times_ms) >= FEW else HIDDEN_IN_FEW_MS
-    if excess <= max(tolerated, HIDDEN_SHARE * call_ms):
-        return None
-    return f"each call kept the device busy for {excess:.3f} ms beyond the {call_ms:.3f} ms that its events report"
 
 
 def open_events(device: str) -> Gpu | None:
