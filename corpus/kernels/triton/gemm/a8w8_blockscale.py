@@ -2,10 +2,12 @@
 Problem Name: gemm/a8w8_blockscale
 
 Product of fp8 A (M, K) and fp8 B (N, K) with a scale for each 1x128 block of A and each 128x128 block of B: every
-block of K is multiplied on its own, scaled, and added in fp32. Tiles of C stand in groups of rows, so that programs
-that run together share operands in L2. SPLIT_K cuts the loop over K into parts that a second kernel adds in a fixed
-order. VARIANT is plain (one program per tile and part), persistent (one program per multiprocessor), tma (persistent,
-with tensor descriptors), or tma_tile (the same with one program per tile, so that several share a multiprocessor).
+block of K is multiplied on its own, scaled, and added in fp32. A tile of 256 columns has two parts, each with products
+and a scale of its own: one part is scaled while the other is multiplied, and their sums fit the registers. Tiles of C
+stand in groups of rows, so that programs that run together share operands in L2. SPLIT_K cuts the loop over K into
+parts that a second kernel adds in a fixed order. VARIANT is plain (one program per tile and part), persistent (one
+program per multiprocessor), tma (persistent, with tensor descriptors), or tma_tile (the same with one program per tile,
+so that several share a multiprocessor).
 """
 
 import torch
@@ -43,7 +45,6 @@ CONSTRAINTS = [
 
 BLOCK = 128
 BLOCK_SUM = 1024
-MAX_STORE = 128
 OUT = "bfloat16"
 
 
@@ -59,105 +60,119 @@ def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.
 
 
 @triton.jit
-def load_scales(as_ptrs, bs_ptr, block, block_n, N, blocks_k, BLOCK_N: tl.constexpr, SCALED: tl.constexpr):
-    a_scales = tl.load(as_ptrs + block)[:, None]
-    row = block_n * BLOCK_N // SCALED
-    b_scales = tl.load(bs_ptr + row * blocks_k + block)
-    if BLOCK_N > SCALED:
-        # The columns beyond the first block have the next one's scale; there is none where they lie beyond the edge.
-        further = tl.load(bs_ptr + min(row + 1, tl.cdiv(N, SCALED) - 1) * blocks_k + block)
-        b_scales = tl.where(tl.arange(0, BLOCK_N) < SCALED, b_scales, further)[None, :]
-    return a_scales, b_scales
+def load_scale(bs_ptr, block, column, N, blocks_k, SCALED: tl.constexpr):
+    # A block of columns that begins beyond the edge has no scale: nothing of it is written, any other serves.
+    return tl.load(bs_ptr + min(column, N - 1) // SCALED * blocks_k + block)
+
+
+@triton.jit
+def load_operand(ptrs, offs_k, end, EVEN_K: tl.constexpr):
+    return tl.load(ptrs) if EVEN_K else tl.load(ptrs, mask=offs_k < end, other=0.0)
 
 
 @triton.jit
 def compute_tile(
     a_ptr, b_ptr, as_ptr, bs_ptr, M, N, K, block_m, block_n, k_first, k_steps,
     EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SCALED: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):  # fmt: skip
     # Rows and columns beyond the edges are read from the beginning, and not written.
+    off_n = block_n * BLOCK_N
     offs_m = ((block_m * BLOCK_M + tl.arange(0, BLOCK_M)) % M).to(tl.int64)
-    offs_n = ((block_n * BLOCK_N + tl.arange(0, BLOCK_N)) % N).to(tl.int64)
     offs_k = k_first + tl.arange(0, BLOCK_K)
     blocks_k = tl.cdiv(K, SCALED)
     a_ptrs = a_ptr + offs_m[:, None] * K + offs_k[None, :]
-    b_ptrs = b_ptr + offs_k[:, None] + offs_n[None, :] * K
+    left_ptrs = b_ptr + offs_k[:, None] + ((off_n + tl.arange(0, WIDTH)) % N).to(tl.int64)[None, :] * K
+    right_ptrs = b_ptr + offs_k[:, None] + ((off_n + WIDTH + tl.arange(0, WIDTH)) % N).to(tl.int64)[None, :] * K
     as_ptrs = as_ptr + offs_m * blocks_k
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+    right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
     for step in range(0, k_steps):
-        if EVEN_K:
-            a = tl.load(a_ptrs)
-            b = tl.load(b_ptrs)
-        else:
-            a = tl.load(a_ptrs, mask=offs_k[None, :] < K - step * BLOCK_K, other=0.0)
-            b = tl.load(b_ptrs, mask=offs_k[:, None] < K - step * BLOCK_K, other=0.0)
+        end = K - step * BLOCK_K
         # Parts of K that end beyond it have no scale of their own: their operands are zero, any scale serves.
         block = min((k_first + step * BLOCK_K) // SCALED, blocks_k - 1)
         # Requested before the product, so that they arrive while it runs: the compiler waits for each product.
-        a_scales, b_scales = load_scales(as_ptrs, bs_ptr, block, block_n, N, blocks_k, BLOCK_N, SCALED)
-        acc += tl.dot(a, b) * (a_scales * b_scales)
+        a_scales = tl.load(as_ptrs + block)[:, None]
+        left_scale = load_scale(bs_ptr, block, off_n, N, blocks_k, SCALED)
+        right_scale = load_scale(bs_ptr, block, off_n + WIDTH, N, blocks_k, SCALED)
+        a = load_operand(a_ptrs, offs_k[None, :], end, EVEN_K)
+        left += tl.dot(a, load_operand(left_ptrs, offs_k[:, None], end, EVEN_K)) * (a_scales * left_scale)
+        if BLOCK_N > WIDTH:
+            right += tl.dot(a, load_operand(right_ptrs, offs_k[:, None], end, EVEN_K)) * (a_scales * right_scale)
+            right_ptrs += BLOCK_K
         a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K
-    return acc
+        left_ptrs += BLOCK_K
+    return left, right
 
 
 @triton.jit
-def store_tile(c_ptr, acc, M, N, block_m, block_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    offs_m = (block_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
-    offs_n = block_n * BLOCK_N + tl.arange(0, BLOCK_N)
+def store_part(c_ptr, acc, M, N, off_m, off_n, BLOCK_M: tl.constexpr, WIDTH: tl.constexpr):
+    offs_m = (off_m + tl.arange(0, BLOCK_M)).to(tl.int64)
+    offs_n = off_n + tl.arange(0, WIDTH)
     mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
     tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc.to(c_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
+def store_tile(
+    c_ptr, left, right, M, N, block_m, block_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr
+):
+    off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
+    store_part(c_ptr, left, M, N, off_m, off_n, BLOCK_M, WIDTH)
+    if BLOCK_N > WIDTH:
+        store_part(c_ptr, right, M, N, off_m, off_n + WIDTH, BLOCK_M, WIDTH)
+
+
+@triton.jit
 def blockscale_kernel(
     a_ptr, b_ptr, as_ptr, bs_ptr, c_ptr, M, N, K, k_steps, EVEN_K: tl.constexpr, SCALED: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     block_m, block_n = place(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     part = tl.program_id(1)
-    acc = compute_tile(
+    left, right = compute_tile(
         a_ptr, b_ptr, as_ptr, bs_ptr, M, N, K, block_m, block_n, part * k_steps * BLOCK_K, k_steps,
-        EVEN_K, BLOCK_M, BLOCK_N, BLOCK_K, SCALED,
+        EVEN_K, BLOCK_M, BLOCK_N, BLOCK_K, SCALED, WIDTH,
     )  # fmt: skip
-    store_tile(c_ptr + part.to(tl.int64) * M * N, acc, M, N, block_m, block_n, BLOCK_M, BLOCK_N)
+    store_tile(c_ptr + part.to(tl.int64) * M * N, left, right, M, N, block_m, block_n, BLOCK_M, BLOCK_N, WIDTH)
 
 
 @triton.jit
 def persistent_kernel(
-    a_ptr, b_ptr, as_ptr, bs_ptr, c_ptr, M, N, K, EVEN_K: tl.constexpr, SCALED: tl.constexpr,
+    a_ptr, b_ptr, as_ptr, bs_ptr, c_ptr, M, N, K, EVEN_K: tl.constexpr, SCALED: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        acc = compute_tile(
+        left, right = compute_tile(
             a_ptr, b_ptr, as_ptr, bs_ptr, M, N, K, block_m, block_n, 0, tl.cdiv(K, BLOCK_K),
-            EVEN_K, BLOCK_M, BLOCK_N, BLOCK_K, SCALED,
+            EVEN_K, BLOCK_M, BLOCK_N, BLOCK_K, SCALED, WIDTH,
         )  # fmt: skip
-        store_tile(c_ptr, acc, M, N, block_m, block_n, BLOCK_M, BLOCK_N)
+        store_tile(c_ptr, left, right, M, N, block_m, block_n, BLOCK_M, BLOCK_N, WIDTH)
 
 
 @triton.jit
-def store_described(c_desc, acc, off_m, off_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
-    # The next tile's operands are on their way already: a wide result goes in halves, so that both have room.
-    if BLOCK_N == WIDTH:
-        c_desc.store([off_m, off_n], acc.to(c_desc.dtype))
-    else:
-        left, right = tl.split(tl.permute(tl.reshape(acc, (BLOCK_M, 2, WIDTH)), (0, 2, 1)))
-        c_desc.store([off_m, off_n], left.to(c_desc.dtype))
+def store_described(c_desc, left, right, off_m, off_n, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
+    c_desc.store([off_m, off_n], left.to(c_desc.dtype))
+    if BLOCK_N > WIDTH:
         c_desc.store([off_m, off_n + WIDTH], right.to(c_desc.dtype))
 
 
 @triton.jit
 def add_described(
-    acc, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step, block_n, blocks_k,
-    SCALED: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    left, right, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, off_k, blocks_k,
+    SCALED: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    off_k = step * BLOCK_K
-    a_scales, b_scales = load_scales(as_ptrs, bs_ptr, off_k // SCALED, block_n, N, blocks_k, BLOCK_N, SCALED)
-    product = tl.dot(a_desc.load([off_m, off_k]), b_desc.load([off_n, off_k]).T)
-    return acc + product * (a_scales * b_scales)
+    block = off_k // SCALED
+    a_scales = tl.load(as_ptrs + block)[:, None]
+    left_scale = load_scale(bs_ptr, block, off_n, N, blocks_k, SCALED)
+    right_scale = load_scale(bs_ptr, block, off_n + WIDTH, N, blocks_k, SCALED)
+    a = a_desc.load([off_m, off_k])
+    left += tl.dot(a, b_desc.load([off_n, off_k]).T) * (a_scales * left_scale)
+    if BLOCK_N > WIDTH:
+        right += tl.dot(a, b_desc.load([off_n + WIDTH, off_k]).T) * (a_scales * right_scale)
+    return left, right
 
 
 @triton.jit
@@ -171,12 +186,14 @@ def tma_kernel(
         block_m, block_n = place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
         as_ptrs = as_ptr + ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64) * blocks_k
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+        right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
         for step in range(0, tl.cdiv(K, BLOCK_K)):
-            acc = add_described(
-                acc, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step, block_n, blocks_k, SCALED, BLOCK_N, BLOCK_K
-            )
-        store_described(c_desc, acc, off_m, off_n, BLOCK_M, BLOCK_N, WIDTH)
+            left, right = add_described(
+                left, right, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step * BLOCK_K, blocks_k,
+                SCALED, BLOCK_N, WIDTH,
+            )  # fmt: skip
+        store_described(c_desc, left, right, off_m, off_n, BLOCK_N, WIDTH)
 
 
 @triton.jit
@@ -188,12 +205,14 @@ def tma_tile_kernel(
     off_m, off_n = block_m * BLOCK_M, block_n * BLOCK_N
     blocks_k = tl.cdiv(K, SCALED)
     as_ptrs = as_ptr + ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64) * blocks_k
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+    right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
     for step in range(0, tl.cdiv(K, BLOCK_K)):
-        acc = add_described(
-            acc, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step, block_n, blocks_k, SCALED, BLOCK_N, BLOCK_K
-        )
-    store_described(c_desc, acc, off_m, off_n, BLOCK_M, BLOCK_N, WIDTH)
+        left, right = add_described(
+            left, right, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step * BLOCK_K, blocks_k,
+            SCALED, BLOCK_N, WIDTH,
+        )  # fmt: skip
+    store_described(c_desc, left, right, off_m, off_n, BLOCK_N, WIDTH)
 
 
 @triton.jit
@@ -225,6 +244,7 @@ class ModelNew(nn.Module):
         programs = min(multiprocessors(A.device), tiles)
         meta = {
             "SCALED": BLOCK,
+            "WIDTH": min(BLOCK_SIZE_N, BLOCK),
             "BLOCK_M": BLOCK_SIZE_M,
             "BLOCK_N": BLOCK_SIZE_N,
             "BLOCK_K": BLOCK_SIZE_K,
@@ -234,13 +254,12 @@ class ModelNew(nn.Module):
         }
         if VARIANT in ("tma", "tma_tile"):
             a = TensorDescriptor.from_tensor(A, [BLOCK_SIZE_M, BLOCK_SIZE_K])
-            b = TensorDescriptor.from_tensor(B, [BLOCK_SIZE_N, BLOCK_SIZE_K])
-            width = min(BLOCK_SIZE_N, MAX_STORE)
-            c = TensorDescriptor.from_tensor(C, [BLOCK_SIZE_M, width])
+            b = TensorDescriptor.from_tensor(B, [meta["WIDTH"], BLOCK_SIZE_K])
+            c = TensorDescriptor.from_tensor(C, [BLOCK_SIZE_M, meta["WIDTH"]])
             if VARIANT == "tma_tile":
-                tma_tile_kernel[(tiles,)](a, b, As, Bs, c, M, N, K, WIDTH=width, **meta)
+                tma_tile_kernel[(tiles,)](a, b, As, Bs, c, M, N, K, **meta)
             else:
-                tma_kernel[(programs,)](a, b, As, Bs, c, M, N, K, WIDTH=width, **meta)
+                tma_kernel[(programs,)](a, b, As, Bs, c, M, N, K, **meta)
             return C
         even = K % (BLOCK_SIZE_K * SPLIT_K) == 0
         if VARIANT == "persistent":
