@@ -258,7 +258,7 @@ class TileModel:
         split = np.maximum(self._column(rows, roles.split), 1.0)
         tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split
         shared = (m + n) * k * product.element_bytes * stages
-        accumulators = m * n * product.sums / threads
+        accumulators = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf)) / threads
         # A block's use of its multiprocessor limits the others: shared memory, registers (some beside the tile),
         # threads.
         by_shared = limits.shared_bytes / shared
@@ -295,7 +295,7 @@ def _inefficiency(one: dict[str, Floats]) -> Floats:
     """Return the ratio of the matrix units' time to their best."""
     # Few rows use the older, synchronous instructions; narrow tiles reload their operands.
     narrow = np.where(one["rows"] < ASYNCHRONOUS_ROWS, 2.0, 1.0) * (1 + 24 / one["columns"])
-    # A second group of warps hides the issue of the first; accumulators beyond half the registers spill.
+    # A second group of warps hides the issue of the first; accumulators beyond three quarters of the registers spill.
     alone = np.where((one["threads"] <= 128) & (one["rows"] > 64), 1.1, 1.0)
-    spilled = 1 + np.maximum(0.0, one["accumulators"] - 128) / 64
+    spilled = 1 + np.maximum(0.0, one["accumulators"] - ACCUMULATORS) / 32
     return np.asarray(narrow * alone * spilled)

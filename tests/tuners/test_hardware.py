@@ -437,7 +437,7 @@ def test_what_keeps_the_matrix_units_waiting() -> None:
     assert inefficiency(n=32) > inefficiency(n=64) > least > inefficiency(n=256) >= 1
     assert inefficiency(threads=128) > least
     assert inefficiency(m=64, threads=128) == inefficiency(m=64) == least
-    assert inefficiency(accumulators=128) == least < inefficiency(accumulators=160) < inefficiency(accumulators=192)
+    assert inefficiency(accumulators=192) == least < inefficiency(accumulators=224) < inefficiency(accumulators=256)
 
 
 def test_a_tile_of_few_rows_is_estimated_slower_than_its_transpose() -> None:

@@ -20,6 +20,7 @@ from .shapes import Shape
 LAUNCH = 5000.0
 """Clocks of the second kernel that adds the parts of K."""
 TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N")
+PART = "PART_N"
 LINE = 128
 """Bytes that memory delivers at once."""
 BYTES = 2500.0
@@ -55,10 +56,14 @@ GROUPS = (8, 4, 1)
 """Rows of tiles that share operands, in the order of preference: the model of tiles does not know them."""
 
 
-def product_of(shape: Shape, element_bytes: int, dtype: str) -> MatrixProduct:
-    """Return a shape as the model of tiles takes it: with experts, the first product of each that has tokens."""
+def product_of(shape: Shape, element_bytes: int, dtype: str, kernel: Kernel | None = None) -> MatrixProduct:
+    """Return a shape as the model of tiles takes it: with experts, the first product of each that has tokens.
+
+    A kernel may say in `PART_N` how many columns of a tile it multiplies at once.
+    """
     # Tensor cores add fp8 products with few bits, so the kernels add the sum of each step to another one.
     common: dict[str, Any] = {"element_bytes": element_bytes, "dtype": dtype, "sums": 1 + dtype.startswith("float8")}
+    common["part"] = 0 if kernel is None else kernel.config.get(PART, 0)
     if not shape.experts:
         return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, **common)
     pairs = shape.m * shape.top_k
@@ -174,5 +179,5 @@ def _preference(rows: Rows, space: SearchSpace) -> Floats:
 def choose_for(kernel: Kernel, shape: Shape, element_bytes: int, dtype: str, limits_key: str) -> Config:
     """Return the analytic choice for a shape; the limits are given as JSON, so that they can be remembered."""
     limits = DeviceLimits.model_validate_json(limits_key)
-    product = product_of(shape, element_bytes, dtype)
+    product = product_of(shape, element_bytes, dtype, kernel)
     return analytic_choice(space_for(kernel, shape, product, limits, {}), limits, product)

@@ -47,4 +47,4 @@ class Task:
 
     def product(self, shape: Shape) -> MatrixProduct:
         """Return a shape as the model of tiles takes it."""
-        return product_of(shape, self.element_bytes, self.dtype)
+        return product_of(shape, self.element_bytes, self.dtype, self.kernel)

@@ -44,6 +44,7 @@ CONSTRAINTS = [
 ]
 
 BLOCK = 128
+PART_N = 128
 BLOCK_SUM = 1024
 OUT = "bfloat16"
 
@@ -244,7 +245,7 @@ class ModelNew(nn.Module):
         programs = min(multiprocessors(A.device), tiles)
         meta = {
             "SCALED": BLOCK,
-            "WIDTH": min(BLOCK_SIZE_N, BLOCK),
+            "WIDTH": min(BLOCK_SIZE_N, PART_N),
             "BLOCK_M": BLOCK_SIZE_M,
             "BLOCK_N": BLOCK_SIZE_N,
             "BLOCK_K": BLOCK_SIZE_K,
