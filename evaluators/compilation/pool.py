@@ -51,6 +51,8 @@ class CompileResult:
     digest: str | None = None
     """Equal for kernels whose calls do the same work."""
     seconds: float | None = None
+    log: str = ""
+    """The compiler's last output, where it refused the kernel."""
 
     @property
     def ok(self) -> bool:
@@ -182,4 +184,6 @@ def _read(worker: Worker, answer: Message) -> CompileResult:
             worker.end()
             return CompileResult(CompileStatus.CRASHED, "the process sent no proper answer (compiling)")
     error = str(answer.get("error", "the compiling process gave no reason"))
-    return CompileResult(CompileStatus.FAILED if answer.get("stage") == "compile" else CompileStatus.UNKNOWN, error)
+    if answer.get("stage") == "compile":
+        return CompileResult(CompileStatus.FAILED, error, log=worker.log)
+    return CompileResult(CompileStatus.UNKNOWN, error)

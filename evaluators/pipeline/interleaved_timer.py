@@ -70,7 +70,6 @@ class InterleavedTimer:
         prune_above_ms: float | None = None,
     ) -> InterleavedTimes:
         """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow."""
-        self._processes.spare.wait()
         graph = self._settings.graph
         names = [] if prune_above_ms is not None else self._fresh_baselines(reference_client)
         reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
