@@ -131,6 +131,7 @@ class LocalEvaluator:
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
+            self._timer.compile_ahead(reference_client)
             client.open()
             # The names of torch's operators are the process's: a second config would replace the first one's.
             together = not registers_operators(kernel.source)
@@ -155,6 +156,7 @@ class LocalEvaluator:
     def time_reference(self, problem: Problem) -> InterleavedTimes:
         """Time the reference without a candidate, interleaved with the baselines of the settings."""
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
+        self._timer.compile_ahead(reference_client)
         seeds = partial(iter, lambda: self._rng.randrange(2**31), None)
         with self._bench.exclusive(reference_client):
             return self._timer.time(reference_client, [], reference_client.pid, seeds, self.settings.sampling)

@@ -88,6 +88,7 @@ class Bench:
         client = self._client_for(reference_client.problem, kernel, config)
         client.start()  # it opens the GPU while the kernel is compiled
         compiled = self.compile_ahead(reference_client, kernel, config)
+        self.pipeline.compile_baselines(reference_client)
         client.open()
         return reference_client, client, compiled
 

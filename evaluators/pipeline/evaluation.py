@@ -55,6 +55,10 @@ class EvaluationPipeline:
         self._draw = draw
         self._turn = turn
 
+    def compile_baselines(self, reference_client: ReferenceClient) -> None:
+        """Compile what is timed beside the reference, before the device is locked."""
+        self._timer.compile_ahead(reference_client)
+
     def one(
         self,
         reference_client: ReferenceClient,
