@@ -19,7 +19,7 @@ from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
-from .pipeline.bench import REFUSED, Bench
+from .pipeline.bench import Bench
 from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
@@ -168,7 +168,7 @@ class LocalEvaluator:
             return rejected_evaluation(kernel, Config(), broken, self.settings.precision), None
         try:
             reference_client, client, compiled = self._bench.prepared(problem, kernel, Config())
-            if compiled is not None and compiled.status in REFUSED:
+            if compiled is not None and compiled.refused:
                 return compile_failure(reference_client, kernel, Config(), compiled), None
             with self._bench.exclusive(reference_client):
                 return self._bench.pipeline.plan(reference_client, client, save, compiled)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 
 from pydantic import ValidationError
 
@@ -53,6 +52,13 @@ class CompileResult:
     seconds: float | None = None
     log: str = ""
     """The compiler's last output, where it refused the kernel."""
+    elsewhere: CompileResult | None = None
+    """The outcome at the second workload's sizes, where it was compiled for them too."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the kernel need not be tried on the device: unlike a crash, this is the compiler's own verdict."""
+        return self.status in (CompileStatus.FAILED, CompileStatus.TIMEOUT)
 
     @property
     def ok(self) -> bool:
@@ -171,7 +177,7 @@ class CompilePool:
     def __enter__(self) -> CompilePool:
         return self
 
-    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from concurrent.futures import wait
+from dataclasses import replace
 from pathlib import Path
 
 from ...core import Config, Evaluation, Kernel, KernelError, ProblemError, Status, Target, TorchProblem
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure
-from ..compilation.pool import CompileResult, CompileStatus
+from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..reference.client import ReferenceClient
 from ..settings import Settings
@@ -19,8 +19,6 @@ from .processes import Processes
 from .turn import Turn
 from .verdicts import compile_failure, failed_evaluation
 
-REFUSED = (CompileStatus.FAILED, CompileStatus.TIMEOUT)
-"""Outcomes of compiling ahead after which the device is not asked."""
 SUSPICIOUS_SPEEDUP = 10.0
 """A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
@@ -74,7 +72,7 @@ class Bench:
 
     def _evaluate_once(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
         reference_client, client, compiled = self.prepared(problem, kernel, config)
-        if compiled is not None and compiled.status in REFUSED:
+        if compiled is not None and compiled.refused:
             return compile_failure(reference_client, kernel, config, compiled)
         with self.exclusive(reference_client):
             return self.evaluate(reference_client, client, config, compiled)
@@ -116,14 +114,13 @@ class Bench:
         sizes = alternate_sizes(problem) if self._settings.second_workload else None
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, strides=True))
-            compiling, others = pool.submit(source), []
-            if sizes is not None:
-                beside = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, sizes=sizes))
-                others.append(beside.submit(source))
-            compiled = compiling.result()
-            if compiled.status not in REFUSED:
-                wait(others)
-            return compiled
+            here = pool.submit(source)
+            if sizes is None:
+                return here.result()
+            others = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, sizes=sizes))
+            elsewhere = others.submit(source)
+            compiled = here.result()
+            return compiled if compiled.refused else replace(compiled, elsewhere=elsewhere.result())
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
         """Return a client for a worker that is not started yet; `cache` has what was compiled for it."""

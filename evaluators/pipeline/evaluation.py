@@ -93,14 +93,14 @@ class EvaluationPipeline:
             asked.prove(checked)
             if not is_timed(client.kernel, self._device):
                 found["correctness"] = asked.with_remarks(checked)
-                found["second_workload"] = asked.try_other_sizes(checked)
+                found["second_workload"] = asked.try_other_sizes(checked, compiled)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
                 asked.replay(checked, plan)
                 found |= {"replay": checked.replay, "correctness": checked.correctness}
             if checked.replayed:
-                found |= self._last_looks(asked, checked)
+                found |= self._last_looks(asked, checked, compiled)
                 client.close()  # nothing of the candidate runs beside the timing
             times = self._time(asked, [checked], sampling, prune_above_ms)
             found |= times.metrics(0, self._device == "cpu")
@@ -111,7 +111,7 @@ class EvaluationPipeline:
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 if not checked.replayed:
-                    found |= self._last_looks(asked, checked)
+                    found |= self._last_looks(asked, checked, compiled)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)
             if failure.rejection is not None:  # its worker is not used for another config
@@ -119,14 +119,16 @@ class EvaluationPipeline:
             return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
 
-    def _last_looks(self, asked: Verification, checked: VerifiedConfig) -> dict[str, Any]:
+    def _last_looks(
+        self, asked: Verification, checked: VerifiedConfig, compiled: CompileResult | None
+    ) -> dict[str, Any]:
         """Return what is no failure; the config is unloaded afterwards."""
         profile = asked.profile(checked)
         asked.release()
         return {
             "kernel_profile": profile,
             "correctness": asked.with_remarks(checked),
-            "second_workload": asked.try_other_sizes(checked),
+            "second_workload": asked.try_other_sizes(checked, compiled),
         }
 
     def plan(
