@@ -46,7 +46,8 @@ class Verification(Pair):
             assert self.settings.search is not None
             return CheckPlan(tuple(self.draw() for _ in range(self.settings.search.checks)), thorough=False)
         seeds = tuple(self.draw() for _ in range(self.settings.checks))
-        return CheckPlan(seeds, self.reference_client.distributions)
+        with self.stage("distributions"):  # once for a problem
+            return CheckPlan(seeds, self.reference_client.distributions)
 
     @property
     def records(self) -> bool:
