@@ -103,7 +103,7 @@ class Evaluators:
         self._remote = remote
         self._stack = contextlib.ExitStack()
         # Other sizes are for the last check.
-        self._settings = settings_of(trust, Settings(compile_ahead=lanes > 1, second_workload=False))
+        self._settings = settings_of(trust, Settings(second_workload=False))
         self._searchers: dict[int, Screener] = {}
         self._finalists: dict[tuple[int, tuple[str, ...]], Evaluator] = {}
         self.pool: list[Pooled] = []
@@ -159,7 +159,7 @@ class Evaluators:
             return SearchingSeveral(there, lambda: there)
         assert isinstance(evaluator, SeveralWorkloads) and isinstance(evaluator.first, LocalEvaluator)
         search = _search_settings([self._device], None, True)
-        settings = replace(self._settings, search=search, compile_ahead=False)
+        settings = replace(self._settings, search=search)
         first = self._stack.enter_context(evaluator.first.beside(settings))
         another = self._another(first, settings)
         return SearchingSeveral(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
@@ -172,7 +172,7 @@ class Evaluators:
         return self._at_workloads(self._stack.enter_context(evaluator.first.beside(settings)), settings)
 
     def _at_workloads(self, first: LocalEvaluator, settings: Settings) -> SeveralWorkloads[LocalEvaluator]:
-        another = self._another(first, replace(settings, compile_ahead=True))
+        another = self._another(first, settings)
         return SeveralWorkloads(first, another, LocalEvaluator.prepare, side_by_side=self._device != CPU)
 
     def _another(self, first: LocalEvaluator, settings: Settings) -> Callable[[], LocalEvaluator]:

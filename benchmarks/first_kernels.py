@@ -44,7 +44,6 @@ SETTINGS = Settings(
     sampling=Sampling(seconds=0.5),
     second_workload=False,
     baselines=(COMPILE,),
-    compile_ahead=True,  # so that several of these share a device
 )
 TRIAL = replace(SearchSettings().sampling, seconds=0.15)
 """Of a call of 5 ms that is thirty samples, enough to choose what the comparison measures with full precision."""
@@ -158,7 +157,7 @@ def main() -> None:
     rows = Rows(options.output, options.resume)
     done = {row["id"] for row in rows.rows}
     search = SearchSettings(compilers=max(1, cores() // 2), window=cores(), sampling=TRIAL)
-    searching = replace(SETTINGS, sampling=Sampling(), compile_ahead=False, search=search)
+    searching = replace(SETTINGS, sampling=Sampling(), search=search)
     with (
         LocalEvaluator("cuda", SETTINGS, cache_folder()) as evaluator,
         evaluator.beside(searching) as searcher,  # the same reference, with its inputs and what torch compiled

@@ -24,7 +24,8 @@ from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
 from .pipeline.search import searched
-from .pipeline.verdicts import rejected_evaluation
+from .pipeline.turn import Turn
+from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.roofline import profile
 from .settings import Settings
 
@@ -53,15 +54,16 @@ class LocalEvaluator:
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         self._timer = InterleavedTimer(device, self.settings, self.processes, memory)
+        turn = Turn(device)
         pipeline = EvaluationPipeline(
-            device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31)
+            device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31), turn
         )
-        self._bench = Bench(device, self.settings, self.processes, pipeline)
+        self._bench = Bench(device, self.settings, self.processes, pipeline, turn)
 
     def start(self) -> None:
         """Start the processes before there is something to evaluate; returns before they are ready."""
         self.processes.start()
-        if self.settings.search is not None or self.settings.compile_ahead:
+        if self.settings.search is not None or self.device != "cpu":
             self.processes.start_compilers()
 
     def beside(self, settings: Settings | None = None) -> LocalEvaluator:
@@ -72,11 +74,9 @@ class LocalEvaluator:
         return LocalEvaluator(self.device, settings or self.settings, self._memory, self._rng, self.processes)
 
     def prepare(self, problem: Problem, kernel: Kernel) -> None:
-        """Start the problem's reference, and the kernel's worker on a GPU; several may be prepared at once."""
+        """Start the problem's reference; several may be prepared at once."""
         problem = TorchProblem.of(problem)
         self.start()
-        if self.settings.search is None and is_timed(kernel, self.device) and not self.settings.compile_ahead:
-            self.processes.start_spare(problem)  # it opens the GPU while the reference does
         self._bench.reference_for(problem, kernel)
 
     def evaluate(
@@ -131,6 +131,8 @@ class LocalEvaluator:
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
+            self._timer.compile_ahead(reference_client)
+            client.open()
             # The names of torch's operators are the process's: a second config would replace the first one's.
             together = not registers_operators(kernel.source)
             with self._bench.exclusive(reference_client), contextlib.suppress(ProblemError):
@@ -144,7 +146,7 @@ class LocalEvaluator:
 
     def profile(self, problem: Problem) -> Profile:
         """Counted work of the reference, measured ceilings and known limits of the device."""
-        self.start()
+        self.processes.start()
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         with self._bench.exclusive(reference_client):
             return profile(
@@ -154,6 +156,7 @@ class LocalEvaluator:
     def time_reference(self, problem: Problem) -> InterleavedTimes:
         """Time the reference without a candidate, interleaved with the baselines of the settings."""
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
+        self._timer.compile_ahead(reference_client)
         seeds = partial(iter, lambda: self._rng.randrange(2**31), None)
         with self._bench.exclusive(reference_client):
             return self._timer.time(reference_client, [], reference_client.pid, seeds, self.settings.sampling)
@@ -163,10 +166,14 @@ class LocalEvaluator:
         problem = TorchProblem.of(problem)
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return rejected_evaluation(kernel, Config(), broken, self.settings.precision), None
-        reference_client = self._bench.reference_for(problem, kernel)
-        client = self._bench.new_client(problem, kernel)
-        with contextlib.closing(client), self._bench.exclusive(reference_client):
-            return self._bench.pipeline.plan(reference_client, client, save)
+        try:
+            reference_client, client, compiled = self._bench.prepared(problem, kernel, Config())
+            if compiled is not None and compiled.refused:
+                return compile_failure(reference_client, kernel, Config(), compiled), None
+            with self._bench.exclusive(reference_client):
+                return self._bench.pipeline.plan(reference_client, client, save, compiled)
+        finally:
+            self.forget_candidate()
 
     def generated_code(self, problem: Problem) -> GeneratedCode | str:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.

@@ -105,8 +105,6 @@ class Settings:
     """Comparisons with the reference, each with new weights and new inputs."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
-    compile_ahead: bool = False
-    """On a GPU, compile before the device is locked, so that others may measure meanwhile; uses one more process."""
     second_workload: bool = True
     """Whether a correct kernel is checked at other sizes too, where the problem has some."""
     graph: bool = False

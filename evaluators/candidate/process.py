@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from .verified import Failure, rejected
 
 Form = TypeVar("Form", bound=Response)
 
+OPENS_S = 60.0
 _STAGES = {
     "load": "loading",
     "weights": "loading weights",
@@ -49,6 +51,11 @@ class CandidateProcess:
     def start(self) -> None:
         """Start a worker before there is a request for it."""
         _ = self.worker
+
+    def open(self) -> None:
+        """Wait until the worker has opened its device, which takes a second on a GPU; what fails shows later."""
+        with contextlib.suppress(Failure):
+            self.ask(Response, OPENS_S, "release")
 
     @property
     def alive(self) -> bool:

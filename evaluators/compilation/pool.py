@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 
 from pydantic import ValidationError
 
@@ -51,6 +50,15 @@ class CompileResult:
     digest: str | None = None
     """Equal for kernels whose calls do the same work."""
     seconds: float | None = None
+    log: str = ""
+    """The compiler's last output, where it refused the kernel."""
+    elsewhere: CompileResult | None = None
+    """The outcome at the second workload's sizes, where it was compiled for them too."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the kernel need not be tried on the device: unlike a crash, this is the compiler's own verdict."""
+        return self.status in (CompileStatus.FAILED, CompileStatus.TIMEOUT)
 
     @property
     def ok(self) -> bool:
@@ -169,7 +177,7 @@ class CompilePool:
     def __enter__(self) -> CompilePool:
         return self
 
-    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -182,4 +190,6 @@ def _read(worker: Worker, answer: Message) -> CompileResult:
             worker.end()
             return CompileResult(CompileStatus.CRASHED, "the process sent no proper answer (compiling)")
     error = str(answer.get("error", "the compiling process gave no reason"))
-    return CompileResult(CompileStatus.FAILED if answer.get("stage") == "compile" else CompileStatus.UNKNOWN, error)
+    if answer.get("stage") == "compile":
+        return CompileResult(CompileStatus.FAILED, error, log=worker.log)
+    return CompileResult(CompileStatus.UNKNOWN, error)

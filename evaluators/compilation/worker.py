@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..candidate.worker import stage_of
+from ..correctness.distributions import with_other_strides
 from ..languages.base import Launch, UntraceableCall, supports
 from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, load, outputs_of
@@ -31,8 +32,15 @@ def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes.
 
     Options: problem, sizes and device as for any worker, and for a GPU its `properties` (`gpu_properties.PROPERTIES`).
+    With `strides` each kernel is compiled for inputs that are not contiguous too.
     """
-    compiler = CompileWorker(Path(options["problem"]), options["sizes"], options["device"], options.get("properties"))
+    compiler = CompileWorker(
+        Path(options["problem"]),
+        options["sizes"],
+        options["device"],
+        options.get("properties"),
+        options.get("strides", False),
+    )
     compiler.warm_up()
     serve_requests(channel, {"compile": compiler.compile}, failed)
 
@@ -45,8 +53,10 @@ def failed(error: BaseException) -> Message:
 class CompileWorker:
     """Compiles one config after the other for the same problem and device."""
 
-    def __init__(self, problem: Path, sizes: Message, device: str, properties: Message | None) -> None:
-        self._path, self._sizes = problem, sizes
+    def __init__(
+        self, problem: Path, sizes: Message, device: str, properties: Message | None, strides: bool = False
+    ) -> None:
+        self._path, self._sizes, self._strides = problem, sizes, strides
         # With an index, torch does not query the current GPU.
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
@@ -93,10 +103,16 @@ class CompileWorker:
             self._trace.add("forward", _flags(), inputs)
             result = model(*inputs)
         self._trace.add("returned", _flags(), outputs_of(result))
-        return {
-            "seconds": time.perf_counter() - start,
-            "digest": self._trace.digest,
-        }
+        found = {"seconds": time.perf_counter() - start, "digest": self._trace.digest}
+        if self._strides:
+            self._call_with_other_strides(model, originals)
+        return found
+
+    def _call_with_other_strides(self, model: Any, originals: list[Any]) -> None:
+        """Compile what a call with such inputs needs besides; what fails shows when the kernel runs."""
+        self._trace = Trace()
+        with contextlib.suppress(Exception), self._fake:
+            model(*map(with_other_strides, originals))
 
     def _launched(self, launch: Launch) -> None:
         limit = (self._properties or {}).get("shared_memory_per_block_optin")

@@ -76,7 +76,7 @@ def draw(problem: ProblemModule, seed: int, distribution: str | None = None) -> 
     if distribution is None or distribution == OTHER_WEIGHTS:
         return inputs
     if distribution == OTHER_STRIDES:
-        return [_with_other_strides(value) for value in inputs]
+        return [with_other_strides(value) for value in inputs]
     generator = generator_of(seed, problem.device)
     if distribution == OTHER_NUMBERS:
         again = problem.inputs(seed + 1)
@@ -123,7 +123,7 @@ def _renumbered(value: Any, again: Any, generator: Any) -> Any:
     return _laid_out_like(value, (sum(ends) - value if ends else value).index_select(axis, order))
 
 
-def _with_other_strides(value: Any) -> Any:
+def with_other_strides(value: Any) -> Any:
     """Return a tensor of the same values that is not contiguous: its last two axes lie in memory the other way round.
 
     Of one axis, every second element is used, with NaN between them.

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from ...core import Config, Evaluation, Kernel, KernelError, ProblemError, Status, Target, TorchProblem
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure
-from ..compilation.pool import CompileResult, CompileStatus
+from ..compilation.pool import CompileResult
+from ..correctness.alternate_shapes import alternate_sizes
 from ..reference.client import ReferenceClient
 from ..settings import Settings
-from ..workers.device_lock import DeviceLock
 from .evaluation import EvaluationPipeline
 from .processes import Processes
+from .turn import Turn
 from .verdicts import compile_failure, failed_evaluation
 
 SUSPICIOUS_SPEEDUP = 10.0
@@ -26,13 +28,16 @@ BESIDE = "beside this kernel, and not without it, {}; leave the reference memory
 class Bench:
     """Evaluates single configs; keeps the candidate's worker from one to the next where that is the same kernel's."""
 
-    def __init__(self, device: str, settings: Settings, processes: Processes, pipeline: EvaluationPipeline) -> None:
+    def __init__(
+        self, device: str, settings: Settings, processes: Processes, pipeline: EvaluationPipeline, turn: Turn
+    ) -> None:
         self.device = device
         self.pipeline = pipeline
         self.processes = processes
         self.client: CandidateClient | None = None
         """The candidate's, kept for another config."""
         self._settings = settings
+        self._turn = turn
         self._problem: TorchProblem | None = None  # the client's
         self._ahead: Path | None = None  # the cache folder of the client's compilation ahead
 
@@ -47,25 +52,16 @@ class Bench:
 
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         """Return what holds the device's lock."""
-        return DeviceLock(reference_client.environment.get("uuid", self.device)).held()
+        return self._turn.taken(reference_client)
 
     def evaluate_in_full(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
         """Evaluate in a process of its own where there is nothing to bind, and twice where it is suspiciously fast."""
-        # The current reference client: a server that the last config took down took its worker too.
-        reference_client = self.reference_for(problem, kernel)
         try:
-            client = self._client_for(reference_client.problem, kernel, config)
-            ahead = self.compile_ahead(reference_client, kernel, config)
-            if ahead is not None and ahead.status is CompileStatus.TIMEOUT:
-                return compile_failure(reference_client, kernel, config, ahead)
-            with self.exclusive(reference_client):
-                found = self.evaluate(reference_client, client, config, ahead)
+            found = self._evaluate_once(problem, kernel, config)
             if found.speedup is None or found.speedup.ratio <= SUSPICIOUS_SPEEDUP:
                 return found
             self.forget_candidate()
-            client = self._client_for(reference_client.problem, kernel, config)
-            with self.exclusive(reference_client):
-                again = self.evaluate(reference_client, client, config, ahead)
+            again = self._evaluate_once(problem, kernel, config)
             if again.speedup is None or again.speedup.ratio <= SUSPICIOUS_SPEEDUP:
                 return again  # the slower of two times that differ
             message = CONFIRMED.format(SUSPICIOUS_SPEEDUP) if again.contention is None else again.message
@@ -73,6 +69,26 @@ class Bench:
         finally:
             if not config:
                 self.forget_candidate()
+
+    def _evaluate_once(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
+        reference_client, client, compiled = self.prepared(problem, kernel, config)
+        if compiled is not None and compiled.refused:
+            return compile_failure(reference_client, kernel, config, compiled)
+        with self.exclusive(reference_client):
+            return self.evaluate(reference_client, client, config, compiled)
+
+    def prepared(
+        self, problem: TorchProblem, kernel: Kernel, config: Config
+    ) -> tuple[ReferenceClient, CandidateClient, CompileResult | None]:
+        """Return both clients, and what compiling ahead gave: all that is done before the device is locked."""
+        # The current reference client: a server that the last config took down took its worker too.
+        reference_client = self.reference_for(problem, kernel)
+        client = self._client_for(reference_client.problem, kernel, config)
+        client.start()  # it opens the GPU while the kernel is compiled
+        compiled = self.compile_ahead(reference_client, kernel, config)
+        self.pipeline.compile_baselines(reference_client)
+        client.open()
+        return reference_client, client, compiled
 
     def _client_for(self, problem: TorchProblem, kernel: Kernel, config: Config) -> CandidateClient:
         """Return the last call's client when a search continues with the same kernel, else a new one.
@@ -82,21 +98,29 @@ class Bench:
         known = self.client is not None and self.client.alive and (self._problem, self.client.kernel)
         if self.client is None or not config or known != (problem, kernel):
             self.forget_candidate()
-            if self.device != "cpu" and self._settings.compile_ahead:
+            if self.device != "cpu":
                 self._ahead = self.processes.new_folder("ahead")
             self.client, self._problem = self.new_client(problem, kernel, self._ahead), problem
         return self.client
 
     def compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
-        """Compile for the client before the device is locked, where the settings request it.
+        """Compile for the client before the device is locked: for all that `evaluate` runs, other sizes too.
 
-        Never on a CPU, where compilers would disturb timings. A kernel that a compiler refuses is compiled again for
-        its log.
+        Never on a CPU, where compilers would disturb timings.
         """
         if self._ahead is None:
             return None
-        with self.processes.compilers(reference_client.problem, self._ahead, 1) as pool:
-            return pool.submit(kernel.bind(config).source).result()
+        problem, source = reference_client.problem, kernel.bind(config).source
+        sizes = alternate_sizes(problem) if self._settings.second_workload else None
+        with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, strides=True))
+            here = pool.submit(source)
+            if sizes is None:
+                return here.result()
+            others = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, sizes=sizes))
+            elsewhere = others.submit(source)
+            compiled = here.result()
+            return compiled if compiled.refused else replace(compiled, elsewhere=elsewhere.result())
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
         """Return a client for a worker that is not started yet; `cache` has what was compiled for it."""

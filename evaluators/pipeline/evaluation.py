@@ -19,6 +19,7 @@ from ..timing.sampling import Timing
 from .impossible_time import CPU_CACHE_BYTES, impossible
 from .interleaved_timer import InterleavedTimer, InterleavedTimes
 from .processes import Processes
+from .turn import Turn
 from .verdicts import common_fields, failed_evaluation
 from .verification import Verification
 
@@ -31,7 +32,7 @@ def is_timed(kernel: Kernel, device: str) -> bool:
 
 
 class EvaluationPipeline:
-    """Evaluates candidates through their clients; the caller holds the device lock.
+    """Evaluates candidates through their clients; the caller holds the device lock, which `turn` lets go of in between.
 
     `memory` is a folder for once-per-device measurements, `draw` gives seeds.
     """
@@ -44,6 +45,7 @@ class EvaluationPipeline:
         memory: Path | None,
         processes: Processes,
         draw: Callable[[], int],
+        turn: Turn,
     ) -> None:
         self._device = device
         self._settings = settings
@@ -51,6 +53,11 @@ class EvaluationPipeline:
         self._memory = memory
         self._processes = processes
         self._draw = draw
+        self._turn = turn
+
+    def compile_baselines(self, reference_client: ReferenceClient) -> None:
+        """Compile what is timed beside the reference, before the device is locked."""
+        self._timer.compile_ahead(reference_client)
 
     def one(
         self,
@@ -75,7 +82,7 @@ class EvaluationPipeline:
     ) -> Evaluation:
         quick = prune_above_ms is not None
         search = self._settings.search
-        asked = Verification(reference_client, client, self._settings, self._device, self._draw, quick)
+        asked = self._verification(reference_client, client, quick)
         found = common_fields(reference_client, client.kernel, config)
         reference_client.call("forget_plans")
         found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
@@ -84,18 +91,16 @@ class EvaluationPipeline:
             checked = asked.check(config, plan, compiled)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
             asked.prove(checked)
-            if not quick and not self._settings.compile_ahead:
-                self._processes.start_spare(reference_client.problem)
             if not is_timed(client.kernel, self._device):
                 found["correctness"] = asked.with_remarks(checked)
-                found["second_workload"] = asked.try_other_sizes(checked)
+                found["second_workload"] = asked.try_other_sizes(checked, compiled)
                 return Evaluation(**found, message=CHECKED_NOT_TIMED)
             sampling = search.sampling if quick and search else self._settings.sampling
             if not quick:
                 asked.replay(checked, plan)
                 found |= {"replay": checked.replay, "correctness": checked.correctness}
             if checked.replayed:
-                found |= self._last_looks(asked, checked)
+                found |= self._last_looks(asked, checked, compiled)
                 client.close()  # nothing of the candidate runs beside the timing
             times = self._time(asked, [checked], sampling, prune_above_ms)
             found |= times.metrics(0, self._device == "cpu")
@@ -106,7 +111,7 @@ class EvaluationPipeline:
             if not quick:
                 self._require_possible(reference_client, times.candidates[0])
                 if not checked.replayed:
-                    found |= self._last_looks(asked, checked)
+                    found |= self._last_looks(asked, checked, compiled)
         except Failure as failure:
             failed = failed_evaluation(reference_client, client, config, failure)
             if failure.rejection is not None:  # its worker is not used for another config
@@ -114,28 +119,34 @@ class EvaluationPipeline:
             return failed.model_copy(update={"code_digest": found["code_digest"], "stages": asked.stages})
         return Evaluation(**found)
 
-    def _last_looks(self, asked: Verification, checked: VerifiedConfig) -> dict[str, Any]:
+    def _last_looks(
+        self, asked: Verification, checked: VerifiedConfig, compiled: CompileResult | None
+    ) -> dict[str, Any]:
         """Return what is no failure; the config is unloaded afterwards."""
         profile = asked.profile(checked)
         asked.release()
         return {
             "kernel_profile": profile,
             "correctness": asked.with_remarks(checked),
-            "second_workload": asked.try_other_sizes(checked),
+            "second_workload": asked.try_other_sizes(checked, compiled),
         }
 
     def plan(
-        self, reference_client: ReferenceClient, client: CandidateClient, save: Path | None
+        self,
+        reference_client: ReferenceClient,
+        client: CandidateClient,
+        save: Path | None,
+        compiled: CompileResult | None = None,
     ) -> tuple[Evaluation, LaunchPlan | None]:
         """Check a kernel, make its launch plan and replay it once; write one that does the same to a folder.
 
         Nothing is timed.
         """
-        asked = Verification(reference_client, client, self._settings, self._device, self._draw)
+        asked = self._verification(reference_client, client)
         found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
         try:
             plan = asked.plan()
-            checked = asked.check(Config(), plan)
+            checked = asked.check(Config(), plan, compiled)
             recorded = asked.replay(checked, plan)
             found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
         except Failure as failure:
@@ -144,6 +155,11 @@ class EvaluationPipeline:
             save_plan(recorded.plan, recorded.constants, recorded.path, save)
         evaluation = Evaluation(**found, message=CHECKED_NOT_TIMED, replay=checked.replay)
         return evaluation, recorded.plan if recorded else None
+
+    def _verification(
+        self, reference_client: ReferenceClient, client: CandidateClient, quick: bool = False
+    ) -> Verification:
+        return Verification(reference_client, client, self._settings, self._device, self._draw, self._turn, quick)
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)
@@ -186,7 +202,7 @@ class EvaluationPipeline:
 
         The `stages` of each are its share of all seconds.
         """
-        asked = Verification(reference_client, client, self._settings, self._device, self._draw)
+        asked = self._verification(reference_client, client)
         reference_client.call("forget_plans")
         self._processes.device_memory.restart()
         plan = asked.plan()

@@ -70,7 +70,6 @@ class InterleavedTimer:
         prune_above_ms: float | None = None,
     ) -> InterleavedTimes:
         """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow."""
-        self._processes.spare.wait()
         graph = self._settings.graph
         names = [] if prune_above_ms is not None else self._fresh_baselines(reference_client)
         reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
@@ -98,16 +97,28 @@ class InterleavedTimer:
         known = {name: one.beside(eager.measurement) for name in MODES if (one := self._known(reference_client, name))}
         return InterleavedTimes(own, eager, contention, {**known, **fresh}, seen)
 
+    def compile_ahead(self, reference_client: ReferenceClient) -> None:
+        """Compile the baselines that `time` will, while others measure; not on a CPU, which compilers use too."""
+        for name in () if self._on_cpu else self._uncompiled(reference_client):
+            reference_client.call("compile_ahead", name=name, cache=self._cache)
+
+    @property
+    def _cache(self) -> str | None:
+        return str(self._baselines.cache) if self._baselines.cache else None
+
+    def _uncompiled(self, reference_client: ReferenceClient) -> list[str]:
+        """Return the requested baselines that are not cached, or are timed anew."""
+        anew = {self._settings.required_baseline, *self._settings.fresh_baselines}
+        return [
+            name for name in self._settings.baselines if name in anew or self._known(reference_client, name) is None
+        ]
+
     def _fresh_baselines(self, reference_client: ReferenceClient) -> list[str]:
         """Return the baselines to time: PyTorch's defaults, and requested ones that compile and are not cached."""
         required = self._settings.required_baseline
-        cache = str(self._baselines.cache) if self._baselines.cache else None
         names = [] if reference_client.arithmetic["default_is_reference"] else [EAGER_DEFAULT]
-        anew = {required, *self._settings.fresh_baselines}
-        for name in self._settings.baselines:
-            if name not in anew and self._known(reference_client, name) is not None:
-                continue
-            error = reference_client.call("compile", name=name, cache=cache)["error"]
+        for name in self._uncompiled(reference_client):
+            error = reference_client.call("compile", name=name, cache=self._cache)["error"]
             if error is None:
                 names.append(name)
             elif name == required:

@@ -54,13 +54,16 @@ class LaunchPlans:
             return two
 
     def load(self, checked: VerifiedConfig, recorded: RecordedPlan, plan: CheckPlan) -> None:
-        """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares."""
+        """Hand the plan to the reference worker, which replays it on fresh weights and inputs and compares.
+
+        Others may measure while it is compiled: that process does nothing else meanwhile.
+        """
         pair = self._pair
+        with pair.turn.left(), pair.stage("plan compiling"), _plan_at_fault(checked):
+            reason = pair.reference_client.load_plan(checked.serial, recorded.plan, recorded.constants, recorded.path)
         with pair.stage("replay check"):
-            with _plan_at_fault(checked):
-                reason = pair.reference_client.load_plan(
-                    checked.serial, recorded.plan, recorded.constants, recorded.path
-                )
+            if reason is None:
+                reason = self._replayed(checked, "fit_plan")["reason"]
             if reason is None:
                 reason = self._differs(checked, plan)
             checked.replay = Replay(replayed=reason is None, reason=reason or "", steps=tuple(recorded.plan.lines()))

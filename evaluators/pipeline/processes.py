@@ -25,7 +25,6 @@ from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
 from .references import References
 from .servers import COMPILERS_IMPORT, REFERENCES_IMPORT, kernels_import, server_environment, support_modules
-from .spare import SpareWorker
 
 COMPILER_NICE = 10
 """Lower priority of a compiler relative to measurements (`nice`)."""
@@ -62,7 +61,6 @@ class Processes:
         self._memory = memory
         self._helpers = memory / "helpers" if memory else self._hidden / "helpers"
         self._precision = precision
-        self.spare = SpareWorker()
         self._servers: _Servers | None = None
         self._compiling: ForkServer | None = None
         self._closed = False
@@ -158,7 +156,7 @@ class Processes:
 
     def keep(self, problems: int) -> None:
         """Keep the reference workers of at least so many problems; the one that was used longest ago ends first."""
-        self.spare.most = self._references.most = max(self._references.most, problems)
+        self._references.most = max(self._references.most, problems)
 
     def reference_client(self, problem: TorchProblem) -> ReferenceClient:
         """Return the reference worker's client for a problem; the last ones are kept, since most calls repeat them."""
@@ -191,21 +189,21 @@ class Processes:
 
     def candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
         """Return a function that starts workers for candidates; they share `cache`, or have one each."""
-        start = self._new_candidate(problem, cache)
-        return start if cache is not None else lambda: self.spare.take(problem) or start()
-
-    def start_spare(self, problem: TorchProblem) -> None:
-        """On a GPU, start the worker of the next candidate, for one that has no shared `cache`."""
-        if self.device != "cpu":
-            self.spare.start(problem, self._new_candidate(problem))
-
-    def _new_candidate(self, problem: TorchProblem, cache: Path | None = None) -> Callable[[], Worker]:
         return self.untrusted("candidate.worker", {**self._problem(problem), **self._arithmetic()}, cache)
 
-    def compilers(self, problem: TorchProblem, cache: Path, count: int) -> CompilePool:
-        """Start workers that compile into `cache`."""
+    def compilers(
+        self,
+        problem: TorchProblem,
+        cache: Path,
+        count: int,
+        sizes: Mapping[str, Any] | None = None,
+        strides: bool = False,
+    ) -> CompilePool:
+        """Start workers that compile into `cache`: at the problem's sizes or others, and for other `strides` too."""
         properties = self.reference_client(problem).call("properties")["properties"]
-        options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE}
+        options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE, "strides": strides}
+        if sizes is not None:
+            options["sizes"] = dict(sizes)
         if self.device == "cpu":
             server = self._both.untrusted
             server.load(COMPILERS_IMPORT)
@@ -227,7 +225,6 @@ class Processes:
 
     def _close_servers(self) -> None:
         self.forget_reference()
-        self.spare.discard()
         if self._servers is not None:
             for server in set(self._servers):
                 server.close()

@@ -57,7 +57,7 @@ def compile_failure(
 ) -> Evaluation:
     """Return the evaluation of a config that failed to compile."""
     found = common_fields(reference_client, kernel, config) | {"status": VERDICTS[compiled.status]}
-    return Evaluation(**found, message=compiled.message, compile_s=compiled.seconds)
+    return Evaluation(**found, message=compiled.message, log=compiled.log, compile_s=compiled.seconds)
 
 
 def duplicate_evaluation(evaluation: Evaluation, kernel: Kernel, config: Config) -> Evaluation:

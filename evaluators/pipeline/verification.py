@@ -9,7 +9,7 @@ from functools import cached_property
 from ...core import Config, Correctness, KernelProfile, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
 from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
-from ..compilation.pool import CompileResult
+from ..compilation.pool import VERDICTS, CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..correctness.distributions import OTHER_STRIDES, SPECIAL
 from ..guards.own_kernels import own_names, proof_violation, python_violation
@@ -47,7 +47,8 @@ class Verification(Pair):
             assert self.settings.search is not None
             return CheckPlan(tuple(self.draw() for _ in range(self.settings.search.checks)), thorough=False)
         seeds = tuple(self.draw() for _ in range(self.settings.checks))
-        return CheckPlan(seeds, self.reference_client.distributions)
+        with self.stage("distributions"):  # once for a problem
+            return CheckPlan(seeds, self.reference_client.distributions)
 
     @property
     def records(self) -> bool:
@@ -154,13 +155,16 @@ class Verification(Pair):
                     raise rejected(broken)
             return found
 
-    def try_other_sizes(self, checked: VerifiedConfig) -> SecondWorkload | None:
+    def try_other_sizes(self, checked: VerifiedConfig, compiled: CompileResult | None) -> SecondWorkload | None:
         """Check the kernel at other sizes; a failure there is a remark, not the result."""
         sizes = (
             alternate_sizes(self.reference_client.problem) if self.settings.second_workload and not self.quick else None
         )
         if sizes is None:
             return None
+        refused = compiled.elsewhere if compiled else None
+        if refused is not None and refused.refused:
+            return SecondWorkload(sizes=sizes, status=VERDICTS[refused.status], message=first_line(refused.message))
         with self.stage("second workload"):
             try:
                 self.client.check_at(self.reference_client, checked.config, sizes, checked.correctness.seeds[0])

@@ -6,10 +6,11 @@ device, versions and problem, since a compilation takes longer than an evaluatio
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ to eager or to the candidate, and a graph cannot be captured around another. Wit
 kernels; `Settings.graph` captures all sides equally.
 """
 
+MEASURED = ("max-autotune",)
+"""Those for which Inductor chooses kernels by their times while it compiles."""
+
 NextInputs = Callable[[], tuple[int, Sequence[Any]]]
 """Writes fresh contents into a set of input buffers; returns the set's number, and the buffers."""
 
@@ -48,6 +52,29 @@ class Baselines:
         self._cache = cache
         self._arithmetic = arithmetic
         self._compiled: dict[str, Any] = {}
+        self._ahead: set[str] = set()
+
+    def compile_ahead(self, name: str, model: Any, inputs: Sequence[Any]) -> Message:
+        """Fill Inductor's cache for `compile`, and run nothing on the device, where others may measure meanwhile.
+
+        What Inductor would have to measure is left to `compile`, and so are all graphs of a model but the first.
+        """
+        import torch
+        from torch._dynamo import lookup_backend
+
+        if name in self._compiled or name in self._ahead or name in MEASURED:
+            return {"compiled": False}
+        self._ahead.add(name)
+        self._enter_cache()
+        inductor, done = lookup_backend("inductor"), []
+
+        def only_compile(graph: Any, given: Sequence[Any]) -> Any:
+            done.append(inductor(graph, given))
+            raise _NotNow("it is compiled, and not to run yet")
+
+        with contextlib.suppress(Exception), self._arithmetic.switched(self._arithmetic.default), _without_measuring():
+            torch.compile(model, backend=only_compile, dynamic=False)(*inputs)
+        return {"compiled": bool(done)}
 
     def compile(self, name: str, model: Any, inputs: Sequence[Any]) -> Message:
         """Compile the model unless it is compiled; return seconds, and as `error` why it does not compile."""
@@ -89,6 +116,27 @@ class Baselines:
             self._cache.mkdir(parents=True, exist_ok=True)
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(self._cache)
             os.environ["TRITON_CACHE_DIR"] = str(self._cache / "triton")
+
+
+class _NotNow(Exception):
+    """What is compiled ahead would use the device."""
+
+
+@contextlib.contextmanager
+def _without_measuring() -> Iterator[None]:
+    """While inside, Inductor's benchmarks raise `_NotNow`."""
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise _NotNow("others may be measuring")
+
+    names = [name for name in dir(benchmarker) if name.startswith("benchmark")]
+    vars(benchmarker).update(dict.fromkeys(names, refuse))
+    try:
+        yield
+    finally:
+        for name in names:
+            delattr(benchmarker, name)
 
 
 class CachedBaseline(BaseModel):

@@ -20,7 +20,7 @@ from ..workers.request_loop import GPU_FAULTS
 
 TIMEOUT_S = 600.0
 """Seconds. The reference is trusted; this only ends an endless wait."""
-COMPILING = ("compile", "generate")
+COMPILING = ("compile_ahead", "compile", "generate")
 """Requests after which torch's compiler has a memory, on which what it makes for other sizes may depend."""
 
 

@@ -33,7 +33,9 @@ know which one is checked."""
 class ReplayRequests:
     """The plans of the candidates at one workload; each method serves the request of its name."""
 
-    REQUESTS = ("load_plan", "forget_plans", "replay", "replay_operators", "replay_time", "replay_recheck")
+    REQUESTS = (
+        "load_plan", "fit_plan", "forget_plans", "replay", "replay_operators", "replay_time", "replay_recheck",
+    )  # fmt: skip
 
     def __init__(self, reference: DrawnReference, comparison: Comparison) -> None:
         self._reference = reference
@@ -43,12 +45,18 @@ class ReplayRequests:
         self._wrote_weights: set[int] = set()
 
     def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
-        """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed."""
+        """Check and compile a candidate's plan; `reason` in the response says why it cannot be replayed.
+
+        Computes nothing on the device, where others may measure meanwhile.
+        """
+        self._reference.scheduling.restore()
+        return {"reason": self._session.load(number, plan, constants, Path(path))}
+
+    def fit_plan(self, number: int) -> Message:
+        """Return as `reason` why a plan does not fit the reference's inputs and weights, or None."""
         reference = self._reference
-        reference.scheduling.restore()
         reference.prepare(0 if reference.weights is None else reference.weights)
-        reason = self._session.load(number, plan, constants, Path(path), reference.inputs, reference.model)
-        return {"reason": reason}
+        return {"reason": self._session.misfit(number, reference.inputs, reference.model)}
 
     def forget_plans(self) -> Message:
         """Forget all plans."""

@@ -14,7 +14,7 @@ from .drawn_reference import DrawnReference
 class TimeRequests:
     """The reference's times; each method serves the request of its name."""
 
-    REQUESTS = ("time", "compile", "time_baseline", "overhead", "empty")
+    REQUESTS = ("time", "compile_ahead", "compile", "time_baseline", "overhead", "empty")
 
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
@@ -31,6 +31,15 @@ class TimeRequests:
         timed = reference.timed.time(0, reference.model, seed, samples, graph)
         reference.timed.last = None  # nobody compares it
         return timed
+
+    def compile_ahead(self, name: str, cache: str | None) -> Message:
+        """Compile the reference in another way, as far as that needs no device."""
+        reference = self._reference
+        assert reference.weights is not None
+        reference.prepare(reference.weights)
+        found = self._other_ways(cache).compile_ahead(name, reference.model, reference.inputs)
+        reference.release()
+        return found
 
     def compile(self, name: str, cache: str | None) -> Message:
         """Compile the reference in another way; the response's `error` gives the reason of a failure."""

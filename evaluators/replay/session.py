@@ -22,22 +22,29 @@ class ReplaySession:
         self._folder = folder
         self._plans: dict[int, PlanExecutor] = {}
 
-    def load(
-        self, number: int, text: str, described: Sequence[Message], path: Path, inputs: Sequence[Any], model: Any
-    ) -> str | None:
-        """Check and compile a plan; return why it cannot be replayed with such inputs and such a model, or None."""
+    def load(self, number: int, text: str, described: Sequence[Message], path: Path) -> str | None:
+        """Check and compile a plan; return why it cannot be replayed, or None."""
         self._folder.mkdir(exist_ok=True)
         try:
             plan = LaunchPlan.model_validate_json(text)
             constants = read_constants(plan, described, path, self._device)
             executor = PlanExecutor(plan, constants, self._folder, self._device)
-            executor.require_fit(inputs, weights_of(model))
         except UnplannableCall as reason:
             return str(reason)
         except Exception as error:  # what another process wrote may be anything
-            return f"its plan is none: {type(error).__name__}: {first_line(str(error))}"
+            return _no_plan(error)
         self._plans[number] = executor
         return None
+
+    def misfit(self, number: int, inputs: Sequence[Any], model: Any) -> str | None:
+        """Return why a plan cannot be replayed with such inputs and such a model, or None."""
+        try:
+            self._plans[number].require_fit(inputs, weights_of(model))
+            return None
+        except UnplannableCall as reason:
+            return str(reason)
+        except Exception as error:  # what another process wrote may be anything
+            return _no_plan(error)
 
     def call(self, number: int, model: Any) -> Callable[..., Any]:
         """Return a plan as a function of the inputs, with the model's weights."""
@@ -55,3 +62,7 @@ class ReplaySession:
     def clear(self) -> None:
         """Forget all plans."""
         self._plans.clear()
+
+
+def _no_plan(error: Exception) -> str:
+    return f"its plan is none: {type(error).__name__}: {first_line(str(error))}"

@@ -35,10 +35,37 @@ class DeviceLock:
     def __init__(self, name: str, folder: Path | None = None) -> None:
         self.path = (folder or FOLDER) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
         self._next = self.path.with_suffix(".next")
+        self._lock: BaseFileLock | None = None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Wait until nobody else measures on the device, then keep others waiting."""
+        self._take()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @contextlib.contextmanager
+    def left(self) -> Iterator[None]:
+        """While it is held: let others measure in the meantime, and wait for the device again."""
+        self._leave()
+        try:
+            yield
+        finally:
+            self._take()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether others wait because of this object."""
+        return self._lock is not None
+
+    def _leave(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:  # None where waiting for it again was broken off
+            lock.release()
+
+    def _take(self) -> None:
         from filelock import FileLock
 
         # Every user must be able to lock it, whatever the umask of the one who made it says.
@@ -56,10 +83,7 @@ class DeviceLock:
                 f"cannot lock the device by {error.filename or self.path}: {error.strerror}; "
                 "remove that file, or let all write it"
             ) from None
-        try:
-            yield
-        finally:
-            lock.release()
+        self._lock = lock
 
     def _make_folder(self) -> None:
         if not self.path.parent.exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kernelwright.api.jobs import Job
@@ -67,3 +67,15 @@ def test_a_last_check_times_it_anew_though_its_time_is_known(
     timer = InterleavedTimer("cpu", Settings(baselines=("compile",), fresh_baselines=fresh), processes, None)
     client: Any = SimpleNamespace(arithmetic={"default_is_reference": True}, call=lambda *_, **__: {"error": None})
     assert timer._fresh_baselines(client) == timed
+
+
+@pytest.mark.parametrize(("device", "ahead"), [("cuda", ["compile"]), ("cpu", [])])
+def test_on_a_gpu_it_is_compiled_before_the_device_is_locked(
+    device: str, ahead: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InterleavedTimer, "_known", lambda timer, client, name: None if name == "compile" else object())
+    settings = Settings(baselines=("compile", "max-autotune"))
+    asked: list[tuple[str, str]] = []
+    client: Any = SimpleNamespace(call=lambda op, name, cache: asked.append((op, name)))
+    InterleavedTimer(device, settings, cast(Any, None), None).compile_ahead(client)
+    assert asked == [("compile_ahead", name) for name in ahead]

@@ -166,6 +166,8 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         text = Path(plan).read_text()
         answer = phases.run("reference", reference.load_plan, number=1, plan=text, constants=[], path=constants)
         assert answer["reason"] is None, answer
+        answer = phases.run("reference", reference.fit_plan, number=1)
+        assert answer["reason"] is None, answer
         for seed, distribution in ((1, None), (1, "heavy tails"), (2, None)):
             verdict = phases.run(
                 "reference", reference.replay, f"replay {seed} {distribution}", number=1, seed=seed,

@@ -46,9 +46,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture(scope="module")
 def cuda() -> Iterator[LocalEvaluator]:
-    settings = Settings(
-        checks=2, limits=Limits(compile_s=20, call_s=10), sampling=Sampling(seconds=0.3), compile_ahead=True
-    )
+    settings = Settings(checks=2, limits=Limits(compile_s=20, call_s=10), sampling=Sampling(seconds=0.3))
     with LocalEvaluator("cuda", settings) as evaluator:
         yield evaluator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,25 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kernelwright.core import Config, Evaluation, Kernel, KernelError, ProblemError, PythonKernel, Status, TorchProblem
+from kernelwright.core import (
+    Config,
+    Evaluation,
+    Kernel,
+    KernelError,
+    Measurement,
+    ProblemError,
+    PythonKernel,
+    Status,
+    TorchProblem,
+)
 from kernelwright.evaluators.candidate.client import CandidateClient
 from kernelwright.evaluators.candidate.verified import CheckPlan
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.bench import Bench
+from kernelwright.evaluators.pipeline.turn import Turn
 from kernelwright.evaluators.reference.client import ReferenceClient
+from kernelwright.evaluators.settings import Settings
 from kernelwright.evaluators.workers.channel import Message
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 from kernelwright.evaluators.workers.problem_file import problem_options
@@ -191,9 +203,15 @@ class ABench(Bench):
     """A bench whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
     def __init__(self, gpu: LocalEvaluator, compiled: CompileResult) -> None:
-        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.pipeline)
+        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.pipeline, Turn("cuda"))
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
+        self.asked: list[dict[str, Any]] = []
+        """Of the compilers: sizes and strides."""
+        self.locked: list[str] = []
+        """What happened while others waited for the device."""
+        self.times: dict[str, float] = {}
+        """Of what is measured, in ms: measurement and reference."""
         self.came = threading.Event()
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
@@ -201,12 +219,23 @@ class ABench(Bench):
         return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self.processes)}"}, arithmetic={})
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
-        return SimpleNamespace(kernel=kernel, alive=True, cache=cache, close=lambda: None)
+        def note(what: str) -> Callable[[], None]:
+            return lambda: self.note(what, cache)
+
+        return SimpleNamespace(
+            kernel=kernel, alive=True, cache=cache, close=lambda: None, start=note("started"), open=note("opened")
+        )
+
+    def note(self, what: str, folder: Path | None) -> None:
+        self.happened.append((what, folder))
+        if self._turn.is_taken:
+            self.locked.append(what.partition(" ")[0])
 
     @contextlib.contextmanager
-    def _compilers(self, problem: TorchProblem, cache: Path, count: int) -> Iterator[Any]:
+    def _compilers(self, problem: TorchProblem, cache: Path, count: int, **more: Any) -> Iterator[Any]:
         def submit(source: str) -> Future[CompileResult]:
-            self.happened.append((f"compiled {source}", cache))
+            self.note(f"compiled {source}", cache)
+            self.asked.append(more)
             self.came.set()
             future: Future[CompileResult] = Future()
             future.set_result(self.compiled)
@@ -215,16 +244,18 @@ class ABench(Bench):
         yield SimpleNamespace(submit=submit)
 
     def evaluate(self, reference_client: Any, client: Any, config: Config, *ahead: Any, **more: Any) -> Evaluation:
-        assert (ahead, more) == ((self.compiled,), {})
-        self.happened.append(("measured", client.cache))
-        return Evaluation(status=Status.CRASHED, kernel_digest=client.kernel.digest, message="made up")
+        assert ([replace(one, elsewhere=None) for one in ahead], more) == ([self.compiled], {})
+        self.note("measured", client.cache)
+        found = Evaluation(status=Status.CRASHED, kernel_digest=client.kernel.digest, message="made up")
+        times = {name: Measurement(samples_ms=(ms,) * 9) for name, ms in self.times.items()}
+        return found.model_copy(update=times)
 
 
 class AGpu(LocalEvaluator):
     """An evaluator with such a bench."""
 
-    def __init__(self, compiled: CompileResult) -> None:
-        super().__init__("cuda", replace(FAST, compile_ahead=True))
+    def __init__(self, compiled: CompileResult, settings: Settings | None = None) -> None:
+        super().__init__("cuda", FAST if settings is None else settings)
         self.bench = self._bench = ABench(self, compiled)
 
 
@@ -246,15 +277,36 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Torch
             measuring.start()
             assert gpu.bench.came.wait(20)
             measuring.join(0.1)
-            assert [what for what, _ in gpu.bench.happened] == [f"compiled {SIZED.bind({'SIZE': 2}).source}"]
+            source = SIZED.bind({"SIZE": 2}).source
+            assert [what for what, _ in gpu.bench.happened] == ["started", f"compiled {source}", "opened"]
         measuring.join(20)
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
-    assert [what.partition(" ")[0] for what, _ in gpu.bench.happened] == ["compiled", "measured"] * 3
+    order = ["started", "compiled", "opened", "measured"]
+    assert [what.partition(" ")[0] for what, _ in gpu.bench.happened] == order * 3
+    assert gpu.bench.locked == ["measured"] * 3
     folders = [folder for _, folder in gpu.bench.happened]
     assert folders[0] is not None
-    assert len(set(folders[:4])) == 1, "what was compiled is there when it is measured"
-    assert folders[4] == folders[5] != folders[0], "a last check compiles anew"
+    assert len(set(folders[:8])) == 1, "what was compiled is there when it is measured"
+    assert len(set(folders[8:])) == 1 and folders[8] != folders[0], "a last check compiles anew"
     assert len(found) == 2
+
+
+def test_other_sizes_and_strides_are_compiled_before_the_device_is_taken(scale_problem: TorchProblem) -> None:
+    settings = replace(FAST, second_workload=True)
+    with AGpu(CompileResult(CompileStatus.COMPILED), settings) as gpu:
+        list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+        assert gpu.bench.asked == [{"strides": True}, {"sizes": {"rows": 4, "columns": 64}}]
+    assert gpu.bench.locked == ["measured"]
+
+
+def test_what_is_measured_twice_is_compiled_twice_before_the_device_is_taken(scale_problem: TorchProblem) -> None:
+    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+        gpu.bench.times = {"measurement": 1.0, "reference": 99.0}
+        list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+    happened = [what.partition(" ")[0] for what, _ in gpu.bench.happened]
+    assert happened == ["started", "compiled", "opened", "measured"] * 2
+    assert gpu.bench.locked == ["measured"] * 2
+    assert gpu.bench.happened[0][1] != gpu.bench.happened[4][1], "in a folder of its own"
 
 
 @pytest.mark.parametrize("status", [CompileStatus.COMPILED, CompileStatus.TIMEOUT])
@@ -287,11 +339,21 @@ def test_an_evaluation_that_is_broken_off_leaves_nothing(
             assert gpu.bench.client is None and work(gpu) == []
 
 
-def test_on_a_gpu_what_hangs_in_the_compiler_never_takes_the_device(scale_problem: TorchProblem) -> None:
-    hangs = CompileResult(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)")
-    with AGpu(hangs) as gpu, DeviceLock(f"made-up-{id(gpu.processes)}").held():
+@pytest.mark.parametrize(
+    ("refused", "status"),
+    [
+        (CompileResult(CompileStatus.TIMEOUT, "did not finish within 60 s (compiling)"), Status.TIMEOUT),
+        (CompileResult(CompileStatus.FAILED, "no such type", log="error: line 3"), Status.COMPILE_ERROR),
+    ],
+)
+def test_on_a_gpu_what_the_compiler_refuses_never_takes_the_device(
+    scale_problem: TorchProblem, refused: CompileResult, status: Status
+) -> None:
+    with AGpu(refused) as gpu, DeviceLock(f"made-up-{id(gpu.processes)}").held():
         (evaluation,) = gpu.evaluate(scale_problem, SIZED, [Config()])
-    assert (evaluation.status, evaluation.message) == (Status.TIMEOUT, hangs.message)
+        planned, plan = gpu.plan(scale_problem, SIZED)
+    assert (evaluation.status, evaluation.message, evaluation.log) == (status, refused.message, refused.log)
+    assert (planned.status, plan) == (status, None)
 
 
 def test_on_a_cpu_nothing_compiles_beside_a_measurement(

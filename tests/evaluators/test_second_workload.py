@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kernelwright.core import Config, Status, TorchProblem
+from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.correctness.alternate_shapes import alternate_sizes
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.turn import Turn
+from kernelwright.evaluators.pipeline.verification import Verification
 
 from ..conftest import FAST, Unguarded, torch_kernel
 
@@ -37,3 +42,20 @@ def test_other_sizes_are_a_workload_or_another_batch(scale_problem: TorchProblem
     source = "batch_size = 7\nclass Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ..."
     assert alternate_sizes(TorchProblem("level1/1_1", "1_P", source)) == {"batch_size": 4}
     assert alternate_sizes(TorchProblem("level1/1_1", "1_P", source.replace("batch_size", "width"))) is None
+
+
+@pytest.mark.parametrize(
+    ("refused", "status"), [(CompileStatus.FAILED, Status.COMPILE_ERROR), (CompileStatus.TIMEOUT, Status.TIMEOUT)]
+)
+def test_what_the_compiler_refuses_there_is_not_tried(
+    scale_problem: TorchProblem, refused: CompileStatus, status: Status
+) -> None:
+    elsewhere = CompileResult(refused, "too few rows")
+    compiled = CompileResult(CompileStatus.COMPILED, elsewhere=elsewhere)
+    settings = replace(FAST, second_workload=True)
+    client: Any = SimpleNamespace(problem=scale_problem)
+    nobody: Any = None  # it has no `check_at`
+    asked = Verification(client, nobody, settings, "cuda", lambda: 1, Turn("cuda"))
+    found = asked.try_other_sizes(nobody, compiled)
+    assert found is not None
+    assert (found.status, found.message, found.sizes) == (status, "too few rows", {"rows": 4, "columns": 64})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from kernelwright.core import Problem, PythonKernel
 from kernelwright.corpus import find_problem, list_kernels
 from kernelwright.evaluators.compilation.pool import CompilePool, CompileResult, CompileStatus
 from kernelwright.evaluators.compilation.trace import Trace
+from kernelwright.evaluators.correctness.distributions import OTHER_STRIDES
 from kernelwright.evaluators.languages.ptx import ptx_code
 from kernelwright.evaluators.pipeline.servers import ENVIRONMENT
+from kernelwright.evaluators.workers.client import Worker
 from kernelwright.evaluators.workers.problem_file import problem_options
 
 from ..conftest import NewWorker
@@ -22,8 +25,13 @@ from ..conftest import NewWorker
 H200 = {"name": "NVIDIA H200", "major": 9, "minor": 0, "shared_memory_per_block_optin": 232448}
 
 
-def on_h200(new_worker: NewWorker, problem: Problem, properties: dict[str, Any] = H200) -> CompilePool:
-    return CompilePool(lambda: new_worker(problem, device="cuda", properties=properties), count=1, seconds=120)
+def on_h200(
+    new_worker: NewWorker, problem: Problem, properties: dict[str, Any] = H200, strides: bool = False
+) -> CompilePool:
+    def start() -> Worker:
+        return new_worker(problem, device="cuda", properties=properties, strides=strides)
+
+    return CompilePool(start, count=1, seconds=120)
 
 
 def files_in(folder: Path) -> set[str]:
@@ -44,6 +52,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 from kernelwright.core import Problem
+from kernelwright.evaluators.correctness.distributions import draw
 from kernelwright.evaluators.workers.modules import ProblemModule, load
 from pathlib import Path
 
@@ -57,7 +66,7 @@ run = JITFunction.run
 JITFunction.run = lambda self, *args, grid, warmup, **options: run(self, *args, grid=grid, warmup=True, **options)
 size = int(sys.argv[3])
 problem = ProblemModule(Path(sys.argv[1]), {"N": size}, "cpu")
-load("another_name", Path(sys.argv[2])).ModelNew()(*problem.inputs(3))
+load("another_name", Path(sys.argv[2])).ModelNew()(*draw(problem, 3, *sys.argv[4:]))
 """
 
 
@@ -82,13 +91,36 @@ def test_triton_compiles_for_a_gpu_that_is_not_there(new_worker: NewWorker, cach
     assert sum(name.endswith("matmul_kernel.ptx") for name in files) == 3
     assert sum(name.endswith("matmul_kernel.cubin") for name in files) == 3
 
-    script, path = tmp_path / "launch.py", tmp_path / "bound.py"
+    launch(problem, small, tmp_path, cache)
+    assert files_in(cache) == files
+
+
+def launch(problem: Problem, source: str, folder: Path, cache: Path, *distribution: str) -> None:
+    """Do what a measuring worker does with its cache."""
+    script, path = folder / "launch.py", folder / "bound.py"
     script.write_text(REAL_LAUNCH)
-    path.write_text(small)
+    path.write_text(source)
     environment = {**os.environ, **ENVIRONMENT, "TRITON_CACHE_DIR": str(cache / "triton")}
     environment.pop("TRITON_INTERPRET", None)
-    arguments = [problem_options(problem, tmp_path)["problem"], path, problem.sizes["N"]]
+    arguments = [problem_options(problem, folder)["problem"], path, problem.sizes["N"], *distribution]
     subprocess.run([sys.executable, script, *map(str, arguments)], env=environment, check=True)
+
+
+def test_what_inputs_with_other_strides_need_is_compiled_ahead_too(
+    new_worker: NewWorker, cache: Path, tmp_path: Path
+) -> None:
+    kernel, problem = PythonKernel.parse(TRITON_MATMUL).bind(SMALL).source, matmul_problem()
+    with on_h200(new_worker, problem) as pool:
+        plain = result(pool, kernel)
+    compiled = files_in(cache)
+    launch(problem, kernel, tmp_path, cache, OTHER_STRIDES)
+    needed = files_in(cache) - compiled
+    assert any(name.endswith(".cubin") for name in needed), "strides of 1 are constants of the code"
+    shutil.rmtree(cache)
+    with on_h200(new_worker, problem, strides=True) as pool:
+        assert result(pool, kernel).digest == plain.digest, "equal code is known by the problem's own inputs"
+    files = files_in(cache)
+    launch(problem, kernel, tmp_path, cache, OTHER_STRIDES)
     assert files_in(cache) == files
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -189,3 +191,22 @@ def test_absolute_and_relative_tolerance_are_apart(tmp_path: Path) -> None:
             verdict = compare([expected], write([actual], path), path, Allowed({"float32": tolerance}))
             assert (verdict["status"] == Status.OK) == passes
             assert (verdict["absolute_tolerance"], verdict["tolerance"]) == tolerance[:2]
+
+
+def test_a_difference_is_described_without_another_library() -> None:
+    """Importing torch's symbolic shapes took two seconds while others waited for the device."""
+    script = """
+import sys, torch
+from kernelwright.core import Tolerance
+from kernelwright.evaluators.correctness.compare import EXACT, compare_tensor
+one = torch.zeros(3, 4)
+assert compare_tensor(one, one, Tolerance(1e-4, 1e-4))["status"] == "ok"
+before = set(sys.modules)
+other = one.clone()
+other[1, 2] = 1.0
+for found in (compare_tensor(one, other, Tolerance(1e-4, 1e-4)), compare_tensor(one.int(), other.int(), EXACT)):
+    assert "(1, 2)" in found["message"], found
+print(sorted(set(sys.modules) - before))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

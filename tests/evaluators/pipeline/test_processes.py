@@ -66,3 +66,17 @@ def test_a_kernel_has_one_cache_whatever_its_constants(on_a_gpu: Processes) -> N
     other: Kernel = PythonKernel.parse(MATMUL.source + "\nMORE = 1\n")
     one = on_a_gpu.cache(MATMUL)
     assert on_a_gpu.cache(MATMUL.bind({"BLOCK_M": 64})) == one != on_a_gpu.cache(other)
+
+
+def test_what_other_sizes_need_is_compiled_into_the_same_cache(on_a_gpu: Processes) -> None:
+    cache, others = on_a_gpu.cache(MATMUL), {"N": 100}  # no multiple of 16, which Triton's code depends on
+
+    def binaries() -> int:
+        return len(list(cache.rglob("*.cubin")))
+
+    counts = []
+    for problem, sizes in ((PROBLEM, None), (PROBLEM, others), (PROBLEM.resized("100", others), None)):
+        with on_a_gpu.compilers(problem, cache, 1, sizes) as pool:
+            assert pool.submit(MATMUL.source).result(timeout=200).ok
+        counts.append(binaries())
+    assert counts == [1, 2, 2]

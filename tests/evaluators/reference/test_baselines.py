@@ -126,6 +126,60 @@ def test_torch_compiles_and_is_timed_interleaved_with_eager(tmp_path: Path, monk
     assert any((tmp_path / "inductor").rglob("*.py")), "inductor's cache is somewhere else"
 
 
+def test_what_is_compiled_ahead_is_neither_run_then_nor_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from torch._dynamo.utils import counters
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "")
+
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = torch.zeros(1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x + self.calls
+
+    def compiled() -> int:
+        return int(counters["inductor"]["fxgraph_cache_miss"])
+
+    model, inputs = Counting(), [torch.zeros(2)]
+    with torch.no_grad():
+        baselines = Baselines(Clock("cpu"), tmp_path / "inductor", Arithmetic())
+        before = compiled()
+        assert baselines.compile_ahead("compile", model, inputs) == {"compiled": True}
+        assert (compiled() - before, float(model.calls)) == (1, 0.0)
+        assert baselines.compile_ahead("compile", model, inputs) == {"compiled": False}
+        assert baselines.compile_ahead("max-autotune", model, inputs) == {"compiled": False}
+        answer = baselines.compile("compile", model, inputs)
+        assert answer["error"] is None
+        assert (compiled() - before, float(model.calls)) == (1, 2.0)
+    assert benchmarker.benchmark(lambda: None, device="cpu") >= 0.0, "it measures again"
+
+
+def test_what_inductor_would_measure_is_not_compiled_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "")
+    measured: list[int] = []
+
+    def inductor(*_: object) -> object:
+        return benchmarker.benchmark(lambda: measured.append(1), device="cpu")
+
+    monkeypatch.setattr("torch._dynamo.lookup_backend", lambda name: inductor)
+    baselines = Baselines(Clock("cpu"), tmp_path / "inductor", Arithmetic())
+    with torch.no_grad():
+        assert baselines.compile_ahead("compile", torch.nn.Linear(4, 4), [torch.zeros(2, 4)]) == {"compiled": False}
+    assert measured == []
+
+
 @pytest.fixture(autouse=True)
 def _switches_are_put_back() -> Iterator[None]:
     before = Tf32.now()

@@ -73,9 +73,7 @@ def test_a_plan_that_is_none_is_not_replayed(tmp_path: Path) -> None:
         plan(constants={7: ""}).model_copy(update={"layouts": {0: LAYOUT, 7: odd}}).model_dump_json(),
     ):
         described = [{"shape": [8], "stored": True}] if "hub" in text else []
-        reason = ReplaySession("cpu", tmp_path / "plans").load(
-            1, text, described, tmp_path, [torch.ones(8)], torch.nn.Module()
-        )
+        reason = ReplaySession("cpu", tmp_path / "plans").load(1, text, described, tmp_path)
         assert reason is not None and ("its plan is none" in reason or "'hub'" in reason)
 
 

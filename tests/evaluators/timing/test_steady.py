@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
-from kernelwright.evaluators.pipeline.spare import SpareWorker
 from kernelwright.evaluators.settings import Sampling, Settings
 from kernelwright.evaluators.timing import quiet
 from kernelwright.evaluators.timing.contention import LoadMeter
@@ -39,7 +38,7 @@ def test_a_reference_that_stalls_now_and_then_marks_the_timing(
         arithmetic={"default_is_reference": True},
         timer=lambda seeds, graph: timer(of_reference),
     )
-    processes: Any = SimpleNamespace(server_pids=(), spare=SpareWorker())
+    processes: Any = SimpleNamespace(server_pids=())
     measuring = InterleavedTimer("cpu", Settings(), processes, None)
     sampling = Sampling(max_samples=40, seconds=0.05, quiet_timeout_s=0.0)
     found = measuring.time(client, [timer(cycle([0.5, 0.51]))], os.getpid(), lambda: iter(count()), sampling)

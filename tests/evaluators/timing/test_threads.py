@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
-from kernelwright.evaluators.pipeline.spare import SpareWorker
 from kernelwright.evaluators.settings import Sampling, Settings
 from kernelwright.evaluators.timing.threads import is_running, wait_until_asleep
 from kernelwright.evaluators.workers.channel import Message
@@ -124,7 +123,7 @@ def test_no_chunk_starts_while_the_other_side_spins() -> None:
             arithmetic={"default_is_reference": True},
             timer=lambda seeds, graph: reference_timer,
         )
-        processes: Any = SimpleNamespace(server_pids=(), spare=SpareWorker())
+        processes: Any = SimpleNamespace(server_pids=())
         timer = InterleavedTimer("cpu", Settings(), processes, None)
         sampling = Sampling(max_samples=8, quiet_timeout_s=0.0)
         found = timer.time(client, [candidate_timer], os.getpid(), lambda: iter(seeds), sampling)

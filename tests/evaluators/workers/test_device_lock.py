@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -60,6 +61,28 @@ def test_the_lock_is_let_go_of_after_an_error(tmp_path: Path) -> None:
     with lock.held():
         assert lock.path.stat().st_mode & 0o777 == 0o666
         assert lock.path.parent.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_others_may_lock_where_it_is_left_for_a_while(tmp_path: Path) -> None:
+    mine, order = DeviceLock("GPU-1", tmp_path), []
+
+    def measure() -> None:
+        with DeviceLock("GPU-1", tmp_path).held():
+            order.append("another")
+
+    other = threading.Thread(target=measure)
+    with mine.held():
+        other.start()
+        other.join(0.2)
+        assert order == [] and mine.is_held
+        with contextlib.suppress(ValueError), mine.left():
+            assert not mine.is_held
+            other.join(20)
+            order.append("compiled")
+            raise ValueError("does not compile")
+        assert mine.is_held
+        order.append("again")
+    assert order == ["another", "compiled", "again"] and not mine.is_held
 
 
 def test_two_that_lock_again_and_again_take_turns(tmp_path: Path) -> None:
