@@ -61,9 +61,12 @@ def place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.
 
 
 @triton.jit
-def load_scale(bs_ptr, block, column, N, blocks_k, SCALED: tl.constexpr):
-    # A block of columns that begins beyond the edge has no scale: nothing of it is written, any other serves.
-    return tl.load(bs_ptr + min(column, N - 1) // SCALED * blocks_k + block)
+def load_scales(as_ptrs, bs_ptr, off_k, off_n, N, blocks_k, SCALED: tl.constexpr, WIDTH: tl.constexpr):
+    # Rows and columns of blocks that begin beyond the edges have none: nothing of them counts, any scale serves.
+    block = min(off_k // SCALED, blocks_k - 1)
+    left = tl.load(bs_ptr + off_n // SCALED * blocks_k + block)
+    right = tl.load(bs_ptr + min(off_n + WIDTH, N - 1) // SCALED * blocks_k + block)
+    return tl.load(as_ptrs + block)[:, None], left, right
 
 
 @triton.jit
@@ -88,14 +91,13 @@ def compute_tile(
     as_ptrs = as_ptr + offs_m * blocks_k
     left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
     right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+    # A step's scales are requested a step before: they take longer than a product.
+    scales = load_scales(as_ptrs, bs_ptr, k_first, off_n, N, blocks_k, SCALED, WIDTH)
     for step in range(0, k_steps):
         end = K - step * BLOCK_K
-        # Parts of K that end beyond it have no scale of their own: their operands are zero, any scale serves.
-        block = min((k_first + step * BLOCK_K) // SCALED, blocks_k - 1)
-        # Requested before the product, so that they arrive while it runs: the compiler waits for each product.
-        a_scales = tl.load(as_ptrs + block)[:, None]
-        left_scale = load_scale(bs_ptr, block, off_n, N, blocks_k, SCALED)
-        right_scale = load_scale(bs_ptr, block, off_n + WIDTH, N, blocks_k, SCALED)
+        a_scales, left_scale, right_scale = scales
+        next_k = k_first + (step + 1) * BLOCK_K
+        scales = load_scales(as_ptrs, bs_ptr, next_k, off_n, N, blocks_k, SCALED, WIDTH)
         a = load_operand(a_ptrs, offs_k[None, :], end, EVEN_K)
         left += tl.dot(a, load_operand(left_ptrs, offs_k[:, None], end, EVEN_K)) * (a_scales * left_scale)
         if BLOCK_N > WIDTH:
@@ -161,14 +163,8 @@ def store_described(c_desc, left, right, off_m, off_n, BLOCK_N: tl.constexpr, WI
 
 
 @triton.jit
-def add_described(
-    left, right, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, off_k, blocks_k,
-    SCALED: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    block = off_k // SCALED
-    a_scales = tl.load(as_ptrs + block)[:, None]
-    left_scale = load_scale(bs_ptr, block, off_n, N, blocks_k, SCALED)
-    right_scale = load_scale(bs_ptr, block, off_n + WIDTH, N, blocks_k, SCALED)
+def add_described(left, right, scales, a_desc, b_desc, off_m, off_n, off_k, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr):
+    a_scales, left_scale, right_scale = scales
     a = a_desc.load([off_m, off_k])
     left += tl.dot(a, b_desc.load([off_n, off_k]).T) * (a_scales * left_scale)
     if BLOCK_N > WIDTH:
@@ -189,11 +185,13 @@ def tma_kernel(
         as_ptrs = as_ptr + ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64) * blocks_k
         left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
         right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+        scales = load_scales(as_ptrs, bs_ptr, 0, off_n, N, blocks_k, SCALED, WIDTH)
         for step in range(0, tl.cdiv(K, BLOCK_K)):
+            next_scales = load_scales(as_ptrs, bs_ptr, (step + 1) * BLOCK_K, off_n, N, blocks_k, SCALED, WIDTH)
             left, right = add_described(
-                left, right, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step * BLOCK_K, blocks_k,
-                SCALED, BLOCK_N, WIDTH,
-            )  # fmt: skip
+                left, right, scales, a_desc, b_desc, off_m, off_n, step * BLOCK_K, BLOCK_N, WIDTH
+            )
+            scales = next_scales
         store_described(c_desc, left, right, off_m, off_n, BLOCK_N, WIDTH)
 
 
@@ -208,11 +206,11 @@ def tma_tile_kernel(
     as_ptrs = as_ptr + ((off_m + tl.arange(0, BLOCK_M)) % M).to(tl.int64) * blocks_k
     left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
     right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+    scales = load_scales(as_ptrs, bs_ptr, 0, off_n, N, blocks_k, SCALED, WIDTH)
     for step in range(0, tl.cdiv(K, BLOCK_K)):
-        left, right = add_described(
-            left, right, a_desc, b_desc, as_ptrs, bs_ptr, N, off_m, off_n, step * BLOCK_K, blocks_k,
-            SCALED, BLOCK_N, WIDTH,
-        )  # fmt: skip
+        next_scales = load_scales(as_ptrs, bs_ptr, (step + 1) * BLOCK_K, off_n, N, blocks_k, SCALED, WIDTH)
+        left, right = add_described(left, right, scales, a_desc, b_desc, off_m, off_n, step * BLOCK_K, BLOCK_N, WIDTH)
+        scales = next_scales
     store_described(c_desc, left, right, off_m, off_n, BLOCK_N, WIDTH)
 
 
