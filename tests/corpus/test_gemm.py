@@ -134,32 +134,32 @@ def gpu() -> Iterator[LocalEvaluator]:
         yield evaluator
 
 
+def assert_right(gpu: LocalEvaluator, name: str, sizes: dict[str, Any], configs: list[Any], backend: str) -> None:
+    """All configs at these sizes."""
+    kernel = find_kernel(f"gemm/{name}", backend).read()
+    problem = find_problem(f"gemm/{name}").read().resized("test", sizes)
+    found = list(gpu.evaluate(problem, kernel, [Config(config) for config in configs]))
+    assert {str(one.config): one.message + one.log for one in found if one.status is not Status.OK} == {}
+    assert len(found) == len(configs)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "sizes", "config"), TILELANG)
 def test_tilelangs_products_are_right_on_a_gpu(
     gpu: LocalEvaluator, name: str, sizes: dict[str, Any], config: dict[str, Any]
 ) -> None:
-    kernel = find_kernel(f"gemm/{name}", "tilelang").read()
     for extents in ({"M": 272, "N": 528, "K": 1040}, {"M": 1024, "N": 2048, "K": 4096}):
-        problem = find_problem(f"gemm/{name}").read().resized("test", {**sizes, **extents})
-        (found,) = gpu.evaluate(problem, kernel, [Config(config)])
-        assert found.status is Status.OK, found.message + found.log
+        assert_right(gpu, name, {**sizes, **extents}, [config], "tilelang")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("block_m", [16, 64, 128])
 @pytest.mark.parametrize(("m", "dtype"), [(3, "float16"), (500, "bfloat16"), (300, "float8_e4m3fn")])
-def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str, block_m: int) -> None:
+def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str) -> None:
     sizes = {"M": m, "N": 320, "K": 520, "E": 16, "TOP_K": 4, "DTYPE": dtype}
-    problem = find_problem("gemm/moe").read().resized("test", sizes)
-    (found,) = gpu.evaluate(problem, find_kernel("gemm/moe", "triton").read(), [Config({"BLOCK_SIZE_M": block_m})])
-    assert found.status is Status.OK, found.message + found.log
+    assert_right(gpu, "moe", sizes, [{"BLOCK_SIZE_M": rows} for rows in (16, 64, 128)], "triton")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "form", [("plain", 1, 128), ("plain", 2, 128), ("persistent", 1, 128), ("tma", 1, 128), ("tma", 1, 256)]
-)
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
@@ -168,39 +168,34 @@ def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str, blo
         ("a8w8_blockscale", {}),
     ],
 )
-def test_every_form_is_right_on_a_gpu(
-    gpu: LocalEvaluator, name: str, sizes: dict[str, str], form: tuple[str, int, int]
-) -> None:
-    kernel = find_kernel(f"gemm/{name}", "triton").read()
-    problem = find_problem(f"gemm/{name}").read().resized("test", {"M": 272, "N": 528, "K": 1040, **sizes})
-    variant, split, columns = form
-    config = Config({"VARIANT": variant, "SPLIT_K": split, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": columns})
-    (found,) = gpu.evaluate(problem, kernel, [config])
-    assert found.status is Status.OK, found.message + found.log
+def test_every_form_is_right_on_a_gpu(gpu: LocalEvaluator, name: str, sizes: dict[str, str]) -> None:
+    forms = [("plain", 1, 128), ("plain", 2, 128), ("persistent", 1, 128), ("tma", 1, 128), ("tma", 1, 256)]
+    configs = [
+        {"VARIANT": variant, "SPLIT_K": split, "BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": columns}
+        for variant, split, columns in forms
+    ]
+    assert_right(gpu, name, {"M": 272, "N": 528, "K": 1040, **sizes}, configs, "triton")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("n", "stages"), [(32, 5), (128, 4), (256, 3), (256, 4)])
-def test_block_scales_with_descriptors_are_right_on_a_gpu(gpu: LocalEvaluator, n: int, stages: int) -> None:
+def test_wide_tiles_of_block_scales_are_right_on_a_gpu(gpu: LocalEvaluator) -> None:
     # The edges of all three extents lie within a tile and within a block of scales.
-    problem = find_problem("gemm/a8w8_blockscale").read().resized("test", {"M": 2057, "N": 2832, "K": 1040})
     common = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_K": 128, "NUM_WARPS": 8}
-    config = Config({**common, "VARIANT": "tma_tile", "BLOCK_SIZE_N": n, "NUM_STAGES": stages})
-    (found,) = gpu.evaluate(problem, find_kernel("gemm/a8w8_blockscale", "triton").read(), [config])
-    assert found.status is Status.OK, found.message + found.log
+    tiles = [("tma_tile", 32, 5), ("tma_tile", 128, 4), ("tma_tile", 256, 3), ("tma_tile", 256, 4)]
+    tiles += [("plain", 256, 4), ("persistent", 256, 4), ("tma", 256, 3)]
+    configs = [{**common, "VARIANT": form, "BLOCK_SIZE_N": n, "NUM_STAGES": stages} for form, n, stages in tiles]
+    assert_right(gpu, "a8w8_blockscale", {"M": 2057, "N": 2832, "K": 1040}, configs, "triton")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("layout", ["TN", "TT", "NT", "NN"])
-@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
-@pytest.mark.parametrize("tile", [(128, 256, 4), (256, 128, 4), (128, 128, 3)])
-def test_forms_with_descriptors_are_right_on_a_gpu(
-    gpu: LocalEvaluator, tile: tuple[int, int, int], dtype: str, layout: str
-) -> None:
-    sizes = {"M": 2064, "N": 2832, "K": 1040, "DTYPE": dtype, "LAYOUT": "TN" if "float8" in dtype else layout}
-    problem = find_problem("gemm/gemm").read().resized("test", sizes)
-    m, n, stages = tile
-    common = {"VARIANT": "tma_tile", "BLOCK_SIZE_K": 64, "NUM_WARPS": 8, "NUM_STAGES": stages}
-    config = Config({**common, "BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n})
-    (found,) = gpu.evaluate(problem, find_kernel("gemm/gemm", "triton").read(), [config])
-    assert found.status is Status.OK, found.message + found.log
+@pytest.mark.parametrize(
+    ("dtype", "layout"), [*(("float16", layout) for layout in ("TN", "TT", "NT", "NN")), ("float8_e4m3fn", "TN")]
+)
+def test_forms_with_descriptors_are_right_on_a_gpu(gpu: LocalEvaluator, dtype: str, layout: str) -> None:
+    common = {"VARIANT": "tma_tile", "BLOCK_SIZE_K": 64, "NUM_WARPS": 8}
+    configs = [
+        {**common, "BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "NUM_STAGES": stages}
+        for m, n, stages in ((128, 256, 4), (256, 128, 4), (128, 128, 3))
+    ]
+    sizes = {"M": 2064, "N": 2832, "K": 1040, "DTYPE": dtype, "LAYOUT": layout}
+    assert_right(gpu, "gemm", sizes, configs, "triton")
