@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...core import Config, OptionError, SearchSpace, Value
 from .graph import Edge, Graph, Operation, Roles
+from .work import most_even
 
 CLOCKS = 64
 SHARED_BYTES = 227 * 1024
@@ -134,24 +135,36 @@ class AttentionShape:
         )
 
     def heads_abreast(self) -> list[Value]:
-        """Return how many heads may stand side by side: 1, and where it is causal two more.
+        """Return how many heads may stand side by side: 1, and where it is causal three more.
 
-        These are all, and a power of 2 whose keys and values fill at most half of the L2 cache. Elsewhere all tiles
-        take as long, and the cache is used best by those of one head.
+        These are all, a power of 2 whose keys and values fill at most half of the L2 cache, and as many as share the
+        work most evenly among `WORKERS`. Elsewhere all tiles take as long, and the cache is used best by those of one
+        head.
         """
+        fitting = 1 << max(0, self._heads_in_cache.bit_length() - 1)
         heads = self.batch * self.heads
+        return [*sorted({1, min(heads, fitting), self._most_even_heads, heads} if self.causal else {1})]
+
+    @property
+    def _heads_in_cache(self) -> int:
+        """Heads whose keys and values fill half of the L2 cache."""
         head_bytes = 2 * self.seq_len_k * (self.head_dim + self.head_dim_kv) * self.kv_heads / self.heads
-        fitting = 1 << max(0, int(L2_BYTES / 2 / head_bytes).bit_length() - 1)
-        return [*sorted({1, min(heads, fitting), heads} if self.causal else {1})]
+        return int(L2_BYTES / 2 / head_bytes)
+
+    @property
+    def _most_even_heads(self) -> int:
+        tiles = math.ceil(self.seq_len_q / 128)
+        return most_even(self.batch * self.heads, tiles, Rates().multiprocessors, self._heads_in_cache)
 
     def first_changes(self) -> list[dict[str, Value]]:
         """Return what a search tries first beside its start: none of it is in the model of one loop."""
         workers, abreast = Rates().multiprocessors, self.heads_abreast()[1:]
+        even = [self._most_even_heads] if self.causal and self._most_even_heads > 1 else []
         return [
+            {"WAIT_IN_PLACE": True, "WORKERS": workers},
+            *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in even),
             {"WAIT_IN_PLACE": True},
             *({"WAIT_IN_PLACE": True, "HEADS_ABREAST": heads} for heads in reversed(abreast)),
-            {"WAIT_IN_PLACE": True, "WORKERS": workers},
-            *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in abreast[-1:]),
         ]
 
     @property

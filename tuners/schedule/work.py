@@ -1,0 +1,28 @@
+"""How evenly programs that take one tile of queries after another share the work of causal attention.
+
+The tile at place t from the end of its head has t tiles of keys; which program takes it follows from the order of heads
+and tiles, as `corpus/kernels/tilelang/attention/attention.py` numbers them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+OF_A_TILE = 0.5
+"""What a tile of queries costs beside its tiles of keys, in tiles of keys: to load it, and to store its result."""
+
+
+def longest_work(heads: int, tiles: int, abreast: int, workers: int) -> float:
+    """Return the tiles of keys of the program that has most of them."""
+    index = np.arange(heads * tiles)
+    section, rest = np.divmod(index, abreast * tiles)
+    width = np.minimum(abreast, heads - section * abreast)
+    lap, place = np.divmod(index, workers)
+    # In every other round the other way.
+    worker = np.where(lap % 2, workers - 1 - place, place)
+    return float(np.bincount(worker, weights=tiles - rest // width + OF_A_TILE).max())
+
+
+def most_even(heads: int, tiles: int, workers: int, most: int) -> int:
+    """Return how many heads stand side by side, at most `most`, where the longest work is the least; few rather."""
+    return min(range(1, max(1, min(heads, most)) + 1), key=lambda abreast: longest_work(heads, tiles, abreast, workers))
