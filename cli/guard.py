@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
     from ..core.errors import KernelwrightError
+
+_USAGE_ERROR: Any = typer.BadParameter.__base__
+"""What typer raises for options and commands that there are not, and for values of another type."""
+
+
+def started(app: typer.Typer, name: str) -> int:
+    """Run the command that the process's arguments say; return its exit code. A misspelt one is told in one line."""
+    try:
+        return int(app(prog_name=name, standalone_mode=False) or 0)
+    except typer.Abort:
+        return 130
+    except _USAGE_ERROR as error:
+        message = " ".join(error.format_message().split()).replace("Value error, ", "")
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # the message is the help
+        else:
+            where = error.ctx.command_path if error.ctx else name
+            told = f"{message[:1].lower()}{message[1:]}".rstrip(".")
+            typer.echo(f"error: {told}{'' if told.endswith('?') else ';'} see `{where} --help`", err=True)
+        return int(error.exit_code)
 
 
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:

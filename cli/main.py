@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from .agent import agent_app
 from .check import check
 from .config import config
 from .corpus import corpus_app
-from .guard import guarded
+from .guard import guarded, started
 from .help_examples import examples_block, with_examples
 from .mcp import mcp
 from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
@@ -224,11 +225,11 @@ def retrieve(
 
 def main() -> None:
     """`kernelwright COMMAND`, also as `python -m kernelwright`: completion belongs to the name."""
-    app(prog_name="kernelwright")
+    sys.exit(started(app, "kernelwright"))
 
 
 def optimize_main() -> None:
     """`optimize`, short for `kernelwright optimize`."""
     single = typer.Typer(pretty_exceptions_enable=False)
     single.command()(optimize)
-    single(prog_name="optimize")
+    sys.exit(started(single, "optimize"))

@@ -9,7 +9,8 @@ import sys
 import threading
 
 import pytest
-from kernelwright.cli.guard import guarded
+from kernelwright.cli.guard import guarded, started
+from kernelwright.cli.main import app
 from kernelwright.core import OptionError
 
 
@@ -70,3 +71,33 @@ def test_sigterm_of_a_process() -> None:
         run.send_signal(signal.SIGTERM)
         _, errors = run.communicate(timeout=20)
     assert (run.returncode, errors) == (130, "\nended\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("optimize --modle rules", "no such option: --modle (Possible options: --folder, --model, --problem); see"),
+        ("optimise", "no such command 'optimise'. Did you mean 'optimize'? see `kernelwright --help`"),
+        ("optimize --time-limit abc", "invalid value for '--time-limit': Input should be a valid number"),
+        (
+            "optimize --list-slow --format xml",
+            "invalid value for '--format': 'xml' is not one of 'plain', 'json', 'csv'",
+        ),
+        ("corpus promote", "no such command 'promote'; see `kernelwright corpus --help`"),
+    ],
+)
+def test_what_is_misspelt_is_told_in_one_line(
+    arguments: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kernelwright", *arguments.split()])
+    assert started(app, "kernelwright") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"error: {told}") and shown.err.count("\n") == 1
+
+
+def test_without_a_command_there_is_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["kernelwright"])
+    assert started(app, "kernelwright") in (0, 2)
+    shown = capsys.readouterr()
+    assert "optimize" in shown.out + shown.err and "error" not in shown.err
