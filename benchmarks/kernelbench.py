@@ -1,7 +1,8 @@
 """Optimizes problems of KernelBench, and shows the results against eager PyTorch and torch.compile.
 
-    python benchmarks/kernelbench.py --level 1 [--problems 1-10,19] [--model rules] [--dataset DIR] [--backend triton]
-        [--device auto] [--seconds 120] [--shard K/N] [--output FILE.jsonl] [--results DIR] [--resume]
+    python benchmarks/kernelbench.py --level 1 [--problems 1-10,19] [--every 3] [--model rules] [--dataset DIR]
+        [--backend triton] [--device auto] [--seconds 120] [--shard K/N] [--output FILE.jsonl] [--results DIR]
+        [--codes FILE.jsonl] [--resume]
 
 A problem with a shipped kernel of the backend begins with that one; on a GPU another begins with its first kernel, made
 of torch.compile's code. `--seconds` is the time for each problem's turns. Each row is written as its problem ends, and
@@ -9,33 +10,46 @@ of torch.compile's code. `--seconds` is the time for each problem's turns. Each 
 each with an output of its own; `--show FILE...` prints the table of such files together.
 
 The table ends with fast_p, the share of all problems whose kernel was verified and more than p times as fast, and with
-geometric means over the verified ones. torch.compile is timed beside the result, in the same check.
+geometric means, medians and the least of the verified ones. torch.compile is timed beside the first kernel and beside
+the result, in the same checks. `--codes` names a file of `first_kernels.py` with torch.compile's code, which then is
+not generated again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
+import statistics
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import kernelwright
 from kernelwright.core import KernelwrightError
+from kernelwright.core.files import cache_folder
+from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.text import first_line
 from kernelwright.corpus import ProblemFile
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
 from problem_rows import Rows, number_of, numbers, problems_of, share_of
 from rich.console import Console
 from rich.table import Table
 
 FAST = (1.0, 1.5, 2.0)
+MEANS: dict[str, Callable[[list[float]], float]] = {
+    "geomean": statistics.geometric_mean,
+    "median": statistics.median,
+    "least": min,
+}
 WIDTH = 140
 """Characters of a line of the table."""
 AGAINST = {
     "speedup": "eager fp32",
     "speedup_default": "eager as it ships",
     "speedup_compile": "torch.compile",
+    "first_over_compile": "first over compile",
     "gain": "its first kernel",
 }
 """What a row's figures are over."""
@@ -76,6 +90,7 @@ def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
             "speedup": best.speedup,
             "speedup_default": best.speedup_default,
             "speedup_compile": best.speedup_compile,
+            "first_over_compile": first.metrics().speedup_compile,
             "gain": first.latency_ms / best.latency_ms if first.latency_ms and best.latency_ms else None,
             "beside_compile": result.beside_compile,
             "disturbed": best.contention is not None,
@@ -99,7 +114,8 @@ def table(rows: list[dict[str, Any]]) -> Table:
     for least in FAST:
         shares = [fast(rows, name, least) for name in AGAINST]
         found.add_row(f"fast_{least:g}", "", *("" if one is None else f"{one:.2f}" for one in shares))
-    found.add_row("geomean", "", *(_times(geomean(rows, name)) for name in AGAINST))
+    for name, of in MEANS.items():
+        found.add_row(name, "", *(_times(mean(rows, one, of)) for one in AGAINST))
     return found
 
 
@@ -109,10 +125,10 @@ def fast(rows: list[dict[str, Any]], name: str, least: float) -> float | None:
     return sum(one > least for one in known) / len(rows) if known else None
 
 
-def geomean(rows: list[dict[str, Any]], name: str) -> float | None:
-    """Return the geometric mean over the verified problems; None where there is no figure."""
+def mean(rows: list[dict[str, Any]], name: str, of: Callable[[list[float]], float]) -> float | None:
+    """Return a mean over the verified problems; None where there is no figure."""
     known = _verified(rows, name)
-    return math.exp(sum(map(math.log, known)) / len(known)) if known else None
+    return of(known) if known else None
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -121,8 +137,20 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "problems": len(rows),
         "verified": sum(row["status"] == "ok" for row in rows),
         "fast": {name: {f"{least:g}": fast(rows, name, least) for least in FAST} for name in AGAINST},
-        "geomean": {name: geomean(rows, name) for name in AGAINST},
+        **{mean_name: {name: mean(rows, name, of) for name in AGAINST} for mean_name, of in MEANS.items()},
     }
+
+
+def keep_codes(file: Path, problems: Sequence[ProblemFile]) -> None:
+    """Give the cache the compiler's code of these problems, as if it had been generated here."""
+    kept = {one["id"]: one["code"] for one in map(json.loads, file.read_text().splitlines())}
+    there = [problem.read() for problem in problems if problem.id in kept]
+    if not there:
+        return
+    with LocalEvaluator("cuda") as evaluator:
+        environment = evaluator.environment(there[0])
+    for problem in there:
+        GeneratedCodes(cache_folder()).put(problem, environment, GeneratedCode.model_validate(kept[problem.id]))
 
 
 def _verified(rows: list[dict[str, Any]], name: str) -> list[float]:
@@ -147,6 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--level", default="1", help="one or several: 1,2")
     parser.add_argument("--problems", type=numbers, help="numbers in the level, such as 1-10,19; by default all")
+    parser.add_argument("--every", type=int, default=1, help="take problems whose number is divisible by this")
     parser.add_argument("--model", default="rules", help="who proposes: rules, or a language model")
     parser.add_argument("--dataset", type=Path, help="a KernelBench checkout; by default the shipped problems")
     parser.add_argument("--backend", help="triton, tilelang or tilelang_cpu; by default the device's own")
@@ -159,6 +188,7 @@ def main() -> int:
     parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--output", type=Path, default=Path("kernelbench.jsonl"))
     parser.add_argument("--results", type=Path, default=Path("kernelbench_results"))
+    parser.add_argument("--codes", type=Path, help="torch.compile's code of problems, from first_kernels.py")
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     parser.add_argument("--show", type=Path, nargs="+", metavar="FILE", help="print the table of these files only")
     options = parser.parse_args()
@@ -166,12 +196,18 @@ def main() -> int:
         show([row for path in options.show for row in Rows.of(path)])
         return 0
     wanted = options.problems
-    problems = problems_of(options.dataset, options.level, lambda number: wanted is None or number in wanted)
+    problems = problems_of(
+        options.dataset,
+        options.level,
+        lambda number: number % options.every == 0 and (wanted is None or number in wanted),
+    )
     if missing := sorted((wanted or set()) - set(map(number_of, problems))):
         parser.error(f"level {options.level} has no problem {', '.join(map(str, missing))}")
     rows = Rows(options.output, options.resume)
     done = {row["id"] for row in rows.rows}
     left = [one for one in share_of(problems, options.shard) if one.id not in done]
+    if options.codes:
+        keep_codes(options.codes, left)
     for place, problem in enumerate(left, start=1):
         rows.add(row_of(problem, options))
         row = rows.rows[-1]

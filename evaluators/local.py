@@ -26,6 +26,7 @@ from .pipeline.processes import Processes, cores
 from .pipeline.search import searched
 from .pipeline.turn import Turn
 from .pipeline.verdicts import compile_failure, rejected_evaluation
+from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
 from .settings import Settings
 
@@ -178,11 +179,18 @@ class LocalEvaluator:
     def generated_code(self, problem: Problem) -> GeneratedCode | str:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.
 
-        Takes 5 to 60 s on a GPU: its templates' configs are measured.
+        Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
+        codes, environment = GeneratedCodes(self._memory), reference_client.environment
+        known = codes.get(reference_client.problem, environment)
+        if known is not None:
+            return known
         with self._bench.exclusive(reference_client):
-            return reference_client.generate()
+            found = reference_client.generate()
+        if isinstance(found, GeneratedCode):
+            codes.put(reference_client.problem, environment, found)
+        return found
 
     def environment(self, problem: Problem) -> dict[str, str]:
         """Device and versions, as every evaluation records them."""

@@ -44,8 +44,9 @@ def test_the_table_counts_every_problem_and_averages_the_verified_ones(tmp_path:
     assert found["fast"]["speedup"] == {"1": 0.25, "1.5": 0.25, "2": 0.25}
     assert found["fast"]["speedup_compile"] == {"1": 0.25, "1.5": 0.0, "2": 0.0}
     assert found["geomean"] == pytest.approx(
-        {"speedup": 2.0, "speedup_compile": 1.0, "gain": 2.0, "speedup_default": None}
+        {"speedup": 2.0, "speedup_compile": 1.0, "gain": 2.0, "speedup_default": None, "first_over_compile": None}
     )
+    assert (found["median"]["speedup"], found["least"]["speedup_compile"]) == (2.5, 0.8)
     assert "level1/1_3: OptionError: no kernel" in shown.stdout and "fast_1.5" in shown.stdout
 
 

@@ -1,0 +1,40 @@
+"""Code of torch's compiler that was generated before: it takes 5 to 60 s, and the device for some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ...core import TorchProblem
+from ...core.generated_code import GeneratedCode
+from ...core.text import digest_of
+from ..profiling.measurement_cache import MeasurementCache
+from .baselines import baseline_key
+
+OPTIONS = "generated code 1"
+"""Counted up when `inductor` generates something else."""
+
+
+class GeneratedCodes:
+    """A file per problem, device and version in `folder`/generated; empty without a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder / "generated" if folder else None
+
+    def get(self, problem: TorchProblem, environment: Mapping[str, str]) -> GeneratedCode | None:
+        """Return the code, or None."""
+        key = baseline_key(OPTIONS, problem, environment, None)
+        try:
+            return GeneratedCode.model_validate(self._file(key).get(key))
+        except ValidationError:  # no entry, or another version's
+            return None
+
+    def put(self, problem: TorchProblem, environment: Mapping[str, str], code: GeneratedCode) -> None:
+        """Store a code; a write error is ignored."""
+        key = baseline_key(OPTIONS, problem, environment, None)
+        self._file(key).put(key, code.model_dump())
+
+    def _file(self, key: str) -> MeasurementCache:
+        return MeasurementCache(self._folder / f"{digest_of(key)}.json" if self._folder else None)

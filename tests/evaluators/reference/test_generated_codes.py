@@ -1,0 +1,49 @@
+"""Code of torch's compiler is kept: by problem, sizes, device and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from kernelwright.core import TorchProblem
+from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.reference.client import ReferenceClient
+from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
+
+CODE = GeneratedCode(source="call", weights=("weight",), inputs=(0,), form="tensor", configs={}, helpers={})
+HERE: Mapping[str, str] = {"device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0", "uuid": "7fe5"}
+
+
+def test_a_code_is_found_for_the_same_problem_device_and_versions_only(
+    tmp_path: Path, scale_problem: TorchProblem
+) -> None:
+    GeneratedCodes(tmp_path).put(scale_problem, HERE, CODE)
+    codes = GeneratedCodes(tmp_path)
+    assert codes.get(scale_problem, HERE) == CODE
+    assert codes.get(scale_problem, {**HERE, "uuid": "another of this model"}) == CODE
+    assert codes.get(scale_problem, {**HERE, "torch": "2.12.0"}) is None
+    assert codes.get(scale_problem, {**HERE, "device": "NVIDIA H100"}) is None
+    assert codes.get(scale_problem.at("tiny"), HERE) is None
+    assert GeneratedCodes(None).get(scale_problem, HERE) is None
+
+
+def test_a_file_of_another_version_is_no_code(tmp_path: Path, scale_problem: TorchProblem) -> None:
+    codes = GeneratedCodes(tmp_path)
+    codes.put(scale_problem, HERE, CODE)
+    (file,) = (tmp_path / "generated").iterdir()
+    file.write_text(file.read_text().replace('"form"', '"shape"'))
+    assert codes.get(scale_problem, HERE) is None
+
+
+def test_the_compiler_is_asked_once(
+    tmp_path: Path, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[GeneratedCode | str] = ["its library computes all of it", CODE]
+    monkeypatch.setattr(ReferenceClient, "generate", lambda client: answers.pop(0))
+    with LocalEvaluator("cpu", memory=tmp_path) as evaluator:
+        assert evaluator.generated_code(scale_problem) == "its library computes all of it"
+        assert evaluator.generated_code(scale_problem) == CODE  # a refusal is not kept
+        assert evaluator.generated_code(scale_problem) == CODE
+    assert answers == []
