@@ -23,11 +23,6 @@ class Turn:
         with self._lock.held():
             yield
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether others wait for this evaluator."""
-        return self._lock is not None and self._lock.is_held
-
     def left(self) -> contextlib.AbstractContextManager[None]:
         """While inside, let others measure: for what compiles. Not on a CPU, which compilers use too."""
         if self._lock is None or self._device == "cpu" or not self._lock.is_held:

@@ -37,6 +37,7 @@ from kernelwright.evaluators.workers.device_lock import DeviceLock
 from kernelwright.evaluators.workers.problem_file import problem_options
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
+from .turns import has_turn
 
 
 def test_many_configs_in_one_worker(
@@ -228,7 +229,7 @@ class ABench(Bench):
 
     def note(self, what: str, folder: Path | None) -> None:
         self.happened.append((what, folder))
-        if self._turn.is_taken:
+        if has_turn(self._turn):
             self.locked.append(what.partition(" ")[0])
 
     @contextlib.contextmanager

@@ -159,7 +159,7 @@ class AttentionShape:
     def first_changes(self) -> list[dict[str, Value]]:
         """Return what a search tries first beside its start: none of it is in the model of one loop."""
         workers, abreast = Rates().multiprocessors, self.heads_abreast()[1:]
-        even = [self._most_even_heads] if self.causal and self._most_even_heads > 1 else []
+        even: list[Value] = [self._most_even_heads] if self.causal and self._most_even_heads > 1 else []
         return [
             {"WAIT_IN_PLACE": True, "WORKERS": workers},
             *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in even),

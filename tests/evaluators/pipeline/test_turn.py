@@ -16,6 +16,7 @@ from kernelwright.evaluators.workers.client import ForkServer, WorkerDied
 from ...beside import with_launch_plans
 from ...conftest import FAST, Unguarded, torch_kernel
 from ..test_search import SEARCHING
+from ..turns import has_turn
 
 PLANS = ("load_plan", "fit_plan", "replay", "replay_operators", "replay_time", "replay_recheck", "time")
 
@@ -30,7 +31,7 @@ class Seen:
 
     def note(self, what: str) -> None:
         assert self.turn is not None
-        (self.locked if self.turn.is_taken else self.free)[what] += 1
+        (self.locked if has_turn(self.turn) else self.free)[what] += 1
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_a_plan_is_compiled_while_others_measure(
     assert {"plan compiling", "replay check"} <= set(found.stages)
     assert {op: seen.free[op] for op in PLANS if seen.free[op]} == {"load_plan": 1}
     assert all(seen.locked[op] for op in PLANS[1:]) and not seen.locked["load_plan"]
-    assert seen.turn is not None and not seen.turn.is_taken
+    assert seen.turn is not None and not has_turn(seen.turn)
 
 
 def test_the_device_is_taken_again_where_a_plan_ends_the_process(
@@ -93,7 +94,7 @@ def test_the_device_is_taken_again_where_a_plan_ends_the_process(
     with with_launch_plans():
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.status is Status.CRASHED and "SIGSEGV" in found.message
-    assert seen.turn is not None and not seen.turn.is_taken
+    assert seen.turn is not None and not has_turn(seen.turn)
 
 
 def test_on_a_cpu_nobody_measures_while_a_plan_is_compiled(
