@@ -174,6 +174,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """The process ends with all that it has: looking through it for garbage then takes seconds."""
+    gc.disable()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def scale_problem() -> TorchProblem:
     return TorchProblem(id="level1/1_999", name="999_Scale", source=SCALE_PROBLEM).at("cpu")
