@@ -110,7 +110,7 @@ FAST = Settings(
     second_workload=False,
     checks=2,
     limits=Limits(compile_s=60, call_s=6, memory_gib=1.0, file_gib=0.25),
-    sampling=Sampling(seconds=0.1, min_samples=5, quiet_timeout_s=0.0),
+    sampling=Sampling(seconds=0.03, min_samples=5, chunk_s=0.01, quiet_timeout_s=0.0),
 )
 
 
@@ -129,12 +129,14 @@ def torch_kernel(body: str, top: str = "") -> Kernel:
 _TESTS = itertools.count()
 
 LONG = (
-    "test_exploits.py", "test_triton_rules.py", "test_corpus.py", "test_ray.py", "test_guides.py", "test_commands.py",
-    "test_conversation.py", "test_triton_stream_rules.py", "test_docs.py", "test_rules.py", "test_faults.py",
-    "test_bring_back.py", "test_from_inductor.py", "test_attention.py", "test_tune_mlir.py", "test_putting_back.py",
-    "test_traces.py", "test_gemm.py", "test_tune_kernel.py", "test_against.py", "test_triton_structure_rules.py",
-    "test_search.py", "test_recorded_code.py", "test_notebooks.py", "test_session.py", "test_gepa.py",
-    "test_tilelang_cuda_rules.py", "test_fake_device.py", "test_agent_compile.py", "test_report.py",
+    "test_exploits.py", "test_triton_rules.py", "test_corpus.py", "test_ray.py", "test_guides.py",
+    "test_commands.py", "test_conversation.py", "test_triton_stream_rules.py", "test_docs.py", "test_rules.py",
+    "test_faults.py", "test_bring_back.py", "test_from_inductor.py", "test_attention.py", "test_tune_mlir.py",
+    "test_putting_back.py", "test_traces.py", "test_gemm.py", "test_convolutions.py", "test_tune_kernel.py",
+    "test_against.py", "test_triton_structure_rules.py", "test_search.py", "test_recorded_code.py",
+    "test_notebooks.py", "test_session.py", "test_gepa.py", "test_tilelang_cuda_rules.py", "test_fake_device.py",
+    "test_agent_compile.py", "test_report.py", "test_agreement.py", "test_processes.py", "test_memory.py",
+    "test_attention_turns.py", "test_first_step.py",
 )  # fmt: skip
 """Files that take long come first: left for the end, one would keep a worker busy alone."""
 
@@ -163,9 +165,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays until the end: looking through it for garbage takes seconds."""
+    """What was imported and collected stays until the end: looking through it for garbage takes seconds.
+
+    So does looking through syntax trees, of which rules make hundreds of thousands of nodes, every 700 objects.
+    """
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """The process ends with all that it has: looking through it for garbage then takes seconds."""
+    gc.disable()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,12 @@ def tidied(source: str) -> str:
 
 
 def _tidied(module: cst.Module, function: cst.FunctionDef) -> cst.FunctionDef:
-    while True:
-        changed = cst.ensure_type(function.visit(_Unread(module.code_for_node(function))), cst.FunctionDef)
-        if changed.deep_equals(function):
-            return changed
+    while unread := _unread(module.code_for_node(function)):
+        changed = cst.ensure_type(function.visit(_Without(unread)), cst.FunctionDef)
+        if changed.deep_equals(function):  # what is left has an effect, or is all of its block
+            break
         function = changed  # what only those read is not read any more
+    return function
 
 
 def overridden(source: str, name: str) -> dict[int, str]:
@@ -50,14 +51,22 @@ def without_arguments(source: str, name: str, left_out: set[str]) -> str:
     return cst.parse_module(source).visit(_WithoutArguments(name, left_out)).code
 
 
-class _Unread(cst.CSTTransformer):
-    def __init__(self, function: str) -> None:
-        self._read: set[str] = set()
-        for node in ast.walk(syntax_tree(function)):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                self._read.add(node.id)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                self._read.add(node.target.id)
+def _unread(function: str) -> set[str]:
+    """Return the names that a function assigns to and does not read."""
+    read: set[str] = set()
+    assigned: set[str] = set()
+    for node in ast.walk(syntax_tree(function)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.AugAssign(target=ast.Name(id=name)):
+                read.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                assigned.add(name)
+    return assigned - read
+
+
+class _Without(cst.CSTTransformer):
+    def __init__(self, unread: set[str]) -> None:
+        self._unread = unread
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -66,7 +75,7 @@ class _Unread(cst.CSTTransformer):
             case [
                 cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)
                 | cst.AnnAssign(target=cst.Name(value=name), value=cst.BaseExpression() as value)
-            ] if name not in self._read and _is_pure(value):
+            ] if name in self._unread and _is_pure(value):
                 return cst.RemoveFromParent()
         return updated_node
 
@@ -78,12 +87,13 @@ class _Unread(cst.CSTTransformer):
 
 class _Plain(cst.CSTTransformer):
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        return updated_node.with_changes(lpar=[], rpar=[])
+        return updated_node.with_changes(lpar=[], rpar=[]) if updated_node.lpar else updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         value = updated_node.value
-        on_one_line = not m.findall(value, m.ParenthesizedWhitespace())
-        return updated_node.with_changes(value=value.with_changes(lpar=[], rpar=[])) if on_one_line else updated_node
+        if not value.lpar or m.findall(value, m.ParenthesizedWhitespace()):  # brackets let it go over lines
+            return updated_node
+        return updated_node.with_changes(value=value.with_changes(lpar=[], rpar=[]))
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
         whole = m.SubscriptElement(m.Slice(lower=None, upper=None, step=None))

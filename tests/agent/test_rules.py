@@ -7,8 +7,8 @@ import ast
 import pytest
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine, Rule
-from kernelwright.core import Config, Kernel, PythonKernel, Status
-from kernelwright.corpus import find_kernel
+from kernelwright.core import Config, Kernel, PythonKernel, Status, backends
+from kernelwright.corpus import find_kernel, list_kernels
 from kernelwright.evaluators.local import LocalEvaluator
 
 from .rule_cases import (
@@ -121,13 +121,18 @@ def test_a_rule_does_not_fire_twice_on_its_own_result(rule: Rule) -> None:
             assert rounds <= (3 if rule.name == "licm" else 1), rule.name
 
 
-@pytest.mark.parametrize("backend", ["tilelang_cpu", "tilelang", "triton"])
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_results_are_python_and_declare_their_parameters(rule: Rule, backend: str) -> None:
-    from kernelwright.corpus import list_kernels
+@pytest.fixture(scope="module")
+def corpus() -> dict[str, list[Kernel]]:
+    return {backend: [file.read() for file in list_kernels(backend)] for backend in backends()}
 
-    for file in list_kernels(backend):
-        rewritten = rule.apply(file.read(), MACHINE)
+
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_results_are_python_and_declare_their_parameters(
+    corpus: dict[str, list[Kernel]], rule: Rule, backend: str
+) -> None:
+    for kernel in corpus[backend]:
+        rewritten = rule.apply(kernel, MACHINE)
         if rewritten is None:
             continue
         ast.parse(rewritten.kernel.source)

@@ -46,8 +46,7 @@ def attend(source: str, shape: str, seed: int, groups: int = 2) -> tuple[torch.T
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize(("depth", "groups"), [(1, 3), (2, 2), (3, 3)])
 def test_values_in_an_order_of_the_groups_by_chance(shape: str, depth: int, groups: int) -> None:
     found, wanted = attend(small(groups, DEPTH=depth), shape, depth, groups)
     torch.testing.assert_close(found, wanted, atol=2e-3, rtol=2e-3)
@@ -82,7 +81,7 @@ def test_each_tile_of_each_head_has_one_place(abreast: int) -> None:
 def test_values_of_schedules_by_chance() -> None:
     rng = random.Random(0)
     programs = set()
-    for seed in range(24):
+    for seed in range(16):
         tiles = Config({**SPACE.some_tiles, "DEPTH": 2 + seed % 2})
         graph = SPACE.graph(tiles)
         ranks = {name: float(rng.randrange(8)) for name in graph.names}
@@ -132,11 +131,14 @@ BROKEN_IN_TURN = {
 }
 
 
+def test_without_a_defect_no_order_matters() -> None:
+    check_orders(small(WORKERS=3))
+
+
 @pytest.mark.parametrize("defect", BROKEN_IN_TURN)
 def test_a_defect_of_one_tile_after_another_is_seen(defect: str) -> None:
     before, after = BROKEN_IN_TURN[defect]
     source = small(WORKERS=3)
-    check_orders(source)
     assert before in source
     with pytest.raises(AssertionError):
         check_orders(source.replace(before, after))

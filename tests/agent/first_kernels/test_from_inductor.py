@@ -24,6 +24,8 @@ from kernelwright.evaluators.workers.modules import ProblemModule
 from ...conftest import FAST, Unguarded
 from ...faked_gpu import fake_model, faked_gpu
 
+pytestmark = pytest.mark.usefixtures("own_inputs")
+
 SOURCE = """
 import torch
 import torch.nn.functional as F
