@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import kernelwright
+from command import run_benchmark
 from kernelwright.agent.history import History, load_history
 from kernelwright.agent.history.files import runs_in
 from kernelwright.core import KernelwrightError
@@ -171,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -23,6 +23,7 @@ from collections.abc import Collection, Hashable
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from environment import tuners_environment
 from kernelwright import AttentionConfig, ScheduleOptimizer
 from kernelwright.api.attention import COMPILE_S
@@ -235,4 +236,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

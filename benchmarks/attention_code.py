@@ -23,6 +23,7 @@ from typing import Any
 
 import tilelang
 import triton
+from command import run_benchmark
 from kernelwright.core import PythonKernel
 from kernelwright.corpus.attention import KERNEL
 from tilelang import tvm
@@ -115,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -17,6 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from environment import tuners_environment
 from kernelwright import AttentionConfig, ScheduleOptimizer
 from kernelwright.evaluators.simulated import SimulatedEvaluator
@@ -84,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

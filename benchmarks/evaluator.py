@@ -15,6 +15,7 @@ import statistics
 import time
 from pathlib import Path
 
+from command import run_benchmark
 from kernelwright.api.devices import choose_device
 from kernelwright.api.evaluators import local_evaluator
 from kernelwright.api.jobs import find_job
@@ -84,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from environment import tuners_environment
 from kernelwright.api.gemm import device_of, evaluator_of, run_gemm
 from kernelwright.api.gemm_result import GemmResult, geomean
@@ -211,4 +212,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

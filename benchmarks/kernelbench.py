@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import kernelwright
+from command import run_benchmark
 from kernelwright.core import KernelwrightError
 from kernelwright.core.files import cache_folder
 from kernelwright.core.generated_code import GeneratedCode
@@ -221,4 +222,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_benchmark(main)

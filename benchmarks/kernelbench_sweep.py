@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from command import run_benchmark
 from kernelwright.api.devices import choose_device
 from kernelwright.api.options.groups import DeviceOptions
 from kernelwright.cli.guard import guarded
@@ -153,4 +154,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_benchmark(main)

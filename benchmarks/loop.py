@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
+
 PROGRAM = """
 import json, sys, time
 import kernelwright
@@ -96,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

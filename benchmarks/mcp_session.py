@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from command import run_benchmark
 from kernelwright.corpus import find_kernel
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
@@ -186,4 +187,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

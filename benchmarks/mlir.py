@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command import run_benchmark
 from kernelwright.api.devices import device_label
 from kernelwright.api.options.mlir import MlirOptions
 from kernelwright.core import Config, Evaluation
@@ -234,4 +235,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

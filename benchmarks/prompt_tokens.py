@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from kernelwright.agent.analysis import analyse
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.models.choice import parse
@@ -197,4 +198,4 @@ def _row(name: str, counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

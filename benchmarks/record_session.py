@@ -14,6 +14,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from command import run_benchmark
 from kernelwright.api.optimize import run_optimize
 from kernelwright.api.options.optimize import OptimizeOptions
 from kernelwright.cli.optimize_progress import RunTable
@@ -68,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

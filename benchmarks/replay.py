@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from kernelwright.core import Config, Evaluation, Kernel, PythonKernel, TorchProblem
 from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_problem
@@ -106,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from command import run_benchmark
 from kernelwright.api.devices import device_label
 from kernelwright.core import Query, Target, WorkedExample, find_language
 from kernelwright.corpus import load_examples
@@ -217,4 +218,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

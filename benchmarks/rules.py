@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from command import run_benchmark
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine, Rewritten
 from kernelwright.api.devices import CPU, choose_device
@@ -129,4 +130,4 @@ def row(kernel: str, rule: str, start: Evaluation, found: list[Evaluation]) -> d
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

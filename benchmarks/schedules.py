@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from environment import tuners_environment
 from kernelwright.api.simulation import loop_in, loop_of
 from kernelwright.core import Config, PythonKernel, Target, TorchProblem, Tuner
@@ -177,4 +178,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from kernelwright.api.devices import device_label
 from kernelwright.core import TorchProblem
 from kernelwright.corpus import find_problem
@@ -222,4 +223,4 @@ class Worker:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from kernelwright.core import Config, Evaluation, Kernel, TorchProblem
 from kernelwright.core.files import cache_folder
 from kernelwright.corpus import find_kernel, find_problem
@@ -265,4 +266,4 @@ def _in_own_process() -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

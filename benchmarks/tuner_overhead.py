@@ -14,6 +14,7 @@ import math
 import time
 from pathlib import Path
 
+from command import run_benchmark
 from environment import tuners_environment
 from kernelwright.core import Config, Correctness, Evaluation, Measurement, Origin, SearchSpace, Status
 from kernelwright.tuners import catalogue
@@ -88,4 +89,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

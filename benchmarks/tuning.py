@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from command import run_benchmark
 from environment import tuners_environment
 from kernelwright.api.devices import choose_device
 from kernelwright.api.evaluators import search_evaluator
@@ -155,4 +156,4 @@ def print_metrics(metrics: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import kernelwright
+from command import run_benchmark
 from kernelwright.core import Config
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -84,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -74,6 +74,10 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
             identity = find_problem(reference, dataset).id
     if identity in available:
         return available[identity]
+    if path.is_dir():
+        raise KernelError(
+            f"{path} is a folder; name one of its kernels: optimize --list-slow --folder {path} shows them"
+        )
     known = [*available, *(problem.name for problem in list_problems() if problem.id in available)]
     raise KernelError(
         f"no {backend} kernel {reference!r}{nearest(reference, known)}; optimize --list-slow shows all that there are"

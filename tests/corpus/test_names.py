@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernelwright.corpus import list_problems
+from kernelwright.core import KernelError
+from kernelwright.corpus import find_kernel, list_problems
 from kernelwright.corpus.names import kernelbench_number
 
 
@@ -29,3 +30,12 @@ def test_a_dataset_lists_every_problem_and_no_result(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
     assert [problem.id for problem in list_problems(tmp_path)] == ["level1/1_2", "level1/1_11"]
+
+
+def test_a_folder_is_no_kernel_but_may_have_the_name_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("results", "level1/1_1"):
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(KernelError, match=r"^results is a folder; .* --folder results shows them$"):
+        find_kernel("results/", "triton")
+    assert find_kernel("level1/1_1", "triton").problem == "level1/1_1"
