@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import KernelError, ProblemError, PythonKernel
-from .names import is_file, nearest, parse_id
+from .names import is_file, is_folder, nearest, parse_id
 from .problems import find_problem, list_gemms, list_problems
 from .recorded import SolutionFile, find_solution, names_solution
 
@@ -74,7 +74,7 @@ def find_kernel(reference: str, backend: str, dataset: Path | None = None) -> Ke
             identity = find_problem(reference, dataset).id
     if identity in available:
         return available[identity]
-    if path.is_dir():
+    if is_folder(path):
         raise KernelError(
             f"{path} is a folder; name one of its kernels: optimize --list-slow --folder {path} shows them"
         )

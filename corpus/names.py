@@ -43,6 +43,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether the path is a folder that can be seen; False where `is_file` is, too."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def nearest(reference: str, known: Iterable[str]) -> str:
     """Return '; the nearest are a, b' for an error message, or '' when nothing is near."""
     names = sorted(set(known))
