@@ -161,7 +161,8 @@ class Benchmark:
         searched = [one["latency_ms"] for way, one in finals.items() if way != AUTOMATIC and one["latency_ms"]]
         least, base = min(searched, default=None), finals.get(AUTOMATIC, {}).get("latency_ms")
         over = round(base / least, 4) if base and least else None
-        self.found |= {"finals": finals, "best_over_automatic": over}
+        environment = next(iter(timed.values())).environment
+        self.found |= {"finals": finals, "best_over_automatic": over, "environment": environment}
         self.write()
         for way, one in finals.items():
             print(f"{self.name}: final: {way}: {one['latency_ms']} ms, {one['speedup']}x SDPA", flush=True)

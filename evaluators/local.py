@@ -20,11 +20,11 @@ from ..core.launch_plan import LaunchPlan
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
 from .pipeline.bench import Bench
+from .pipeline.device_access import DeviceAccess
 from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
 from .pipeline.search import searched
-from .pipeline.turn import Turn
 from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
@@ -55,11 +55,11 @@ class LocalEvaluator:
         self._memory = memory
         self._rng = rng or random.SystemRandom()
         self._timer = InterleavedTimer(device, self.settings, self.processes, memory)
-        turn = Turn(device)
+        access = DeviceAccess(device)
         pipeline = EvaluationPipeline(
-            device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31), turn
+            device, self.settings, self._timer, memory, self.processes, lambda: self._rng.randrange(2**31), access
         )
-        self._bench = Bench(device, self.settings, self.processes, pipeline, turn)
+        self._bench = Bench(device, self.settings, self.processes, pipeline, access)
 
     def start(self) -> None:
         """Start the processes before there is something to evaluate; returns before they are ready."""

@@ -18,6 +18,7 @@ from .verified import Failure, rejected
 Form = TypeVar("Form", bound=Response)
 
 OPENS_S = 60.0
+"""How long a worker may take to open its device."""
 _STAGES = {
     "load": "loading",
     "weights": "loading weights",

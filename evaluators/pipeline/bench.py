@@ -14,9 +14,9 @@ from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
 from ..reference.client import ReferenceClient
 from ..settings import Settings
+from .device_access import DeviceAccess
 from .evaluation import EvaluationPipeline
 from .processes import Processes
-from .turn import Turn
 from .verdicts import compile_failure, failed_evaluation
 
 SUSPICIOUS_SPEEDUP = 10.0
@@ -29,7 +29,7 @@ class Bench:
     """Evaluates single configs; keeps the candidate's worker from one to the next where that is the same kernel's."""
 
     def __init__(
-        self, device: str, settings: Settings, processes: Processes, pipeline: EvaluationPipeline, turn: Turn
+        self, device: str, settings: Settings, processes: Processes, pipeline: EvaluationPipeline, access: DeviceAccess
     ) -> None:
         self.device = device
         self.pipeline = pipeline
@@ -37,7 +37,7 @@ class Bench:
         self.client: CandidateClient | None = None
         """The candidate's, kept for another config."""
         self._settings = settings
-        self._turn = turn
+        self._access = access
         self._problem: TorchProblem | None = None  # the client's
         self._ahead: Path | None = None  # the cache folder of the client's compilation ahead
 
@@ -52,7 +52,7 @@ class Bench:
 
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
         """Return what holds the device's lock."""
-        return self._turn.taken(reference_client)
+        return self._access.exclusive(reference_client)
 
     def evaluate_in_full(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
         """Evaluate in a process of its own where there is nothing to bind, and twice where it is suspiciously fast."""

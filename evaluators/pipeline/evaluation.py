@@ -16,10 +16,10 @@ from ..reference.roofline import ceilings
 from ..replay.saved import save_plan
 from ..settings import Sampling, Settings
 from ..timing.sampling import Timing
+from .device_access import DeviceAccess
 from .impossible_time import CPU_CACHE_BYTES, impossible
 from .interleaved_timer import InterleavedTimer, InterleavedTimes
 from .processes import Processes
-from .turn import Turn
 from .verdicts import common_fields, failed_evaluation
 from .verification import Verification
 
@@ -32,7 +32,7 @@ def is_timed(kernel: Kernel, device: str) -> bool:
 
 
 class EvaluationPipeline:
-    """Evaluates candidates through their clients; the caller holds the device lock, which `turn` lets go of in between.
+    """Evaluates candidates through their clients; the caller has the device, which `access` releases in between.
 
     `memory` is a folder for once-per-device measurements, `draw` gives seeds.
     """
@@ -45,7 +45,7 @@ class EvaluationPipeline:
         memory: Path | None,
         processes: Processes,
         draw: Callable[[], int],
-        turn: Turn,
+        access: DeviceAccess,
     ) -> None:
         self._device = device
         self._settings = settings
@@ -53,7 +53,7 @@ class EvaluationPipeline:
         self._memory = memory
         self._processes = processes
         self._draw = draw
-        self._turn = turn
+        self._access = access
 
     def compile_baselines(self, reference_client: ReferenceClient) -> None:
         """Compile what is timed beside the reference, before the device is locked."""
@@ -159,7 +159,7 @@ class EvaluationPipeline:
     def _verification(
         self, reference_client: ReferenceClient, client: CandidateClient, quick: bool = False
     ) -> Verification:
-        return Verification(reference_client, client, self._settings, self._device, self._draw, self._turn, quick)
+        return Verification(reference_client, client, self._settings, self._device, self._draw, self._access, quick)
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)

@@ -59,7 +59,7 @@ class LaunchPlans:
         Others may measure while it is compiled: that process does nothing else meanwhile.
         """
         pair = self._pair
-        with pair.turn.left(), pair.stage("plan compiling"), _plan_at_fault(checked):
+        with pair.access.released(), pair.stage("plan compiling"), _plan_at_fault(checked):
             reason = pair.reference_client.load_plan(checked.serial, recorded.plan, recorded.constants, recorded.path)
         with pair.stage("replay check"):
             if reason is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from ..candidate.client import CandidateClient
 from ..reference.client import ReferenceClient
 from ..settings import Settings
-from .turn import Turn
+from .device_access import DeviceAccess
 
 CHUNKS_PER_SEED = 8
 """On a CPU, where drawing inputs is slow, this many chunks of samples share a seed."""
@@ -29,7 +29,7 @@ class Pair:
         settings: Settings,
         device: str,
         draw: Callable[[], int],
-        turn: Turn,
+        access: DeviceAccess,
         quick: bool = False,
     ) -> None:
         self.reference_client = reference_client
@@ -37,7 +37,7 @@ class Pair:
         self.settings = settings
         self.on_cpu = device == "cpu"
         self.draw = draw
-        self.turn = turn
+        self.access = access
         self.quick = quick
         self.stages: dict[str, float] = {}
 

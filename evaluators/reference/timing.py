@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..profiling.event_overhead import event_overhead_ms
 from ..timing.clock import Clock
@@ -34,21 +36,20 @@ class TimeRequests:
 
     def compile_ahead(self, name: str, cache: str | None) -> Message:
         """Compile the reference in another way, as far as that needs no device."""
-        reference = self._reference
-        assert reference.weights is not None
-        reference.prepare(reference.weights)
-        found = self._other_ways(cache).compile_ahead(name, reference.model, reference.inputs)
-        reference.release()
-        return found
+        return self._with_inputs(lambda *given: self._other_ways(cache).compile_ahead(name, *given))
 
     def compile(self, name: str, cache: str | None) -> Message:
         """Compile the reference in another way; the response's `error` gives the reason of a failure."""
+        return self._with_inputs(lambda *given: self._other_ways(cache).compile(name, *given))
+
+    def _with_inputs(self, compiled: Callable[[Any, Sequence[Any]], Message]) -> Message:
+        """Return what is found with the model and its inputs, which are freed afterwards."""
         reference = self._reference
         assert reference.weights is not None
         reference.prepare(reference.weights)
-        compiled = self._other_ways(cache).compile(name, reference.model, reference.inputs)
+        found = compiled(reference.model, reference.inputs)
         reference.release()
-        return compiled
+        return found
 
     def time_baseline(self, name: str, samples: int, seed: int, graph: bool) -> Message:
         """Time the reference as PyTorch runs it by default, or as it was compiled under this name."""

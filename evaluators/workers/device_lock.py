@@ -44,12 +44,12 @@ class DeviceLock:
         try:
             yield
         finally:
-            self._leave()
+            self._release()
 
     @contextlib.contextmanager
-    def left(self) -> Iterator[None]:
-        """While it is held: let others measure in the meantime, and wait for the device again."""
-        self._leave()
+    def released(self) -> Iterator[None]:
+        """While it is held: let others measure meanwhile, and wait for the device again."""
+        self._release()
         try:
             yield
         finally:
@@ -60,7 +60,7 @@ class DeviceLock:
         """Whether others wait because of this object."""
         return self._lock is not None
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:  # None where waiting for it again was broken off
             lock.release()

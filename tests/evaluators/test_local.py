@@ -29,7 +29,7 @@ from kernelwright.evaluators.candidate.verified import CheckPlan
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.bench import Bench
-from kernelwright.evaluators.pipeline.turn import Turn
+from kernelwright.evaluators.pipeline.device_access import DeviceAccess
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.settings import Settings
 from kernelwright.evaluators.workers.channel import Message
@@ -37,7 +37,7 @@ from kernelwright.evaluators.workers.device_lock import DeviceLock
 from kernelwright.evaluators.workers.problem_file import problem_options
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
-from .turns import has_turn
+from .device_access import is_exclusive
 
 
 def test_many_configs_in_one_worker(
@@ -204,7 +204,7 @@ class ABench(Bench):
     """A bench whose GPU, and what runs on it, is made up; it notes what happens in which folder."""
 
     def __init__(self, gpu: LocalEvaluator, compiled: CompileResult) -> None:
-        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.pipeline, Turn("cuda"))
+        super().__init__("cuda", gpu.settings, gpu.processes, gpu._bench.pipeline, DeviceAccess("cuda"))
         self.compiled = compiled
         self.happened: list[tuple[str, Path | None]] = []
         self.asked: list[dict[str, Any]] = []
@@ -229,7 +229,7 @@ class ABench(Bench):
 
     def note(self, what: str, folder: Path | None) -> None:
         self.happened.append((what, folder))
-        if has_turn(self._turn):
+        if is_exclusive(self._access):
             self.locked.append(what.partition(" ")[0])
 
     @contextlib.contextmanager

@@ -12,7 +12,7 @@ from kernelwright.core import Config, Status, TorchProblem
 from kernelwright.evaluators.compilation.pool import CompileResult, CompileStatus
 from kernelwright.evaluators.correctness.alternate_shapes import alternate_sizes
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.turn import Turn
+from kernelwright.evaluators.pipeline.device_access import DeviceAccess
 from kernelwright.evaluators.pipeline.verification import Verification
 
 from ..conftest import FAST, Unguarded, torch_kernel
@@ -55,7 +55,7 @@ def test_what_the_compiler_refuses_there_is_not_tried(
     settings = replace(FAST, second_workload=True)
     client: Any = SimpleNamespace(problem=scale_problem)
     nobody: Any = None  # it has no `check_at`
-    asked = Verification(client, nobody, settings, "cuda", lambda: 1, Turn("cuda"))
+    asked = Verification(client, nobody, settings, "cuda", lambda: 1, DeviceAccess("cuda"))
     found = asked.try_other_sizes(nobody, compiled)
     assert found is not None
     assert (found.status, found.message, found.sizes) == (status, "too few rows", {"rows": 4, "columns": 64})

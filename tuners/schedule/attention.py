@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...core import Config, OptionError, SearchSpace, Value
 from .graph import Edge, Graph, Operation, Roles
-from .work import most_even
+from .load_balance import most_balanced
 
 CLOCKS = 64
 SHARED_BYTES = 227 * 1024
@@ -137,13 +137,13 @@ class AttentionShape:
     def heads_abreast(self) -> list[Value]:
         """Return how many heads may stand side by side: 1, and where it is causal three more.
 
-        These are all, a power of 2 whose keys and values fill at most half of the L2 cache, and as many as share the
-        work most evenly among `WORKERS`. Elsewhere all tiles take as long, and the cache is used best by those of one
+        These are all, a power of 2 whose keys and values fill at most half of the L2 cache, and as many as balance
+        the load of `WORKERS` best. Elsewhere all tiles take as long, and the cache is used best by those of one
         head.
         """
         fitting = 1 << max(0, self._heads_in_cache.bit_length() - 1)
         heads = self.batch * self.heads
-        return [*sorted({1, min(heads, fitting), self._most_even_heads, heads} if self.causal else {1})]
+        return [*sorted({1, min(heads, fitting), self._most_balanced_heads, heads} if self.causal else {1})]
 
     @property
     def _heads_in_cache(self) -> int:
@@ -152,17 +152,17 @@ class AttentionShape:
         return int(L2_BYTES / 2 / head_bytes)
 
     @property
-    def _most_even_heads(self) -> int:
+    def _most_balanced_heads(self) -> int:
         tiles = math.ceil(self.seq_len_q / 128)
-        return most_even(self.batch * self.heads, tiles, Rates().multiprocessors, self._heads_in_cache)
+        return most_balanced(self.batch * self.heads, tiles, Rates().multiprocessors, self._heads_in_cache)
 
     def first_changes(self) -> list[dict[str, Value]]:
         """Return what a search tries first beside its start: none of it is in the model of one loop."""
         workers, abreast = Rates().multiprocessors, self.heads_abreast()[1:]
-        even: list[Value] = [self._most_even_heads] if self.causal and self._most_even_heads > 1 else []
+        balanced: list[Value] = [self._most_balanced_heads] if self.causal and self._most_balanced_heads > 1 else []
         return [
             {"WAIT_IN_PLACE": True, "WORKERS": workers},
-            *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in even),
+            *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in balanced),
             {"WAIT_IN_PLACE": True},
             *({"WAIT_IN_PLACE": True, "HEADS_ABREAST": heads} for heads in reversed(abreast)),
         ]

@@ -75,7 +75,7 @@ def test_others_may_lock_where_it_is_left_for_a_while(tmp_path: Path) -> None:
         other.start()
         other.join(0.2)
         assert order == [] and mine.is_held
-        with contextlib.suppress(ValueError), mine.left():
+        with contextlib.suppress(ValueError), mine.released():
             assert not mine.is_held
             other.join(20)
             order.append("compiled")

@@ -91,7 +91,7 @@ def compute_tile(
     as_ptrs = as_ptr + offs_m * blocks_k
     left = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
     right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
-    # A step's scales are requested a step before: they take longer than a product.
+    # A step's scales are requested a step before, so that no product waits for them.
     scales = load_scales(as_ptrs, bs_ptr, k_first, off_n, N, blocks_k, SCALED, WIDTH)
     for step in range(0, k_steps):
         end = K - step * BLOCK_K

@@ -1,4 +1,4 @@
-"""How evenly programs that take one tile of queries after another share the work of causal attention.
+"""The load balance of programs that take one tile of queries after another of causal attention.
 
 The tile at place t from the end of its head has t tiles of keys; which program takes it follows from the order of heads
 and tiles, as `corpus/kernels/tilelang/attention/attention.py` numbers them.
@@ -12,7 +12,7 @@ OF_A_TILE = 0.5
 """What a tile of queries costs beside its tiles of keys, in tiles of keys: to load it, and to store its result."""
 
 
-def longest_work(heads: int, tiles: int, abreast: int, workers: int) -> float:
+def largest_load(heads: int, tiles: int, abreast: int, workers: int) -> float:
     """Return the tiles of keys of the program that has most of them."""
     index = np.arange(heads * tiles)
     section, rest = np.divmod(index, abreast * tiles)
@@ -23,6 +23,6 @@ def longest_work(heads: int, tiles: int, abreast: int, workers: int) -> float:
     return float(np.bincount(worker, weights=tiles - rest // width + OF_A_TILE).max())
 
 
-def most_even(heads: int, tiles: int, workers: int, most: int) -> int:
-    """Return how many heads stand side by side, at most `most`, where the longest work is the least; few rather."""
-    return min(range(1, max(1, min(heads, most)) + 1), key=lambda abreast: longest_work(heads, tiles, abreast, workers))
+def most_balanced(heads: int, tiles: int, workers: int, most: int) -> int:
+    """Return how many heads stand side by side, at most `most`, with the least largest load; few rather."""
+    return min(range(1, max(1, min(heads, most)) + 1), key=lambda abreast: largest_load(heads, tiles, abreast, workers))
