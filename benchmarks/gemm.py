@@ -1,13 +1,15 @@
 """Tunes the shapes of docs/gemm.md and compares: with cuBLAS, with the analytic choice, with vLLM's default config.
 
     python benchmarks/gemm.py fp16 [--device cuda] [--trials 60] [--json FILE]
-    python benchmarks/gemm.py a8w8 [--device cuda:0,cuda:1] [--trials 40] [--json FILE]
+    python benchmarks/gemm.py a8w8 [--device cuda:0,cuda:1] [--trials 40] [--backend tilelang] [--least-m 1024]
+        [--json FILE]
     python benchmarks/gemm.py exhaustive [--device cuda] [--json FILE]
 
-`fp16` tunes 20 products; `a8w8` forty with block scales (five weights, eight M each, the guide's job), then times every
-choice beside vLLM's default config, interleaved; `exhaustive` measures the whole plain space at two of those shapes
-and says what the search's choice has there. Every shape is on disk when it is done: the same command goes on from
-there, so a part may be run in pieces. Times are medians; ratios above 1 mean that the tuned config is faster.
+`fp16` tunes 20 products; `a8w8` forty with block scales (five weights, eight M each, the guide's job), then times
+every choice beside bf16 cuBLAS and, in Triton, vLLM's default config, interleaved; `exhaustive` measures the whole
+plain space at two of those shapes and says what the search's choice has there. Every shape is on disk when it is
+done: the same command goes on from there, so a part may be run in pieces. Times are medians; ratios above 1 mean that
+the tuned config is faster.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from kernelwright.api.gemm_result import GemmResult, geomean
 from kernelwright.api.gemm_task import task_of
 from kernelwright.api.observers import GemmObserver
 from kernelwright.api.options.gemm import GemmOptions
+from kernelwright.api.options.groups import Backend
 from kernelwright.cli.tune_gemm import describe, duration
 from kernelwright.core import Config
 from kernelwright.tuners.gemm.analytic import space_for
@@ -62,14 +65,22 @@ class Lines(GemmObserver):
               f"about {duration(left_s)} left", flush=True)  # fmt: skip
 
 
+def folder_of(arguments: argparse.Namespace) -> Path:
+    """Where a part's files are."""
+    other = "" if arguments.backend == Backend.TRITON else f"_{arguments.backend}"
+    folder: Path = arguments.work / f"{arguments.part}{other}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def options_of(arguments: argparse.Namespace, product: str, table: list[Any], **more: Any) -> GemmOptions:
     """The options of a sweep; its files stay in the working folder, so that it can go on."""
-    folder = arguments.work / arguments.part
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_of(arguments)
     (folder / "sizes.json").write_text(json.dumps(table))
     given: dict[str, Any] = {
         **{"sizes": folder / "sizes.json", "results": folder, "output": folder / "configs", "resume": True},
         **{"device": arguments.device, "graph": arguments.graph, "trials": arguments.trials, "benchmark": True},
+        **{"backend": arguments.backend},
     }
     return GemmOptions(product, **{**given, **more})
 
@@ -104,11 +115,12 @@ def fp16(arguments: argparse.Namespace) -> dict[str, Any]:
 def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
     """Tuned against vLLM's default, against bf16 cuBLAS, and as shares of the device's peaks."""
     # The job alone is timed; the set of three configs follows from its results and some more measurements.
-    _, seconds = sweep(options_of(arguments, "a8w8_blockscale", A8W8, benchmark=False))
-    options = options_of(arguments, "a8w8_blockscale", A8W8, configs=3, benchmark=False)
+    shapes = [[[m for m in rows if m >= arguments.least_m], n, k] for rows, n, k in A8W8]
+    _, seconds = sweep(options_of(arguments, "a8w8_blockscale", shapes, benchmark=False))
+    options = options_of(arguments, "a8w8_blockscale", shapes, configs=3, benchmark=False)
     result, _ = sweep(options)
     table(result)
-    beside = arguments.work / "a8w8" / "beside.jsonl"
+    beside = folder_of(arguments) / "beside.jsonl"
     known = [json.loads(line) for line in beside.read_text().splitlines()] if beside.exists() else []
     device = arguments.device.split(",")[0]
     beside_cublas = replace(options, benchmark=True)
@@ -121,13 +133,15 @@ def a8w8(arguments: argparse.Namespace) -> dict[str, Any]:
             if one.config is None or (shape.m, shape.n, shape.k) in done:
                 continue
             problem = task.problem(shape)
-            tuned, default = evaluator.compare(problem, task.kernel, [one.config, VLLM_DEFAULT])
+            others = [VLLM_DEFAULT] if arguments.backend == Backend.TRITON else []
+            tuned, *default = evaluator.compare(problem, task.kernel, [one.config, *others])
             (cublas,) = evaluator.compare(*task.baseline(shape), [Config()])
             profile = evaluator.profile(problem)
             peaks, moved = profile.ceilings, profile.min_bytes
             row = {
                 **{"M": shape.m, "N": shape.n, "K": shape.k, "config": dict(one.config)},
-                **{"tuned_ms": tuned.latency_ms, "vllm_default_ms": default.latency_ms, "status": str(default.status)},
+                "tuned_ms": tuned.latency_ms,
+                "vllm_default_ms": default[0].latency_ms if default else None,
                 "cublas_bf16_ms": cublas.reference.median_ms if cublas.reference else None,
             }
             if tuned.latency_ms:
@@ -161,7 +175,7 @@ def exhaustive(arguments: argparse.Namespace) -> dict[str, Any]:
     searched = sweep(options_of(arguments, "a8w8_blockscale", EXHAUSTIVE, format="aiter", benchmark=False))[0]
     everything = options_of(
         arguments, "a8w8_blockscale", EXHAUSTIVE, format="aiter", tuner="grid", trials=100_000, benchmark=False,
-        results=arguments.work / "exhaustive" / "grid",
+        results=folder_of(arguments) / "grid",
     )  # fmt: skip
     whole = sweep(everything)[0]
     device = device_of(arguments.device.split(",")[0])
@@ -199,6 +213,8 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--backend", type=Backend, default=Backend.TRITON, help="of a8w8: triton or tilelang")
+    parser.add_argument("--least-m", type=int, default=1, help="leave out shapes of a8w8 with fewer rows")
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--work", type=Path, default=Path("results/gemm_benchmark"))
     parser.add_argument("--json", type=Path)

@@ -35,7 +35,8 @@ def described(source: str, shared: int) -> dict[str, Any]:
         "fp8": "fp8_e4_t" in source,
         "wgmma": "tl::wgmma_ss" in source,
         "tma": "tl::tma_load" in source,
-        "promoted": re.search(r"float part\[\d+\]", source) is not None and "wgmma" in source,
+        "promoted": re.search(r"float (part|product)\[\d+\]", source) is not None and "wgmma" in source,
+        "roles": "float product[" in source,
         "scales_read_first": bool(read and given_back) and max(read) < min(given_back),
     }
 
@@ -66,6 +67,7 @@ def main() -> None:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        module.multiprocessors = lambda _: 132
         inputs = ProblemModule(find_problem(f"gemm/{name}").path, sizes, "meta").inputs(0)
         try:
             with torch.device("meta"):

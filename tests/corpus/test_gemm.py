@@ -19,6 +19,7 @@ from kernelwright.evaluators.workers.modules import ProblemModule
 
 from ..agent.tilelang_interpreter import load
 
+IN_ROLES = {"BLOCK_SIZE_M": 128, "NUM_WARPS": 8, "POLICY": "FullRow"}
 PROGRAM = Path(__file__).with_name("gemm_forms.py")
 
 
@@ -50,8 +51,10 @@ def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> Non
     assert space is not None
     assert space.default == Config({name: kernel.config[name] for name in space.names})
     if "VARIANT" in space.names:
-        assert Config({**space.default, "VARIANT": "tma"}) in space
-        assert Config({**space.default, "VARIANT": "tma", "SPLIT_K": 2}) not in space
+        tiles = {} if backend == "triton" else {"BLOCK_SIZE_N": 256, **IN_ROLES}
+        form = "tma" if backend == "triton" else "roles"
+        assert Config({**space.default, **tiles, "VARIANT": form}) in space
+        assert Config({**space.default, **tiles, "VARIANT": form, "SPLIT_K": 2}) not in space
 
 
 def test_every_form_is_right_in_the_interpreter() -> None:
@@ -80,6 +83,8 @@ TILELANG = [
     ("gemm", {"LAYOUT": "TN", "DTYPE": "float8_e4m3fn", "M": 48}, {"NUM_WARPS": 8, "BLOCK_SIZE_K": 128}),
     ("a8w8_blockscale", {}, {}),
     ("a8w8_blockscale", {"N": 640}, {"BLOCK_SIZE_N": 256, "NUM_WARPS": 8, "SPLIT_K": 2, "BLOCK_SIZE_K": 64}),
+    ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "roles", "BLOCK_SIZE_N": 256}),
+    ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "turns", "NUM_STAGES": 6}),
 ]
 
 
@@ -101,7 +106,9 @@ def test_tilelangs_products_compile_to_matrix_instructions_of_sm_90(tmp_path: Pa
         assert product["wgmma"] and product["tma"]
         # A tile of fp8 is added in fp32 registers; its scales are read before its buffers are given back.
         assert product["promoted"] == product["fp8"]
-        if name == "a8w8_blockscale":
+        in_roles = config.get("VARIANT", "plain") != "plain"
+        assert product["roles"] == in_roles
+        if name == "a8w8_blockscale" and not in_roles:
             assert product["scales_read_first"]
 
 

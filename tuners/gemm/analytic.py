@@ -27,6 +27,10 @@ BYTES = 2500.0
 """Bytes per clock between memory and the whole GPU, as a round number of recent ones."""
 WITH_DESCRIPTORS = 90
 """Compute capability of the first GPUs that copy by descriptors."""
+WITH_ROLES = 90
+"""Compute capability of the only GPUs whose matrix instructions are those of groups of four warps."""
+IN_ROLES = ("roles", "turns")
+"""Forms in which some warps load and others compute."""
 DESCRIBED = {
     "tma": "BLOCK_SIZE_M * min(BLOCK_SIZE_N, 16384 // max(BLOCK_SIZE_M, 128)) * 2 + 256",
     "tma_tile": "256",
@@ -38,16 +42,19 @@ FORMS = {
     "tma": (0.9, 1.11, 1.15),
     "persistent": (0.98, 1.05, 1.2),
     "tma_tile": (0.86, 1.0, 1.05),
+    **dict.fromkeys(IN_ROLES, (1.0, 1.0, 1.0)),
 }
 """Forms that a search begins with, and their times as shares of the plain form's: on wide tiles, on others, and where
 products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for the last
-number, which no trial had: it is that of `tma`, less what other small tiles save by sharing a multiprocessor."""
-LOOPING = ["persistent", "tma"]
+number of `tma_tile`, which no trial had: it is that of `tma`, less what other small tiles save by sharing a
+multiprocessor. Those in roles have no trials yet."""
+LOOPING = ["persistent", "tma", *IN_ROLES]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1
 """Factor of `tma_tile` on wide tiles of which multiprocessors get several: only a loop loads the next one meanwhile."""
+NOT_SPILLING = ["persistent", *IN_ROLES]
 SPILLING = 1.6
-"""Factor of all forms but `persistent` for tiles of as many sums as a thread can have: their loops spill. With block
+"""Factor of the other forms for tiles of as many sums as a thread can have: their loops spill. With block
 scales, tiles of 128 x 256 in 8 warps took 1.27 to 2.25 times as long in these forms on an H200, before scales were
 requested a step ahead, which spills less."""
 WIDE_TILE = 64 * 128
@@ -87,8 +94,9 @@ def space_for(
     Raises `SpaceError` where there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
-    if VARIANT in values and limits.capability < WITH_DESCRIPTORS:
-        values[VARIANT] = [form for form in values[VARIANT] if form not in DESCRIBED] or values[VARIANT]
+    absent = (*DESCRIBED,) * (limits.capability < WITH_DESCRIPTORS) + IN_ROLES * (limits.capability != WITH_ROLES)
+    if VARIANT in values:
+        values[VARIANT] = [form for form in values[VARIANT] if form not in absent] or values[VARIANT]
     forms = values.get(VARIANT, ())
     fitting = [_room_for_the_result(form, product, limits) for form in DESCRIBED if form in forms]
     space = kernel.space(values, [*kernel.declared_constraints, *fitting], shape.sizes)
@@ -161,7 +169,8 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch
     threads = np.asarray(columns["NUM_WARPS"], dtype=np.float64) * WARP
     sums = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf))
-    found = np.where((sums >= ACCUMULATORS * threads) & (columns[VARIANT] != "persistent"), SPILLING * found, found)
+    spilling = (sums >= ACCUMULATORS * threads) & ~np.isin(columns[VARIANT], NOT_SPILLING)
+    found = np.where(spilling, SPILLING * found, found)
     several = wide & (tiles > limits.multiprocessors) & (product.sums == 1) & (columns[VARIANT] == "tma_tile")
     return np.where(several, NOT_LOOPING * found, found)
 

@@ -19,10 +19,10 @@ NO_PIPELINE = {"num_stages": 0}
 """Values by which tune_gemm's older results name what is 1 here."""
 VARIANT = "VARIANT"
 OWN: Mapping[str, tuple[str, ...]] = {
-    VARIANT: ("plain", "persistent", "tma", "tma_tile"),
+    VARIANT: ("plain", "persistent", "tma", "tma_tile", "roles", "turns"),
     "POLICY": ("Square", "FullRow", "FullCol"),
 }
-"""What only this project's files name: the form of Triton's kernels, and how TileLang's share a tile among warps."""
+"""What only this project's files name: the form of a kernel, and how TileLang's share a tile among warps."""
 
 
 def is_whole(value: Any) -> bool:

@@ -2,9 +2,14 @@
 Problem Name: gemm/a8w8_blockscale
 
 Product of fp8 A (M, K) and fp8 B (N, K) with a scale for each 1x128 block of A and each 128x128 block of B, in
-TileLang: the tensor cores multiply one tile of K, whose sum is scaled and added in fp32 registers. Copies run ahead in
-NUM_STAGES buffers, GROUP_SIZE_M rows of tiles run together. SPLIT_K cuts the loop over K into parts that a second
-kernel adds in a fixed order. POLICY is how the warps share a tile.
+TileLang: the tensor cores multiply one tile of K, whose sum is scaled and added in fp32 registers. GROUP_SIZE_M rows of
+tiles run together. VARIANT is plain, roles or turns.
+
+Plain: copies run ahead in NUM_STAGES buffers, POLICY is how the warps share a tile, SPLIT_K cuts the loop over K into
+parts that a second kernel adds in a fixed order. Roles: four more warps load, and the others are two groups of four,
+each with 64 rows of the tile, one part of 128 columns after the other: a group scales its sums while the other one
+multiplies. One program per multiprocessor takes one tile after another, so that loads run ahead of a tile's end. Turns:
+the same, and the groups issue their products alternately.
 """
 
 import functools
@@ -24,6 +29,7 @@ SPLIT_K = 1
 NUM_WARPS = 4
 NUM_STAGES = 4
 POLICY = "Square"
+VARIANT = "plain"
 
 SEARCH_SPACE = {
     "BLOCK_SIZE_M": [64, 128],
@@ -32,18 +38,22 @@ SEARCH_SPACE = {
     "GROUP_SIZE_M": [1, 8, 16, 32],
     "SPLIT_K": [1, 2, 4, 8],
     "NUM_WARPS": [4, 8],
-    "NUM_STAGES": [2, 3, 4, 5],
+    "NUM_STAGES": [2, 3, 4, 5, 6],
     "POLICY": ["Square", "FullRow", "FullCol"],
+    "VARIANT": ["plain", "roles", "turns"],
 }
 CONSTRAINTS = [
     "SPLIT_K == 1 or SPLIT_K * 128 <= K",
     "GROUP_SIZE_M == 1 or (BLOCK_SIZE_M < M and (GROUP_SIZE_M == 8 or GROUP_SIZE_M * BLOCK_SIZE_M < 2 * M))",
     "BLOCK_SIZE_M <= 64 or BLOCK_SIZE_M < 2 * M",
     # The tile's sum and the total are both in registers.
-    "BLOCK_SIZE_M * BLOCK_SIZE_N <= 96 * 32 * NUM_WARPS",
+    "VARIANT != 'plain' or BLOCK_SIZE_M * BLOCK_SIZE_N <= 96 * 32 * NUM_WARPS",
+    "VARIANT == 'plain' or (BLOCK_SIZE_M == 128 and BLOCK_SIZE_N >= 128 and BLOCK_SIZE_K == 128 and K % 16 == 0)",
+    "VARIANT == 'plain' or (NUM_WARPS == 8 and POLICY == 'FullRow' and SPLIT_K == 1)",
 ]
 
 BLOCK = 128
+PART_N = 128
 BLOCK_SUM = 1024
 OUT = "bfloat16"
 
@@ -93,6 +103,149 @@ def build(M, N, K):
     return tilelang.compile(blockscale, out_idx=[-1], target=TARGET)
 
 
+ROWS = 64
+"""Of a group: those of one instruction."""
+GROUPS = 2
+TURN = 8
+"""The first of the named barriers that pass the turn on; TileLang itself counts up from 3."""
+
+
+@functools.lru_cache
+def build_roles(M, N, K, multiprocessors):
+    steps, blocks_n, blocks_k = -(-K // BLOCK_SIZE_K), -(-N // BLOCK), -(-K // BLOCK)
+    grid_m, grid_n = -(-M // BLOCK_SIZE_M), -(-N // BLOCK_SIZE_N)
+    tiles = grid_m * grid_n
+    programs = min(multiprocessors, tiles)
+    rounds = -(-tiles // programs)
+    # A tuple, since a range would be a loop of the kernel.
+    parts = tuple(range(BLOCK_SIZE_N // PART_N))
+
+    @T.macro
+    def place(tile, m, n):
+        first = tile // (GROUP_SIZE_M * grid_n) * GROUP_SIZE_M
+        within = tile % (GROUP_SIZE_M * grid_n)
+        height = T.min(grid_m - first, GROUP_SIZE_M)
+        m[0] = first + within % height
+        n[0] = within // height
+
+    @T.macro
+    def load(worker, A, B, a_shared, b_shared, full, empty):
+        tile, m, n = (T.alloc_local((1,), "int32") for _ in range(3))
+        for lap in T.serial(rounds):
+            tile[0] = lap * programs + worker
+            if tile[0] < tiles:
+                place(tile[0], m, n)
+                row, column = m[0] * BLOCK_SIZE_M, n[0] * BLOCK_SIZE_N
+                for step in T.serial(steps):
+                    number = lap * steps + step
+                    stage, k = number % NUM_STAGES, step * BLOCK_SIZE_K
+                    T.barrier_wait(empty[stage], (number // NUM_STAGES + 1) % 2)
+                    for group in tuple(range(GROUPS)):
+                        T.tma_copy(
+                            A[row + group * ROWS : row + (group + 1) * ROWS, k : k + BLOCK_SIZE_K],
+                            a_shared[stage, group, :, :], barrier=full[stage],
+                        )  # fmt: skip
+                    for part in parts:
+                        T.tma_copy(
+                            B[column + part * PART_N : column + (part + 1) * PART_N, k : k + BLOCK_SIZE_K],
+                            b_shared[stage, part, :, :], barrier=full[stage],
+                        )  # fmt: skip
+                    if T.shuffle_elect(32):
+                        T.barrier_arrive(full[stage])
+
+    @T.macro
+    def request_scales(As, Bs, row, column, step, a_scale, b_scale):
+        block = T.min(step, blocks_k - 1)
+        # Rows and columns beyond the edges are not written: any scale serves.
+        for i in T.Parallel(ROWS):
+            a_scale[i] = As[T.min(row + i, M - 1), block]
+        for part in parts:
+            b_scale[part] = Bs[T.min(column // BLOCK + part, blocks_n - 1), block]
+
+    @T.macro
+    def compute(group, worker, As, Bs, a_shared, b_shared, full, empty, C):
+        tile, m, n = (T.alloc_local((1,), "int32") for _ in range(3))
+        sums = [T.alloc_fragment((ROWS, PART_N), "float32") for _ in parts]
+        scales = [T.alloc_fragment((ROWS,), "float32") for _ in parts]
+        product = T.alloc_fragment((ROWS, PART_N), "float32")
+        a_scale, b_scale = T.alloc_fragment((ROWS,), "float32"), T.alloc_local((len(parts),), "float32")
+        T.set_max_nreg(240, 1)
+        if VARIANT == "turns" and group == GROUPS - 1:
+            T.named_barrier_arrive(TURN, 256)
+        for lap in T.serial(rounds):
+            tile[0] = lap * programs + worker
+            if tile[0] < tiles:
+                place(tile[0], m, n)
+                row, column = m[0] * BLOCK_SIZE_M + group * ROWS, n[0] * BLOCK_SIZE_N
+                for part in parts:
+                    T.clear(sums[part])
+                request_scales(As, Bs, row, column, 0, a_scale, b_scale)
+                for step in T.serial(steps):
+                    number = lap * steps + step
+                    stage = number % NUM_STAGES
+                    for part in parts:
+                        for i in T.Parallel(ROWS):
+                            scales[part][i] = a_scale[i] * b_scale[part]
+                    T.barrier_wait(full[stage], number // NUM_STAGES % 2)
+                    for part in parts:
+                        if VARIANT == "turns":
+                            T.sync_threads(TURN + group, 256)
+                        T.wgmma_gemm(
+                            a_shared[stage, group, :, :], b_shared[stage, part, :, :], product, transpose_B=True,
+                            policy=T.GemmWarpPolicy.FullRow, clear_accum=True,
+                        )  # fmt: skip
+                        if VARIANT == "turns":
+                            T.named_barrier_arrive(TURN + (group + 1) % GROUPS, 256)
+                        if part == 0:
+                            # A step before, so that no product waits for them.
+                            request_scales(As, Bs, row, column, step + 1, a_scale, b_scale)
+                        T.wait_wgmma(0)
+                        T.warpgroup_fence_operand(product, num_regs=ROWS * PART_N // 128)
+                        # Each `if` by itself, since the first is of this file and the other is of the kernel.
+                        if part == parts[-1]:  # noqa: SIM102
+                            if T.shuffle_elect(32):
+                                T.barrier_arrive(empty[stage])
+                        for i, j in T.Parallel(ROWS, PART_N):
+                            sums[part][i, j] += product[i, j] * scales[part][i]
+                for part in parts:
+                    # In numbers of tiles, so that TileLang knows how addresses are aligned.
+                    T.copy(sums[part], C[m[0] * BLOCK_SIZE_M + group * ROWS, n[0] * BLOCK_SIZE_N + part * PART_N])
+        # The turn that the last group has passed on at the end: each barrier ends as it began.
+        if VARIANT == "turns" and group == 0:
+            T.sync_threads(TURN, 256)
+
+    @T.prim_func
+    def blockscale(
+        A: T.Tensor((M, K), "float8_e4m3fn"),
+        B: T.Tensor((N, K), "float8_e4m3fn"),
+        As: T.Tensor((M, blocks_k), "float32"),
+        Bs: T.Tensor((blocks_n, blocks_k), "float32"),
+        C: T.Tensor((M, N), OUT),
+    ):
+        with T.Kernel(programs, threads=32 * NUM_WARPS + 128) as worker:
+            a_shared = T.alloc_shared((NUM_STAGES, GROUPS, ROWS, BLOCK_SIZE_K), "float8_e4m3fn")
+            b_shared = T.alloc_shared((NUM_STAGES, len(parts), PART_N, BLOCK_SIZE_K), "float8_e4m3fn")
+            # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
+            full = T.alloc_barrier([1] * NUM_STAGES)
+            empty = T.alloc_barrier([NUM_WARPS] * NUM_STAGES)
+            # One if with all roles: the registers can then be moved, and no barrier of all threads stands between.
+            thread = T.get_thread_binding()
+            if thread < 128:
+                T.set_max_nreg(24, 0)
+                # One warp is enough.
+                if thread < 32:
+                    load(worker, A, B, a_shared, b_shared, full, empty)
+            elif thread < 256:
+                compute(0, worker, As, Bs, a_shared, b_shared, full, empty, C)
+            else:
+                compute(1, worker, As, Bs, a_shared, b_shared, full, empty, C)
+
+    # Rows and columns are positive, which TileLang would check at every access.
+    return tilelang.compile(
+        blockscale, out_idx=[-1], target=TARGET, pass_configs={"tl.disable_safe_memory_legalize": True}
+    )
+
+
 @functools.lru_cache
 def build_sum(size):
     @T.prim_func
@@ -111,9 +264,16 @@ def build_sum(size):
     return tilelang.compile(sum_parts, out_idx=[-1], target=TARGET)
 
 
+def multiprocessors(device):
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
 class ModelNew(nn.Module):
     def forward(self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor) -> torch.Tensor:
+        A, B, As, Bs = A.contiguous(), B.contiguous(), As.contiguous(), Bs.contiguous()
         M, K = A.shape
         N = B.shape[0]
-        C = build(M, N, K)(A.contiguous(), B.contiguous(), As.contiguous(), Bs.contiguous())
+        if VARIANT != "plain":
+            return build_roles(M, N, K, multiprocessors(A.device))(A, B, As, Bs)
+        C = build(M, N, K)(A, B, As, Bs)
         return C.view(M, N) if SPLIT_K == 1 else build_sum(M * N)(C.view(SPLIT_K, M * N)).view(M, N)
