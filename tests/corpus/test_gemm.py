@@ -160,6 +160,17 @@ def test_tilelangs_products_are_right_on_a_gpu(
 
 
 @pytest.mark.gpu
+def test_tilelangs_roles_take_one_tile_after_another_on_a_gpu(gpu: LocalEvaluator) -> None:
+    # More tiles than multiprocessors, of a number of steps that the buffers do not divide, and edges within tiles.
+    forms = [("roles", 128, 6), ("turns", 128, 4), ("roles", 256, 4), ("turns", 256, 3)]
+    configs = [
+        {**IN_ROLES, "VARIANT": form, "BLOCK_SIZE_N": n, "NUM_STAGES": stages, "GROUP_SIZE_M": 8}
+        for form, n, stages in forms
+    ]
+    assert_right(gpu, "a8w8_blockscale", {"M": 2057, "N": 4115, "K": 1040}, configs, "tilelang")
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(("m", "dtype"), [(3, "float16"), (500, "bfloat16"), (300, "float8_e4m3fn")])
 def test_experts_are_right_on_a_gpu(gpu: LocalEvaluator, m: int, dtype: str) -> None:
     sizes = {"M": m, "N": 320, "K": 520, "E": 16, "TOP_K": 4, "DTYPE": dtype}
