@@ -2,7 +2,7 @@
 
     python benchmarks/kernelbench.py --level 1 [--problems 1-10,19] [--every 3] [--model rules] [--dataset DIR]
         [--backend triton] [--device auto] [--seconds 120] [--shard K/N] [--output FILE.jsonl] [--results DIR]
-        [--codes FILE.jsonl] [--resume]
+        [--precision default] [--allow-torch all] [--codes FILE.jsonl] [--resume]
 
 A problem with a shipped kernel of the backend begins with that one; on a GPU another begins with its first kernel, made
 of torch.compile's code. `--seconds` is the time for each problem's turns. Each row is written as its problem ends, and
@@ -11,8 +11,9 @@ each with an output of its own; `--show FILE...` prints the table of such files 
 
 The table ends with fast_p, the share of all problems whose kernel was verified and more than p times as fast, and with
 geometric means, medians and the least of the verified ones. torch.compile is timed beside the first kernel and beside
-the result, in the same checks. `--codes` names a file of `first_kernels.py` with torch.compile's code, which then is
-not generated again.
+the result, in the same checks; its convolutions are in TF32, as PyTorch has them by default. With `--precision
+default` so are those of eager PyTorch and of kernels. `--codes` names a file of `first_kernels.py` with
+torch.compile's code in fp32, which then is not generated again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from kernelwright.core.text import first_line
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
+from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
 from problem_rows import Rows, number_of, numbers, problems_of, share_of
 from rich.console import Console
 from rich.table import Table
@@ -58,7 +60,10 @@ AGAINST = {
 
 def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
     """Optimize one problem; a failure is a row, too."""
-    row: dict[str, Any] = {"id": problem.id, "name": problem.name, "model": options.model}
+    row: dict[str, Any] = {
+        **{"id": problem.id, "name": problem.name, "model": options.model},
+        **{"precision": str(options.precision), "allow_torch": str(options.allow_torch)},
+    }
     start = time.perf_counter()
     try:
         result = kernelwright.optimize(
@@ -74,6 +79,8 @@ def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
             results=options.results,
             resume=options.resume,
             archive=not options.no_archive,
+            precision=options.precision,
+            allow_torch=options.allow_torch,
         )
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": first_line(error)}
@@ -142,16 +149,22 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def keep_codes(file: Path, problems: Sequence[ProblemFile]) -> None:
-    """Give the cache the compiler's code of these problems, as if it had been generated here."""
-    kept = {one["id"]: one["code"] for one in map(json.loads, file.read_text().splitlines())}
+def keep_codes(file: Path, problems: Sequence[ProblemFile], options: argparse.Namespace) -> None:
+    """Give the cache the compiler's code of these problems, as if it had been generated here.
+
+    It is in fp32: with another precision code with convolutions is left out.
+    """
+    strict, lines = options.precision is Precision.FP32, file.read_text().splitlines()
+    fitting = [line for line in lines if strict or "convolution" not in line]
+    kept = {one["id"]: one["code"] for one in map(json.loads, fitting)}
     there = [problem.read() for problem in problems if problem.id in kept]
     if not there:
         return
-    with LocalEvaluator("cuda") as evaluator:
+    with LocalEvaluator("cuda", Settings(precision=options.precision)) as evaluator:
         environment = evaluator.environment(there[0])
+    codes = GeneratedCodes(cache_folder(), not strict and options.allow_torch is AllowTorch.ALL)
     for problem in there:
-        GeneratedCodes(cache_folder()).put(problem, environment, GeneratedCode.model_validate(kept[problem.id]))
+        codes.put(problem, environment, GeneratedCode.model_validate(kept[problem.id]))
 
 
 def _verified(rows: list[dict[str, Any]], name: str) -> list[float]:
@@ -186,6 +199,8 @@ def main() -> int:
     parser.add_argument("--target", type=float, default=1e9, help="speedup over eager at which a problem ends")
     parser.add_argument("--no-compile", action="store_true", help="do not time torch.compile")
     parser.add_argument("--no-archive", action="store_true", help="neither use nor extend the archive")
+    parser.add_argument("--precision", type=Precision, default=Precision.FP32, help="fp32, or default")
+    parser.add_argument("--allow-torch", type=AllowTorch, default=AllowTorch.GLUE, help="none, glue or all")
     parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--output", type=Path, default=Path("kernelbench.jsonl"))
     parser.add_argument("--results", type=Path, default=Path("kernelbench_results"))
@@ -208,7 +223,7 @@ def main() -> int:
     done = {row["id"] for row in rows.rows}
     left = [one for one in share_of(problems, options.shard) if one.id not in done]
     if options.codes:
-        keep_codes(options.codes, left)
+        keep_codes(options.codes, left, options)
     for place, problem in enumerate(left, start=1):
         rows.add(row_of(problem, options))
         row = rows.rows[-1]

@@ -28,7 +28,7 @@ from .pipeline.search import searched
 from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
-from .settings import Settings
+from .settings import AllowTorch, Precision, Settings
 
 
 class LocalEvaluator:
@@ -179,15 +179,17 @@ class LocalEvaluator:
     def generated_code(self, problem: Problem) -> GeneratedCode | str:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.
 
-        Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time.
+        Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time. Where all of
+        torch is allowed, and its precision, faster convolutions of its library stay.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
-        codes, environment = GeneratedCodes(self._memory), reference_client.environment
+        library = self.settings.allow_torch is AllowTorch.ALL and self.settings.precision is Precision.DEFAULT
+        codes, environment = GeneratedCodes(self._memory, library), reference_client.environment
         known = codes.get(reference_client.problem, environment)
         if known is not None:
             return known
         with self._bench.exclusive(reference_client):
-            found = reference_client.generate()
+            found = reference_client.generate(library)
         if isinstance(found, GeneratedCode):
             codes.put(reference_client.problem, environment, found)
         return found

@@ -113,9 +113,12 @@ class ReferenceClient:
         found: Message | None = self.call("properties")["properties"]
         return found
 
-    def generate(self) -> GeneratedCode | str:
-        """Return what torch's compiler makes of the reference, or why it makes nothing."""
-        answer = self.call("generate")
+    def generate(self, library: bool) -> GeneratedCode | str:
+        """Return what torch's compiler makes of the reference, or why it makes nothing.
+
+        `library` leaves convolutions to torch's library where that is faster than Triton.
+        """
+        answer = self.call("generate", library=library)
         return str(answer["obstacle"]) if answer["obstacle"] else GeneratedCode.model_validate(answer["code"])
 
     def timer(self, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:

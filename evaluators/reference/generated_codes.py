@@ -18,14 +18,18 @@ OPTIONS = "generated code 1"
 
 
 class GeneratedCodes:
-    """A file per problem, device and version in `folder`/generated; empty without a folder."""
+    """A file per problem, device and version in `folder`/generated; empty without a folder.
 
-    def __init__(self, folder: Path | None) -> None:
+    `library` says whether convolutions may have been left to torch's library.
+    """
+
+    def __init__(self, folder: Path | None, library: bool = False) -> None:
         self._folder = folder / "generated" if folder else None
+        self._options = f"{OPTIONS}, library" if library else OPTIONS
 
     def get(self, problem: TorchProblem, environment: Mapping[str, str]) -> GeneratedCode | None:
         """Return the code, or None."""
-        key = baseline_key(OPTIONS, problem, environment, None)
+        key = baseline_key(self._options, problem, environment, None)
         try:
             return GeneratedCode.model_validate(self._file(key).get(key))
         except ValidationError:  # no entry, or another version's
@@ -33,7 +37,7 @@ class GeneratedCodes:
 
     def put(self, problem: TorchProblem, environment: Mapping[str, str], code: GeneratedCode) -> None:
         """Store a code; a write error is ignored."""
-        key = baseline_key(OPTIONS, problem, environment, None)
+        key = baseline_key(self._options, problem, environment, None)
         self._file(key).put(key, code.model_dump())
 
     def _file(self, key: str) -> MeasurementCache:

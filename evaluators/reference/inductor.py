@@ -34,6 +34,8 @@ OPTIONS = {
     "freezing": False,
 }
 """Inductor's settings; those that a version does not know are left out."""
+CONVOLUTION = "convolution"
+"""Inductor's name for a choice among convolutions."""
 _VALUES = {
     "DataDependentOutputException": "its Python asks for a value of a tensor, which a compiler does not know",
     "GuardOnDataDependentSymNode": "its Python asks for a value of a tensor, which a compiler does not know",
@@ -50,12 +52,15 @@ class InductorRequests:
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
 
-    def generate(self) -> Message:
-        """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none."""
+    def generate(self, library: bool) -> Message:
+        """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none.
+
+        `library` leaves convolutions to torch's library where that is faster than Triton.
+        """
         reference = self._reference
         reference.prepare(0)
         try:
-            return {"code": generated(reference.model, reference.inputs), "obstacle": None}
+            return {"code": generated(reference.model, reference.inputs, library), "obstacle": None}
         except Exception as error:  # of any part of the compiler
             why = _VALUES.get(type(error).__name__) or first_line(f"{type(error).__name__}: {error}", 300)
             return {"obstacle": f"{why}{_place(error, reference.problem.module.__file__)}"}
@@ -73,11 +78,11 @@ class _Taken(BaseException):
     """The code is there: nothing is loaded, and nothing runs."""
 
 
-def generated(model: Any, inputs: Sequence[Any]) -> Message:
+def generated(model: Any, inputs: Sequence[Any], library: bool = False) -> Message:
     """Compile a model for inputs and return the code as fields of a `GeneratedCode`.
 
     With real inputs on a GPU the code runs once, in which Inductor measures the configs of its kernels. With fake ones
-    the configs keep Inductor's order.
+    the configs keep Inductor's order. `library` is for convolutions: see `generate`.
     """
     import torch
     import torch._inductor.config as config
@@ -89,7 +94,7 @@ def generated(model: Any, inputs: Sequence[Any]) -> Message:
     graph, form = traced(model, weights, inputs)
     known = {name: value for name, value in OPTIONS.items() if name in config._config}
     runs = bool(arguments) and all(one.is_cuda and not isinstance(one, FakeTensor) for one in arguments)
-    with config.patch(known), templates_first():
+    with config.patch(known), templates_first(library):
         code, fastest = measured_code(graph, arguments) if runs else (code_of(graph, arguments), {})
     kernels = dict(kernel_texts(code))
     return {
@@ -151,15 +156,19 @@ def _ordered(configs: Iterator[dict[str, int]], fastest: dict[str, int] | None) 
 
 
 @contextlib.contextmanager
-def templates_first() -> Iterator[None]:
-    """Inside, Inductor chooses among Triton's templates wherever there is one, however fast the library is."""
+def templates_first(library: bool) -> Iterator[None]:
+    """Inside, Inductor chooses among Triton's templates wherever there is one, however fast the library is.
+
+    With `library` that holds for products only, which have faster forms than the library's.
+    """
     from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
 
     choose = AlgorithmSelectorCache.__call__
 
     def among_templates(self: Any, name: str, choices: Any, *args: Any, **kwargs: Any) -> Any:
         templates = [one for one in choices if isinstance(one, TritonTemplateCaller)]
-        return choose(self, name, templates or choices, *args, **kwargs)
+        every = not templates or (library and name == CONVOLUTION)
+        return choose(self, name, choices if every else templates, *args, **kwargs)
 
     with mock.patch.object(AlgorithmSelectorCache, "__call__", among_templates):
         yield

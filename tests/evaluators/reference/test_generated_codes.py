@@ -11,6 +11,9 @@ from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
+from kernelwright.evaluators.reference.inductor import templates_first
+from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
 
 CODE = GeneratedCode(source="call", weights=("weight",), inputs=(0,), form="tensor", configs={}, helpers={})
 HERE: Mapping[str, str] = {"device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0", "uuid": "7fe5"}
@@ -26,6 +29,7 @@ def test_a_code_is_found_for_the_same_problem_device_and_versions_only(
     assert codes.get(scale_problem, {**HERE, "torch": "2.12.0"}) is None
     assert codes.get(scale_problem, {**HERE, "device": "NVIDIA H100"}) is None
     assert codes.get(scale_problem.at("tiny"), HERE) is None
+    assert GeneratedCodes(tmp_path, library=True).get(scale_problem, HERE) is None
     assert GeneratedCodes(None).get(scale_problem, HERE) is None
 
 
@@ -41,9 +45,51 @@ def test_the_compiler_is_asked_once(
     tmp_path: Path, scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[GeneratedCode | str] = ["its library computes all of it", CODE]
-    monkeypatch.setattr(ReferenceClient, "generate", lambda client: answers.pop(0))
+    monkeypatch.setattr(ReferenceClient, "generate", lambda client, library: answers.pop(0))
     with LocalEvaluator("cpu", memory=tmp_path) as evaluator:
         assert evaluator.generated_code(scale_problem) == "its library computes all of it"
         assert evaluator.generated_code(scale_problem) == CODE  # a refusal is not kept
         assert evaluator.generated_code(scale_problem) == CODE
     assert answers == []
+
+
+@pytest.mark.parametrize(
+    ("allow_torch", "precision", "library"),
+    [
+        (AllowTorch.ALL, Precision.DEFAULT, True),
+        (AllowTorch.ALL, Precision.FP32, False),
+        (AllowTorch.GLUE, Precision.DEFAULT, False),
+    ],
+)
+def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
+    scale_problem: TorchProblem,
+    monkeypatch: pytest.MonkeyPatch,
+    allow_torch: AllowTorch,
+    precision: Precision,
+    library: bool,
+) -> None:
+    asked: list[bool] = []
+
+    def generate(client: ReferenceClient, library: bool) -> str:
+        asked.append(library)
+        return "nothing"
+
+    monkeypatch.setattr(ReferenceClient, "generate", generate)
+    with LocalEvaluator("cpu", Settings(allow_torch=allow_torch, precision=precision)) as evaluator:
+        evaluator.generated_code(scale_problem)
+    assert asked == [library]
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "kept"),
+    [("convolution", True, 2), ("convolution", False, 1), ("mm", True, 1), ("mm", False, 1)],
+)
+def test_convolutions_of_the_library_are_among_the_choices(
+    monkeypatch: pytest.MonkeyPatch, name: str, library: bool, kept: int
+) -> None:
+    monkeypatch.setattr(AlgorithmSelectorCache, "__call__", lambda self, name, choices: choices)
+    template, other = object.__new__(TritonTemplateCaller), object()
+    choose = object.__new__(AlgorithmSelectorCache)
+    with templates_first(library):
+        assert choose(name, [other, template]) == [other, template][-kept:]
+        assert choose(name, [other]) == [other]
