@@ -85,6 +85,7 @@ TILELANG = [
     ("a8w8_blockscale", {"N": 640}, {"BLOCK_SIZE_N": 256, "NUM_WARPS": 8, "SPLIT_K": 2, "BLOCK_SIZE_K": 64}),
     ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "roles", "BLOCK_SIZE_N": 256}),
     ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "turns", "NUM_STAGES": 6}),
+    ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "pairs", "BLOCK_SIZE_N": 256}),
 ]
 
 
@@ -162,7 +163,14 @@ def test_tilelangs_products_are_right_on_a_gpu(
 @pytest.mark.gpu
 def test_tilelangs_roles_take_one_tile_after_another_on_a_gpu(gpu: LocalEvaluator) -> None:
     # More tiles than multiprocessors, of a number of steps that the buffers do not divide, and edges within tiles.
-    forms = [("roles", 128, 6), ("turns", 128, 4), ("roles", 256, 4), ("turns", 256, 3)]
+    forms = [
+        ("roles", 128, 6),
+        ("turns", 128, 4),
+        ("roles", 256, 4),
+        ("turns", 256, 3),
+        ("pairs", 128, 4),
+        ("pairs", 256, 4),
+    ]
     configs = [
         {**IN_ROLES, "VARIANT": form, "BLOCK_SIZE_N": n, "NUM_STAGES": stages, "GROUP_SIZE_M": 8}
         for form, n, stages in forms

@@ -29,7 +29,7 @@ WITH_DESCRIPTORS = 90
 """Compute capability of the first GPUs that copy by descriptors."""
 WITH_ROLES = 90
 """Compute capability of the only GPUs whose matrix instructions are those of groups of four warps."""
-IN_ROLES = ("roles", "turns")
+IN_ROLES = ("roles", "turns", "pairs")
 """Forms in which some warps load and others compute."""
 DESCRIBED = {
     "tma": "BLOCK_SIZE_M * min(BLOCK_SIZE_N, 16384 // max(BLOCK_SIZE_M, 128)) * 2 + 256",

@@ -19,7 +19,7 @@ NO_PIPELINE = {"num_stages": 0}
 """Values by which tune_gemm's older results name what is 1 here."""
 VARIANT = "VARIANT"
 OWN: Mapping[str, tuple[str, ...]] = {
-    VARIANT: ("plain", "persistent", "tma", "tma_tile", "roles", "turns"),
+    VARIANT: ("plain", "persistent", "tma", "tma_tile", "roles", "turns", "pairs"),
     "POLICY": ("Square", "FullRow", "FullCol"),
 }
 """What only this project's files name: the form of a kernel, and how TileLang's share a tile among warps."""

@@ -3,13 +3,14 @@ Problem Name: gemm/a8w8_blockscale
 
 Product of fp8 A (M, K) and fp8 B (N, K) with a scale for each 1x128 block of A and each 128x128 block of B, in
 TileLang: the tensor cores multiply one tile of K, whose sum is scaled and added in fp32 registers. GROUP_SIZE_M rows of
-tiles run together. VARIANT is plain, roles or turns.
+tiles run together. VARIANT is plain, roles, turns or pairs.
 
 Plain: copies run ahead in NUM_STAGES buffers, POLICY is how the warps share a tile, SPLIT_K cuts the loop over K into
 parts that a second kernel adds in a fixed order. Roles: four more warps load, and the others are two groups of four,
 each with 64 rows of the tile, one part of 128 columns after the other: a group scales its sums while the other one
 multiplies. One program per multiprocessor takes one tile after another, so that loads run ahead of a tile's end. Turns:
-the same, and the groups issue their products alternately.
+the same, and the groups issue their products alternately. Pairs: roles on two multiprocessors with one tile below the
+other, which get their tile of B by one load.
 """
 
 import functools
@@ -40,7 +41,7 @@ SEARCH_SPACE = {
     "NUM_WARPS": [4, 8],
     "NUM_STAGES": [2, 3, 4, 5, 6],
     "POLICY": ["Square", "FullRow", "FullCol"],
-    "VARIANT": ["plain", "roles", "turns"],
+    "VARIANT": ["plain", "roles", "turns", "pairs"],
 }
 CONSTRAINTS = [
     "SPLIT_K == 1 or SPLIT_K * 128 <= K",
@@ -106,6 +107,9 @@ def build(M, N, K):
 ROWS = 64
 """Of a group: those of one instruction."""
 GROUPS = 2
+PAIR = 2 if VARIANT == "pairs" else 1
+BOTH = 0b11
+"""Who gets a tile of B: a bit for each of a pair."""
 TURN = 8
 """The first of the named barriers that pass the turn on; TileLang itself counts up from 3."""
 
@@ -113,28 +117,29 @@ TURN = 8
 @functools.lru_cache
 def build_roles(M, N, K, multiprocessors):
     steps, blocks_n, blocks_k = -(-K // BLOCK_SIZE_K), -(-N // BLOCK), -(-K // BLOCK)
-    grid_m, grid_n = -(-M // BLOCK_SIZE_M), -(-N // BLOCK_SIZE_N)
+    # One below the other, the tiles of a pair share the columns of B.
+    grid_m, grid_n = -(-M // (BLOCK_SIZE_M * PAIR)), -(-N // BLOCK_SIZE_N)
     tiles = grid_m * grid_n
-    programs = min(multiprocessors, tiles)
-    rounds = -(-tiles // programs)
+    workers = min(multiprocessors // PAIR, tiles)
+    rounds = -(-tiles // workers)
     # A tuple, since a range would be a loop of the kernel.
     parts = tuple(range(BLOCK_SIZE_N // PART_N))
 
     @T.macro
-    def place(tile, m, n):
+    def place(tile, rank, m, n):
         first = tile // (GROUP_SIZE_M * grid_n) * GROUP_SIZE_M
         within = tile % (GROUP_SIZE_M * grid_n)
         height = T.min(grid_m - first, GROUP_SIZE_M)
-        m[0] = first + within % height
+        m[0] = (first + within % height) * PAIR + rank
         n[0] = within // height
 
     @T.macro
-    def load(worker, A, B, a_shared, b_shared, full, empty):
+    def load(program, A, B, a_shared, b_shared, full, empty):
         tile, m, n = (T.alloc_local((1,), "int32") for _ in range(3))
         for lap in T.serial(rounds):
-            tile[0] = lap * programs + worker
+            tile[0] = lap * workers + program // PAIR
             if tile[0] < tiles:
-                place(tile[0], m, n)
+                place(tile[0], program % PAIR, m, n)
                 row, column = m[0] * BLOCK_SIZE_M, n[0] * BLOCK_SIZE_N
                 for step in T.serial(steps):
                     number = lap * steps + step
@@ -148,10 +153,18 @@ def build_roles(M, N, K, multiprocessors):
                     for part in parts:
                         T.tma_copy(
                             B[column + part * PART_N : column + (part + 1) * PART_N, k : k + BLOCK_SIZE_K],
-                            b_shared[stage, part, :, :], barrier=full[stage],
+                            b_shared[stage, part, :, :], barrier=full[stage], cluster_mask=BOTH if PAIR > 1 else None,
                         )  # fmt: skip
                     if T.shuffle_elect(32):
                         T.barrier_arrive(full[stage])
+
+    @T.macro
+    def give_back(empty, stage):
+        if PAIR == 1:
+            T.barrier_arrive(empty[stage])
+        else:
+            T.mbarrier_arrive(empty[stage], 0)
+            T.mbarrier_arrive(empty[stage], 1)
 
     @T.macro
     def request_scales(As, Bs, row, column, step, a_scale, b_scale):
@@ -163,7 +176,7 @@ def build_roles(M, N, K, multiprocessors):
             b_scale[part] = Bs[T.min(column // BLOCK + part, blocks_n - 1), block]
 
     @T.macro
-    def compute(group, worker, As, Bs, a_shared, b_shared, full, empty, C):
+    def compute(group, program, As, Bs, a_shared, b_shared, full, empty, C):
         tile, m, n = (T.alloc_local((1,), "int32") for _ in range(3))
         sums = [T.alloc_fragment((ROWS, PART_N), "float32") for _ in parts]
         scales = [T.alloc_fragment((ROWS,), "float32") for _ in parts]
@@ -173,9 +186,9 @@ def build_roles(M, N, K, multiprocessors):
         if VARIANT == "turns" and group == GROUPS - 1:
             T.named_barrier_arrive(TURN, 256)
         for lap in T.serial(rounds):
-            tile[0] = lap * programs + worker
+            tile[0] = lap * workers + program // PAIR
             if tile[0] < tiles:
-                place(tile[0], m, n)
+                place(tile[0], program % PAIR, m, n)
                 row, column = m[0] * BLOCK_SIZE_M + group * ROWS, n[0] * BLOCK_SIZE_N
                 for part in parts:
                     T.clear(sums[part])
@@ -204,7 +217,7 @@ def build_roles(M, N, K, multiprocessors):
                         # Each `if` by itself, since the first is of this file and the other is of the kernel.
                         if part == parts[-1]:  # noqa: SIM102
                             if T.shuffle_elect(32):
-                                T.barrier_arrive(empty[stage])
+                                give_back(empty, stage)
                         for i, j in T.Parallel(ROWS, PART_N):
                             sums[part][i, j] += product[i, j] * scales[part][i]
                 for part in parts:
@@ -222,23 +235,26 @@ def build_roles(M, N, K, multiprocessors):
         Bs: T.Tensor((blocks_n, blocks_k), "float32"),
         C: T.Tensor((M, N), OUT),
     ):
-        with T.Kernel(programs, threads=32 * NUM_WARPS + 128) as worker:
+        with T.Kernel(workers * PAIR, threads=32 * NUM_WARPS + 128, cluster_dims=PAIR) as program:
             a_shared = T.alloc_shared((NUM_STAGES, GROUPS, ROWS, BLOCK_SIZE_K), "float8_e4m3fn")
             b_shared = T.alloc_shared((NUM_STAGES, len(parts), PART_N, BLOCK_SIZE_K), "float8_e4m3fn")
             # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
             full = T.alloc_barrier([1] * NUM_STAGES)
-            empty = T.alloc_barrier([NUM_WARPS] * NUM_STAGES)
+            empty = (T.alloc_cluster_barrier if PAIR > 1 else T.alloc_barrier)([NUM_WARPS * PAIR] * NUM_STAGES)
             # One if with all roles: the registers can then be moved, and no barrier of all threads stands between.
             thread = T.get_thread_binding()
             if thread < 128:
                 T.set_max_nreg(24, 0)
                 # One warp is enough.
                 if thread < 32:
-                    load(worker, A, B, a_shared, b_shared, full, empty)
+                    load(program, A, B, a_shared, b_shared, full, empty)
             elif thread < 256:
-                compute(0, worker, As, Bs, a_shared, b_shared, full, empty, C)
+                compute(0, program, As, Bs, a_shared, b_shared, full, empty, C)
             else:
-                compute(1, worker, As, Bs, a_shared, b_shared, full, empty, C)
+                compute(1, program, As, Bs, a_shared, b_shared, full, empty, C)
+            # The memory of a multiprocessor that has ended could not be written to.
+            if PAIR > 1:
+                T.cluster_sync()
 
     # Rows and columns are positive, which TileLang would check at every access.
     return tilelang.compile(
