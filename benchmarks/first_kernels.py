@@ -4,10 +4,10 @@
         [--output FILE.jsonl] [--resume] [--codes FILE.jsonl]
 
 Takes the problems whose number is divisible by `--every`. Each row has the problem's id, the status of its first kernel
-(or why there is none), whether it is replayed and calls torch's library, its time over the reference's and over
-torch.compile's in fp32, seconds, and the same after a search of `--trials` configs, as its last comparison has it: that
-checks as a full evaluation does, with times interleaved. `--codes` names a file that keeps Inductor's code of each
-problem: what it has is not generated again.
+(or why there is none), whether it is replayed and calls torch's library, its time over the reference's in fp32 and
+over torch.compile's, which has convolutions in TF32, seconds, and the same after a search of `--trials` configs, as its
+last comparison has it: that checks as a full evaluation does, with times interleaved. `--codes` names a file that keeps
+Inductor's code of each problem: what it has is not generated again.
 """
 
 from __future__ import annotations
