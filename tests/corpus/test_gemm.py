@@ -175,7 +175,7 @@ def test_tilelangs_roles_take_one_tile_after_another_on_a_gpu(gpu: LocalEvaluato
         {**IN_ROLES, "VARIANT": form, "BLOCK_SIZE_N": n, "NUM_STAGES": stages, "GROUP_SIZE_M": 8}
         for form, n, stages in forms
     ]
-    assert_right(gpu, "a8w8_blockscale", {"M": 2057, "N": 4115, "K": 1040}, configs, "tilelang")
+    assert_right(gpu, "a8w8_blockscale", {"M": 2057, "N": 4120, "K": 1040}, configs, "tilelang")
 
 
 @pytest.mark.gpu

@@ -49,7 +49,8 @@ CONSTRAINTS = [
     "BLOCK_SIZE_M <= 64 or BLOCK_SIZE_M < 2 * M",
     # The tile's sum and the total are both in registers.
     "VARIANT != 'plain' or BLOCK_SIZE_M * BLOCK_SIZE_N <= 96 * 32 * NUM_WARPS",
-    "VARIANT == 'plain' or (BLOCK_SIZE_M == 128 and BLOCK_SIZE_N >= 128 and BLOCK_SIZE_K == 128 and K % 16 == 0)",
+    "VARIANT == 'plain' or (BLOCK_SIZE_M == 128 and BLOCK_SIZE_N >= 128 and BLOCK_SIZE_K == 128)",
+    "VARIANT == 'plain' or (K % 16 == 0 and N % 8 == 0)",
     "VARIANT == 'plain' or (NUM_WARPS == 8 and POLICY == 'FullRow' and SPLIT_K == 1)",
 ]
 
@@ -112,6 +113,8 @@ BOTH = 0b11
 """Who gets a tile of B: a bit for each of a pair."""
 TURN = 8
 """The first of the named barriers that pass the turn on; TileLang itself counts up from 3."""
+STORE = 10
+"""The first of those of the threads of a group, which store a part of the result together."""
 
 
 @functools.lru_cache
@@ -176,7 +179,7 @@ def build_roles(M, N, K, multiprocessors):
             b_scale[part] = Bs[T.min(column // BLOCK + part, blocks_n - 1), block]
 
     @T.macro
-    def compute(group, program, As, Bs, a_shared, b_shared, full, empty, C):
+    def compute(group, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C):
         tile, m, n = (T.alloc_local((1,), "int32") for _ in range(3))
         sums = [T.alloc_fragment((ROWS, PART_N), "float32") for _ in parts]
         scales = [T.alloc_fragment((ROWS,), "float32") for _ in parts]
@@ -221,8 +224,15 @@ def build_roles(M, N, K, multiprocessors):
                         for i, j in T.Parallel(ROWS, PART_N):
                             sums[part][i, j] += product[i, j] * scales[part][i]
                 for part in parts:
-                    # In numbers of tiles, so that TileLang knows how addresses are aligned.
-                    T.copy(sums[part], C[m[0] * BLOCK_SIZE_M + group * ROWS, n[0] * BLOCK_SIZE_N + part * PART_N])
+                    # When the part before has left the buffer.
+                    T.tma_store_wait(0)
+                    T.sync_threads(STORE + group, 128)
+                    T.copy(sums[part], c_shared[group, :, :])
+                    T.fence_proxy_async()
+                    T.sync_threads(STORE + group, 128)
+                    first, last = column + part * PART_N, column + (part + 1) * PART_N
+                    T.tma_copy(c_shared[group, :, :], C[row : row + ROWS, first:last])
+        T.tma_store_wait(0)
         # The turn that the last group has passed on at the end: each barrier ends as it began.
         if VARIANT == "turns" and group == 0:
             T.sync_threads(TURN, 256)
@@ -238,6 +248,7 @@ def build_roles(M, N, K, multiprocessors):
         with T.Kernel(workers * PAIR, threads=32 * NUM_WARPS + 128, cluster_dims=PAIR) as program:
             a_shared = T.alloc_shared((NUM_STAGES, GROUPS, ROWS, BLOCK_SIZE_K), "float8_e4m3fn")
             b_shared = T.alloc_shared((NUM_STAGES, len(parts), PART_N, BLOCK_SIZE_K), "float8_e4m3fn")
+            c_shared = T.alloc_shared((GROUPS, ROWS, PART_N), OUT)
             # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
             full = T.alloc_barrier([1] * NUM_STAGES)
             empty = (T.alloc_cluster_barrier if PAIR > 1 else T.alloc_barrier)([NUM_WARPS * PAIR] * NUM_STAGES)
@@ -249,9 +260,9 @@ def build_roles(M, N, K, multiprocessors):
                 if thread < 32:
                     load(program, A, B, a_shared, b_shared, full, empty)
             elif thread < 256:
-                compute(0, program, As, Bs, a_shared, b_shared, full, empty, C)
+                compute(0, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
             else:
-                compute(1, program, As, Bs, a_shared, b_shared, full, empty, C)
+                compute(1, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
             # The memory of a multiprocessor that has ended could not be written to.
             if PAIR > 1:
                 T.cluster_sync()
