@@ -1,8 +1,8 @@
 """Runs a kernel of several warp groups on the CPU: each group in its own thread, one at a time, in an order by chance.
 
-What is asynchronous on the device ends as late as it may: a product when its group waits for it. A tile that is
-overwritten too early, or read too early, or a turn that is taken out of order, then gives wrong values; groups that all
-wait for each other are an error.
+What is asynchronous on the device ends as late as it may: a product, or a store, when its group waits for it. A tile
+that is overwritten too early, or read too early, or a turn that is taken out of order, then gives wrong values; groups
+that all wait for each other are an error.
 """
 
 from __future__ import annotations
@@ -80,20 +80,22 @@ class WarpGroups(Language):
         self.serial = range
         self.alloc_local = lambda shape, _: [0] * shape[0]
         self.exp2 = np.exp2
-        self.set_max_nreg = self.warpgroup_fence_operand = lambda *_, **__: None
+        self.set_max_nreg = self.warpgroup_fence_operand = self.fence_proxy_async = lambda *_, **__: None
 
     def prim_func(self, function: Callable[..., None]) -> Callable[..., None]:
         def run(*buffers: Buffer) -> None:
             self.turns, self.kept, self.named = Turns(self.groups, self.seed), {}, {}
             failures: list[BaseException] = []
+            tensors = [Tensor(one.data, one.dtype, is_tensor=True) for one in buffers]
 
             def role(group: int) -> None:
-                self.mine.group, self.mine.allocated, self.mine.products = group, 0, []
+                self.mine.group, self.mine.allocated, self.mine.products, self.mine.stores = group, 0, [], []
                 self.mine.arriving = THREADS
                 try:
                     self.turns.wait_for_start(group)
-                    function(*buffers)
+                    function(*tensors)
                     assert not self.mine.products, "a product that nobody waits for"
+                    assert not self.mine.stores, "a store that nobody waits for"
                 except BaseException as error:
                     failures.append(error)
                 finally:
@@ -153,8 +155,18 @@ class WarpGroups(Language):
         barrier.arrive()
         self.turns.pause(self.mine.group, lambda: barrier.phase > phase)
 
-    def tma_copy(self, source: Any, target: Buffer, barrier: Barrier) -> None:
-        self.copy_tile(source, target)
+    def tma_copy(
+        self, source: Any, target: Any, barrier: Barrier | None = None, cluster_mask: int | None = None
+    ) -> None:
+        assert cluster_mask is None
+        if barrier is not None:
+            self.copy_tile(source, target)
+        else:
+            self.mine.stores.append(lambda: self.copy_tile(source, target))
+
+    def tma_store_wait(self, left: int) -> None:
+        while len(self.mine.stores) > left:
+            self.mine.stores.pop(0)()
 
     def wgmma_gemm(self, a: Buffer, b: Buffer, acc: Buffer, **how: Any) -> None:
         self.mine.products.append(lambda: self.gemm(a, b, acc, **how))
@@ -165,6 +177,14 @@ class WarpGroups(Language):
 
     def min(self, *values: Any) -> Any:  # type: ignore[override]
         return min(values)
+
+
+class Tensor(Buffer):
+    """A tensor of the kernel. A region stands where its first element does; the tile beside it has its size."""
+
+    def __getitem__(self, index: Any) -> Any:
+        index = index if isinstance(index, tuple) else (index,)
+        return super().__getitem__(tuple(one.start if isinstance(one, slice) else one for one in index))
 
 
 class Slices(Buffer):

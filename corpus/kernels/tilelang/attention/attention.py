@@ -287,11 +287,17 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
         # In every other round the other way, so that who had the longest tile gets the shortest.
         return lap * programs + worker + lap % 2 * (programs - 1 - 2 * worker)
 
-    def work_at(index):
-        """The first query, the tiles of keys, the head, and the batch."""
-        tile, head = place_of(index, tiles_of_queries, B * H, causal)
-        blocks = T.ceildiv(T.min(SK, (tile + 1) * BLOCK_M) if causal else SK, BLOCK_N)
-        return tile * BLOCK_M, blocks, head % H, head // H
+    def local_numbers(count):
+        return tuple(T.alloc_local((1,), "int32") for _ in range(count))
+
+    @T.macro
+    def find_work(index, tile, blocks, head, batch):
+        # Kept, since TileLang would divide again at every use, and fails to bound remainders at some sizes.
+        number, of_all = place_of(index, tiles_of_queries, B * H, causal)
+        tile[0] = number
+        blocks[0] = T.ceildiv(T.min(SK, (number + 1) * BLOCK_M) if causal else SK, BLOCK_N)
+        head[0] = of_all % H
+        batch[0] = of_all // H
 
     # `before` tiles of keys belong to earlier tiles of queries.
     @T.macro
@@ -318,19 +324,19 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
     @T.macro
     def produce(worker, sources, q_shared, tiles, q_full, q_empty, full, empty):
         q, k, v = sources
-        before, index = T.alloc_local((1,), "int32"), T.alloc_local((1,), "int32")
+        (before, index), work = local_numbers(2), local_numbers(4)
         before[0] = 0
         for lap in T.serial(rounds):
-            # Kept, since TileLang 0.1.15 fails to bound its remainders at some sizes.
             index[0] = index_of(lap, worker)
             if index[0] < total:
-                row, blocks, head, batch = work_at(index[0])
+                find_work(index[0], *work)
+                tile, blocks, head, batch = (one[0] for one in work)
                 # The first tile of keys, whose room is free before that of the queries, does not wait for it.
                 for copy in loading_order():
                     which = "KV".index(copy[-1])
                     load((k, v)[which], tiles[which], full[which], empty[which], 0, before, head // (H // HK), batch)
                     if copy == loading_order()[0]:
-                        load_queries(q, q_shared, q_full, q_empty, lap, row, head, batch)
+                        load_queries(q, q_shared, q_full, q_empty, lap, tile * BLOCK_M, head, batch)
                 for block in T.serial(1, blocks):
                     for copy in loading_order():
                         which = "KV".index(copy[-1])
@@ -420,7 +426,7 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
         scale = T.alloc_fragment((ROWS,), "float32")
         tile_sum = T.alloc_fragment((ROWS,), "float32")
         row_sum = T.alloc_fragment((ROWS,), "float32")
-        before, index = T.alloc_local((1,), "int32"), T.alloc_local((1,), "int32")
+        (before, index), work = local_numbers(2), local_numbers(4)
         results = (s, p, acc, row_max, old_max, scale, tile_sum, row_sum)
         if CONSUMER_REGS:
             T.set_max_nreg(CONSUMER_REGS, 1)
@@ -430,8 +436,9 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
         for lap in T.serial(rounds):
             index[0] = index_of(lap, worker)
             if index[0] < total:
-                row, blocks, head, batch = work_at(index[0])
-                first = row + group * ROWS
+                find_work(index[0], *work)
+                tile, blocks, head, batch = (one[0] for one in work)
+                first = tile * BLOCK_M + group * ROWS
                 T.clear(acc)
                 T.clear(row_sum)
                 T.fill(row_max, -T.infinity("float32"))
@@ -450,7 +457,8 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                 before[0] = before[0] + blocks
                 for i, j in T.Parallel(ROWS, DV):
                     acc[i, j] = acc[i, j] / row_sum[i]
-                T.copy(acc, y[batch, head, first, 0])
+                # In numbers of tiles, so that TileLang knows which rows there are.
+                T.copy(acc, y[batch, head, tile * BLOCK_M + group * ROWS, 0])
         # The turn that the last group has passed on at the end: each barrier ends as it began.
         if group == 0:
             T.sync_threads(TURN, 256)
@@ -498,7 +506,9 @@ def build_attention(B, H, HK, SQ, SK, D, DV, causal, dtype):
     factor = math.log2(math.e) / math.sqrt(D)
     program = (groups_in_turns if TURNS else one_program)(B, H, HK, SQ, SK, D, DV, causal, dtype, factor)
     # Else exp2 and the division also serve the smallest numbers, at twice as many instructions in all.
-    return tilelang.compile(program, out_idx=[-1], target=TARGET, pass_configs={"tl.enable_fast_math": True})
+    # Copies know their bounds; TileLang would check each row and head again.
+    passes = {"tl.enable_fast_math": True, "tl.disable_safe_memory_legalize": True}
+    return tilelang.compile(program, out_idx=[-1], target=TARGET, pass_configs=passes)
 
 
 class ModelNew(nn.Module):
