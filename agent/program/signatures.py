@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,28 +107,49 @@ class KernelProgram(dspy.Module):
 
     def __init__(self, language: Language, target: Target, toolbox: Toolbox | None = None) -> None:
         super().__init__()
-        contract = render("contract", language=language.id, imports=language.dialect(target).imports)
-        given = {"language": language.id, "contract": contract}
-        self.analyse = dspy.Predict(AnalyseBottleneck.with_instructions(render("analyse", language=language.id)))
-        self.rewrite = _agent(RewriteKernel.with_instructions(render("rewrite", **given)), toolbox)
-        self.repair = _agent(RepairKernel.with_instructions(render("repair", **given)), toolbox)
+        analyse, rewrite, repair = _signatures(language, target)
+        offered = toolbox.tools() if toolbox else []
+        self.analyse = dspy.Predict(analyse)
+        self.rewrite = _agent(rewrite, toolbox, offered)
+        self.repair = _agent(repair, toolbox, offered)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Rewrite; analysis and repair are called separately, with measurements in between."""
         return self.rewrite(**inputs)
 
 
-def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReActV2:
+@functools.cache
+def _signatures(language: Language, target: Target) -> tuple[type[dspy.Signature], ...]:
+    """Return what is asked of the model for analysis, rewriting and repair."""
+    contract = render("contract", language=language.id, imports=language.dialect(target).imports)
+    given = {"language": language.id, "contract": contract}
+    return (
+        AnalyseBottleneck.with_instructions(render("analyse", language=language.id)),
+        RewriteKernel.with_instructions(render("rewrite", **given)),
+        RepairKernel.with_instructions(render("repair", **given)),
+    )
+
+
+def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None, offered: Sequence[dspy.Tool]) -> dspy.ReActV2:
     """Return an agent that calls tools until it submits the signature's outputs."""
-    agent = dspy.ReActV2(signature, tools=toolbox.tools() if toolbox else [], max_iters=ROUNDS)
+    agent = copy.deepcopy(_agent_alone(signature))
+    if toolbox is not None:
+        agent.tools = toolbox.answering_all({**{str(tool.name): tool for tool in offered}, **agent.tools})
+    return agent
+
+
+@functools.cache
+def _agent_alone(signature: type[dspy.Signature]) -> dspy.ReActV2:
+    """Return an agent without tools but `submit`. Made once, as DSPy makes four classes for it in a tenth of a second;
+    its instructions name no tools.
+    """
+    agent = dspy.ReActV2(signature, tools=[], max_iters=ROUNDS)
     # DSPy gives the model only the types of the outputs to submit.
     for name, field in agent.signature.output_fields.items():
         agent.tools["submit"].args[name]["description"] = field.json_schema_extra["desc"]
     own = f"{signature.instructions}\n\n{_TOOLS}"
     react = agent.react.signature.with_instructions(own)
     agent.react.signature = react.with_updated_fields("next_thought", desc="what to do next, and why")
-    if toolbox is not None:
-        agent.tools = toolbox.answering_all(agent.tools)
     return agent
 
 
