@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -264,4 +265,10 @@ def joint_space(kernel: Kernel, brought: Sequence[SearchSpace], sizes: Mapping[s
 
 def formatted(kernel: PythonKernel) -> PythonKernel:
     """Return the kernel with its source formatted by black."""
-    return replace(kernel, source=black.format_str(kernel.source, mode=black.Mode(line_length=LINE_LENGTH)))
+    return replace(kernel, source=_formatted(kernel.source))
+
+
+@functools.lru_cache(maxsize=256)
+def _formatted(source: str) -> str:
+    """Black takes a tenth of a second for a file of 200 lines; lanes and tools of a turn come to the same ones."""
+    return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))

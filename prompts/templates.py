@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _FOLDER = Path(__file__).parent
 
@@ -20,19 +25,27 @@ def render(name: str, **values: object) -> str:
     that does not exist, a variable without a value, or a value without a variable: a model would otherwise get an
     incomplete text unnoticed.
     """
-    from jinja2 import Environment, StrictUndefined, UndefinedError
-    from jinja2.meta import find_undeclared_variables
+    from jinja2 import UndefinedError
 
     if name not in names():
         raise ValueError(f"no template {name!r}; there are {', '.join(names())}")
-    environment = Environment(undefined=StrictUndefined)
-    text = (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    variables = find_undeclared_variables(environment.parse(text))
+    template, variables = _compiled(_FOLDER / f"{name}.md")
     if missing := sorted(variables - values.keys()):
         raise ValueError(f"template {name!r} needs a value for {', '.join(missing)}")
     if unused := sorted(values.keys() - variables):
         raise ValueError(f"template {name!r} does not use {', '.join(unused)}")
     try:
-        return environment.from_string(text).render(values)
+        return template.render(values)
     except UndefinedError as error:
         raise ValueError(f"template {name!r}: {error}") from None
+
+
+@functools.cache
+def _compiled(path: Path) -> tuple[Template, set[str]]:
+    """Return a template and its variables; for a program a dozen are rendered."""
+    from jinja2 import Environment, StrictUndefined
+    from jinja2.meta import find_undeclared_variables
+
+    environment = Environment(undefined=StrictUndefined)
+    text = path.read_text(encoding="utf-8")
+    return environment.from_string(text), find_undeclared_variables(environment.parse(text))

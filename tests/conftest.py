@@ -170,7 +170,7 @@ def pytest_collection_finish() -> None:
     So does looking through syntax trees, of which rules make hundreds of thousands of nodes, every 700 objects.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(400_000, 20, 20)
     gc.enable()
 
 

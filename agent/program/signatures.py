@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,28 +107,49 @@ class KernelProgram(dspy.Module):
 
     def __init__(self, language: Language, target: Target, toolbox: Toolbox | None = None) -> None:
         super().__init__()
-        contract = render("contract", language=language.id, imports=language.dialect(target).imports)
-        given = {"language": language.id, "contract": contract}
-        self.analyse = dspy.Predict(AnalyseBottleneck.with_instructions(render("analyse", language=language.id)))
-        self.rewrite = _agent(RewriteKernel.with_instructions(render("rewrite", **given)), toolbox)
-        self.repair = _agent(RepairKernel.with_instructions(render("repair", **given)), toolbox)
+        analyse, rewrite, repair = _parts(language, target)
+        offered = toolbox.tools() if toolbox else []
+        self.analyse = dspy.Predict(analyse)
+        self.rewrite = _with_tools(rewrite, toolbox, offered)
+        self.repair = _with_tools(repair, toolbox, offered)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Rewrite; analysis and repair are called separately, with measurements in between."""
         return self.rewrite(**inputs)
 
 
-def _agent(signature: type[dspy.Signature], toolbox: Toolbox | None) -> dspy.ReActV2:
+@functools.cache
+def _parts(language: Language, target: Target) -> tuple[type[dspy.Signature], dspy.ReActV2, dspy.ReActV2]:
+    """Return the signature of the analysis, and the agents that rewrite and repair, without tools but `submit`.
+
+    Made once, as DSPy makes a dozen classes for them in 30 ms; their instructions name no tools.
+    """
+    contract = render("contract", language=language.id, imports=language.dialect(target).imports)
+    given = {"language": language.id, "contract": contract}
+    return (
+        AnalyseBottleneck.with_instructions(render("analyse", language=language.id)),
+        _agent(RewriteKernel.with_instructions(render("rewrite", **given))),
+        _agent(RepairKernel.with_instructions(render("repair", **given))),
+    )
+
+
+def _agent(signature: type[dspy.Signature]) -> dspy.ReActV2:
     """Return an agent that calls tools until it submits the signature's outputs."""
-    agent = dspy.ReActV2(signature, tools=toolbox.tools() if toolbox else [], max_iters=ROUNDS)
+    agent = dspy.ReActV2(signature, tools=[], max_iters=ROUNDS)
     # DSPy gives the model only the types of the outputs to submit.
     for name, field in agent.signature.output_fields.items():
         agent.tools["submit"].args[name]["description"] = field.json_schema_extra["desc"]
     own = f"{signature.instructions}\n\n{_TOOLS}"
     react = agent.react.signature.with_instructions(own)
     agent.react.signature = react.with_updated_fields("next_thought", desc="what to do next, and why")
+    return agent
+
+
+def _with_tools(agent: dspy.ReActV2, toolbox: Toolbox | None, offered: Sequence[dspy.Tool]) -> dspy.ReActV2:
+    """Return a copy of an agent, to which a toolbox's tools are offered before `submit`."""
+    agent = copy.deepcopy(agent)
     if toolbox is not None:
-        agent.tools = toolbox.answering_all(agent.tools)
+        agent.tools = toolbox.answering_all({**{str(tool.name): tool for tool in offered}, **agent.tools})
     return agent
 
 

@@ -1,7 +1,8 @@
-"""Fixes of Triton's interpreter: bf16, fp8, masks, calls of functions, and autotuners without a clock."""
+"""Fixes of Triton's interpreter: bf16, fp8, masks, overflow, calls of functions, and autotuners without a clock."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,12 +12,15 @@ def fix_interpreter() -> None:
 
     The interpreter keeps bf16 as whole numbers and multiplies those, and it cuts fp32 off where a GPU rounds; what it
     rounds up to a power of two in fp8 becomes half of it, or less. Of a comparison of two numbers that meets a block it
-    makes whole numbers, which are no mask. What an autotuner would choose by time means nothing there.
+    makes whole numbers, which are no mask. What an autotuner would choose by time means nothing there. It refuses sums
+    and products of whole numbers that overflow, which wrap around on a GPU; looking for them takes half of its time.
     """
     from triton.runtime import interpreter
     from triton.runtime.autotuner import Autotuner
 
     InterpreterBuilder = interpreter.InterpreterBuilder
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
     interpreter._patch_lang = _patching_once(interpreter._patch_lang)
     InterpreterBuilder.create_dot = _dot_in_fp32(InterpreterBuilder.create_dot)
     InterpreterBuilder.cast_impl = _rounding_to_bf16(InterpreterBuilder.cast_impl)

@@ -107,13 +107,13 @@ def resized(name: str, sizes: Mapping[str, str]) -> Case:
     return Case(PythonKernel.parse(other(from_inductor(name).source)), problem)
 
 
+@functools.cache
 def applied(names: str, kernel: PythonKernel) -> Rewritten:
     """Apply rules one after the other; the last one's result, formatted."""
-    for name in names.split("+"):
-        rewritten = BY_NAME[name].apply(kernel, MACHINE)
-        assert rewritten is not None, name
-        kernel = formatted(rewritten.kernel)
-    return Rewritten(kernel, rewritten.did, rewritten.parameters, rewritten.constraints)
+    before, _, name = names.rpartition("+")
+    rewritten = BY_NAME[name].apply(applied(before, kernel).kernel if before else kernel, MACHINE)
+    assert rewritten is not None, name
+    return replace(rewritten, kernel=formatted(rewritten.kernel))
 
 
 @functools.cache

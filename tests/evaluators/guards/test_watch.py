@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import json
 import signal
 import socket
@@ -20,7 +21,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # replaces torch.manual_seed when it is imported
 import triton
 import triton.testing
 from kernelwright.evaluators.guards.watch import _POOL_WAITS, Watch, _has_result
@@ -30,6 +30,12 @@ from kernelwright.evaluators.workers import channel, tensor_ipc
 
 def rules(watch: Watch) -> list[tuple[str, str]]:
     return [(found["rule"], found["where"]) for found in watch.violations()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _dynamo() -> None:
+    """It replaces torch.manual_seed when it is imported, and takes three seconds, which no other file needs to wait."""
+    importlib.import_module("torch._dynamo")
 
 
 @pytest.fixture

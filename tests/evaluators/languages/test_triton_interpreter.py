@@ -91,6 +91,51 @@ class ModelNew(nn.Module):
         return y
 """
 
+WRAPPING = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 1103515245 + x
+
+
+def get_inputs():
+    return [torch.randint(2**31, (16, 64), dtype=torch.int32)]
+
+
+def get_init_inputs():
+    return []
+"""
+WRAPPED = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def wrapped(x, y, SIZE: tl.constexpr):
+    offs = tl.arange(0, SIZE)
+    value = tl.load(x + offs)
+    tl.store(y + offs, value * 1103515245 + value)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        wrapped[(1,)](x, y, x.numel())
+        return y
+"""
+
+
+def test_whole_numbers_that_overflow_wrap_around_as_on_a_gpu(evaluator: LocalEvaluator) -> None:
+    problem = TorchProblem(id="level1/1_996", name="996_Wrapped", source=WRAPPING)
+    (evaluation,) = evaluator.evaluate(problem, PythonKernel.parse(WRAPPED), [Config()])
+    assert evaluation.status is Status.OK, evaluation.message
+    assert evaluation.correctness is not None and evaluation.correctness.max_abs_error == 0
+
 
 def test_fp8_is_rounded_as_torch_rounds_and_stays_finite(evaluator: LocalEvaluator) -> None:
     problem = TorchProblem(id="level1/1_997", name="997_Rounded", source=ROUNDING)
