@@ -71,11 +71,11 @@ def automatic(optimizer: ScheduleOptimizer) -> list[Config]:
 def by_hand(optimizer: ScheduleOptimizer) -> list[Config]:
     """Return the schedule by hand, in turns, at all tiles that load ahead and have all registers of their groups.
 
-    At the default tiles, first, also in all orders of the work, and with the wait for PV in place.
+    At the default tiles, first, also in all orders of the work, with the wait for PV in place, and with bulk stores.
     """
     space = optimizer.space
     assert space.tiles is not None
-    work = ("WAIT_IN_PLACE", "HEADS_ABREAST", "WORKERS")
+    work = ("WAIT_IN_PLACE", "HEADS_ABREAST", "WORKERS", "BULK_STORE")
     plain = space.tiles.default
 
     def differs(one: Config, but: Collection[str]) -> bool:

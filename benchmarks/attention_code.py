@@ -39,6 +39,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "turns": {},
     "in place": {"WAIT_IN_PLACE": True},
     "workers": {"WAIT_IN_PLACE": True, "WORKERS": 132, "HEADS_ABREAST": 64},
+    "bulk stores": {"WAIT_IN_PLACE": True, "WORKERS": 132, "BULK_STORE": True},
     "roles": {"TURNS": False},
 }
 COUNTED = (

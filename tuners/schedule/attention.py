@@ -98,6 +98,7 @@ class AttentionShape:
                 "WAIT_IN_PLACE": [False] if of_one_loop else [False, True],
                 "HEADS_ABREAST": [1] if of_one_loop else self.heads_abreast(),
                 "WORKERS": workers,
+                "BULK_STORE": [False] if of_one_loop else [False, True],
             },
             [
                 "THREADS == 2 * BLOCK_M",
@@ -105,7 +106,7 @@ class AttentionShape:
                 # With one version a load waits for the product that reads the tile before: on an H200 1.06 to 1.29
                 # times as slow as with two, in all ten pairs.
                 f"not ROLES or DEPTH > 1 or {self._fixed('2')} > {SHARED_BYTES}",
-                "TURNS or (not WAIT_IN_PLACE and HEADS_ABREAST == 1 and WORKERS == 0)",
+                "TURNS or (not WAIT_IN_PLACE and HEADS_ABREAST == 1 and WORKERS == 0 and not BULK_STORE)",
                 # Else each program has one tile, as without them.
                 f"WORKERS < {self.batch * self.heads} * (({self.seq_len_q} + BLOCK_M - 1) // BLOCK_M)",
                 # Registers stay in their role; depth and budget are those of roles.
@@ -132,6 +133,7 @@ class AttentionShape:
             WAIT_IN_PLACE=False,
             HEADS_ABREAST=1,
             WORKERS=0,
+            BULK_STORE=False,
         )
 
     def heads_abreast(self) -> list[Value]:
@@ -158,13 +160,16 @@ class AttentionShape:
 
     def first_changes(self) -> list[dict[str, Value]]:
         """Return what a search tries first beside its start: none of it is in the model of one loop."""
-        workers, abreast = Rates().multiprocessors, self.heads_abreast()[1:]
+        in_place: dict[str, Value] = {"WAIT_IN_PLACE": True}
+        working = {**in_place, "WORKERS": Rates().multiprocessors}
         balanced: list[Value] = [self._most_balanced_heads] if self.causal and self._most_balanced_heads > 1 else []
         return [
-            {"WAIT_IN_PLACE": True, "WORKERS": workers},
-            *({"WAIT_IN_PLACE": True, "WORKERS": workers, "HEADS_ABREAST": heads} for heads in balanced),
-            {"WAIT_IN_PLACE": True},
-            *({"WAIT_IN_PLACE": True, "HEADS_ABREAST": heads} for heads in reversed(abreast)),
+            working,
+            {**working, "BULK_STORE": True},
+            *({**working, "HEADS_ABREAST": heads, "BULK_STORE": bulk} for heads in balanced for bulk in (False, True)),
+            in_place,
+            {**in_place, "BULK_STORE": True},
+            *({**in_place, "HEADS_ABREAST": heads} for heads in reversed(self.heads_abreast()[1:])),
         ]
 
     @property
@@ -180,7 +185,8 @@ class AttentionShape:
         """Bytes of Q and of the fewest versions of all other buffers, as an expression over the tiles."""
         tiles = f"2 * BLOCK_N * {self.head_dim + self.head_dim_kv} * (1 + ROLES * ({depth} - 1))"
         kept = f"2 * BLOCK_M * {self.head_dim} + {tiles}"
-        return f"{kept} + P_SHARED * (2 * BLOCK_M * BLOCK_N + 4 * BLOCK_M)"
+        result = f"BULK_STORE * 2 * BLOCK_M * {self.head_dim_kv}"
+        return f"{kept} + {result} + P_SHARED * (2 * BLOCK_M * BLOCK_N + 4 * BLOCK_M)"
 
     def iterations(self, tiles: Mapping[str, Value]) -> int:
         """Return the tiles of keys that a block meets, on average where it is causal."""

@@ -58,6 +58,9 @@ WORKERS = 0
 # first maximum, so that no product of the same group is under way while the softmax runs; past a branch it moves none.
 WAIT_IN_PLACE = False
 
+# In turns: whether results leave through shared memory, by bulk copies, while the group goes on.
+BULK_STORE = False
+
 # TileLang's own pipelining of as many buffers instead of the cycles.
 AUTOMATIC = False
 NUM_STAGES = 2
@@ -235,6 +238,8 @@ def one_program(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
 
 TURN = 8
 """The first of the named barriers that pass the turn on; TileLang itself counts up from 3."""
+STORE = 12
+"""The first of those of the threads of a group, which store its result together."""
 ROWS = 64
 """Queries of a group: those of one instruction."""
 
@@ -417,7 +422,22 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                     acc[i, j] *= scale[i]
 
     @T.macro
-    def consume(group, worker, q_shared, tiles, q_full, q_empty, full, empty, y):
+    def store(acc, y_shared, y, group, tile, head, batch):
+        # In numbers of tiles, so that TileLang knows which rows there are.
+        first = tile * BLOCK_M + group * ROWS
+        if BULK_STORE:
+            # When the tile before has left the buffer.
+            T.tma_store_wait(0)
+            T.sync_threads(STORE + group, 128)
+            T.copy(acc, y_shared[group, :, :])
+            T.fence_proxy_async()
+            T.sync_threads(STORE + group, 128)
+            T.tma_copy(y_shared[group, :, :], y[batch, head, first, 0])
+        else:
+            T.copy(acc, y[batch, head, tile * BLOCK_M + group * ROWS, 0])
+
+    @T.macro
+    def consume(group, worker, q_shared, y_shared, tiles, q_full, q_empty, full, empty, y):
         s = T.alloc_fragment((ROWS, BLOCK_N), "float32")
         p = T.alloc_fragment((ROWS, BLOCK_N), dtype)
         acc = T.alloc_fragment((ROWS, DV), "float32")
@@ -457,8 +477,9 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                 before[0] = before[0] + blocks
                 for i, j in T.Parallel(ROWS, DV):
                     acc[i, j] = acc[i, j] / row_sum[i]
-                # In numbers of tiles, so that TileLang knows which rows there are.
-                T.copy(acc, y[batch, head, tile * BLOCK_M + group * ROWS, 0])
+                store(acc, y_shared, y, group, tile, head, batch)
+        if BULK_STORE:
+            T.tma_store_wait(0)
         # The turn that the last group has passed on at the end: each barrier ends as it began.
         if group == 0:
             T.sync_threads(TURN, 256)
@@ -474,6 +495,7 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
             q_shared = T.alloc_shared((groups, ROWS, D), dtype)
             k_shared = T.alloc_shared((DEPTH, BLOCK_N, D), dtype)
             v_shared = T.alloc_shared((DEPTH, BLOCK_N, DV), dtype)
+            y_shared = T.alloc_shared((groups, ROWS, DV), dtype) if BULK_STORE else q_shared
             # The thread that issues a load arrives, and the bytes of the tile; then a thread of each computing warp.
             q_full = T.alloc_barrier([1] * groups)
             q_empty = T.alloc_barrier([4] * groups)
@@ -491,11 +513,11 @@ def groups_in_turns(B, H, HK, SQ, SK, D, DV, causal, dtype, factor):
                 if thread < 32:
                     produce(worker, (q, k, v), q_shared, tiles, q_full, q_empty, full, empty)
             elif thread < 256:
-                consume(0, worker, q_shared, tiles, q_full, q_empty, full, empty, y)
+                consume(0, worker, q_shared, y_shared, tiles, q_full, q_empty, full, empty, y)
             elif thread < 384:
-                consume(1, worker, q_shared, tiles, q_full, q_empty, full, empty, y)
+                consume(1, worker, q_shared, y_shared, tiles, q_full, q_empty, full, empty, y)
             elif groups == 3:
-                consume(2, worker, q_shared, tiles, q_full, q_empty, full, empty, y)
+                consume(2, worker, q_shared, y_shared, tiles, q_full, q_empty, full, empty, y)
 
     return attention
 
