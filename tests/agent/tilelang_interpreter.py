@@ -69,8 +69,8 @@ class Frame:
     def __init__(self) -> None:
         self.block, self.grid = 0, (1,)
 
-    def __call__(self, *grid: int, threads: int, cluster_dims: int = 1) -> Frame:
-        assert threads <= 1024 and cluster_dims == 1
+    def __call__(self, *grid: int, threads: int) -> Frame:
+        assert threads <= 1024
         self.grid = grid
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernelwright.core import Value
 from kernelwright.corpus import find_kernel
 
 from .warp_groups import load
@@ -14,13 +13,11 @@ BLOCK = 16
 SHAPES = {"whole tiles": (64, 64, 48), "ragged": (70, 88, 90), "one tile": (5, 9, 20), "a row of tiles": (20, 150, 33)}
 
 
-def small(**config: Value) -> str:
+def small(form: str = "roles", columns: int = 2 * BLOCK, stages: int = 4) -> str:
     """Return the kernel with few rows and columns in a tile, and blocks of scales as small."""
-    source = KERNEL.bind({"VARIANT": "roles", "NUM_WARPS": 8, "GROUP_SIZE_M": 2, "NUM_STAGES": 4}).source
-    sizes = {"BLOCK_SIZE_M": 2 * BLOCK, "BLOCK_SIZE_N": 2 * BLOCK, "BLOCK_SIZE_K": BLOCK, "ROWS": BLOCK}
-    for name, value in {**sizes, "BLOCK": BLOCK, "PART_N": BLOCK, **config}.items():
-        source += f"\n{name} = {value!r}\n"
-    return source
+    source = KERNEL.bind({"VARIANT": form, "NUM_WARPS": 8, "GROUP_SIZE_M": 2, "NUM_STAGES": stages}).source
+    tile = {"BLOCK_SIZE_M": 2 * BLOCK, "BLOCK_SIZE_N": columns, "BLOCK_SIZE_K": BLOCK, "ROWS": BLOCK}
+    return source + "".join(f"{name} = {value}\n" for name, value in {**tile, "BLOCK": BLOCK, "PART_N": BLOCK}.items())
 
 
 def multiply(source: str, shape: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -28,8 +25,9 @@ def multiply(source: str, shape: str, seed: int) -> tuple[torch.Tensor, torch.Te
     blocks = -(-k // BLOCK)
     a, b = (torch.randint(-4, 5, (rows, k), generator=generator).float() for rows in (m, n))
     a_scales, b_scales = (torch.rand(rows, blocks, generator=generator) + 0.5 for rows in (m, -(-n // BLOCK)))
-    kernel = load(source, seed, groups=3)
-    kernel["multiprocessors"] = lambda _: 2
+    programs = 2 if "VARIANT = 'pairs'" in source else 1
+    kernel = load(source, seed, groups=3, programs=programs)
+    kernel["multiprocessors"] = lambda _: 2 * programs
     scaled = (
         a * a_scales.repeat_interleave(BLOCK, 1)[:, :k],
         (b * b_scales.repeat_interleave(BLOCK, 0)[:n].repeat_interleave(BLOCK, 1)[:, :k]),
@@ -43,10 +41,10 @@ def check(source: str, shape: str, *seeds: int) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("form", ["roles", "turns"])
+@pytest.mark.parametrize("form", ["roles", "turns", "pairs"])
 @pytest.mark.parametrize(("columns", "stages"), [(BLOCK, 1), (BLOCK, 4), (2 * BLOCK, 2), (2 * BLOCK, 3)])
 def test_values_in_an_order_of_the_groups_by_chance(shape: str, form: str, columns: int, stages: int) -> None:
-    check(small(VARIANT=form, BLOCK_SIZE_N=columns, NUM_STAGES=stages), shape, stages)
+    check(small(form, columns, stages), shape, stages)
 
 
 BROKEN = {
@@ -79,7 +77,22 @@ def test_a_defect_is_seen(defect: str) -> None:
     ],
 )
 def test_a_turn_that_is_not_passed_on_is_seen(before: str, after: str) -> None:
-    source = small(VARIANT="turns")
+    source = small("turns")
     assert before in source
     with pytest.raises(AssertionError):
         check(source.replace(before, after), "ragged", 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("T.mbarrier_arrive(empty[stage], 0)", "pass"),
+        ("([NUM_WARPS * PAIR] * NUM_STAGES)", "([NUM_WARPS] * NUM_STAGES)"),
+        ("place(tile[0], program % PAIR, m, n)", "place(tile[0], 0, m, n)"),
+    ],
+)
+def test_what_a_pair_does_not_agree_on_is_seen(before: str, after: str) -> None:
+    source = small("pairs")
+    assert before in source
+    with pytest.raises(AssertionError):
+        check(source.replace(before, after), "ragged", 0, 1)
