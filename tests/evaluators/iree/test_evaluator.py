@@ -7,15 +7,17 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.core import Config, DeviceError, MlirProblem, OptionError, ProblemError, Status, extras
 from kernelwright.evaluators.iree import target
 from kernelwright.evaluators.iree.evaluator import IreeEvaluator
-from kernelwright.evaluators.iree.process import ModuleFailed
+from kernelwright.evaluators.iree.process import ModuleFailed, ModuleProcess
 from kernelwright.evaluators.iree.session import Session
 from kernelwright.evaluators.iree.verdicts import NO_NUMPY
 from kernelwright.evaluators.settings import Sampling, SearchSettings, Settings
+from kernelwright.evaluators.workers.channel import Message
 from kernelwright.tuners.mlir.analysis import analyse
 
 from .modules import ADDING, MATMUL, configs, kernel, matmul_problem, of_bf16, scheduled, started_at
@@ -108,12 +110,19 @@ def test_a_finalist_that_fails_takes_none_with_it(evaluator: IreeEvaluator, prob
     assert runs.ok and runs.speedup
 
 
-def test_a_crash_costs_one_process(tmp_path: Path, problem: MlirProblem) -> None:
+def test_a_crash_costs_one_process(tmp_path: Path, problem: MlirProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = ModuleProcess.ask
+
+    def killed(process: ModuleProcess, op: str, **request: Any) -> Message:
+        os.kill(process.pid, signal.SIGSEGV)  # now, since one that is dead before is started anew, and nothing fails
+        return ask(process, op, **request)
+
     session = Session(problem, target.IreeTarget("cpu"), {"folder": tmp_path}, call_s=10.0, seed=1)
-    os.kill(session.pid, signal.SIGSEGV)
+    monkeypatch.setattr(ModuleProcess, "ask", killed)
     with pytest.raises(ModuleFailed, match="killed by SIGSEGV") as caught:
         session.check("default")
     assert caught.value.status is Status.CRASHED
+    monkeypatch.undo()
     assert session.check("default")["status"] == Status.OK
     session.close()
 
