@@ -17,10 +17,13 @@ from kernelwright.tuners.gemm.stores.store import Entry, Subject
 PROGRAM = """
 import json, sys, warnings
 import torch
+from kernelwright.evaluators.languages.triton_interpreter import fix_interpreter
 from kernelwright.ops import gemm as ops
 from kernelwright.ops.gemm import a8w8_blockscale, gemm, moe
 from kernelwright.tuners.gemm.shapes import Shape
 
+fix_interpreter()  # it rounds to fp8 coarsely
+torch.manual_seed(0)
 found, said = {}, []
 warnings.showwarning = lambda message, *_: said.append(str(message))
 a, b = torch.randn(33, 64).half(), torch.randn(48, 64).half().t()
@@ -86,7 +89,7 @@ def test_operators_take_tuned_configs_and_are_right(tmp_path: Path) -> None:
     assert found["tuned"] < 0.04 and found["analytic"] < 0.04 and found["scaled"] < 1e-3
     assert found["experts"] < 0.01
     # What enters a product is rounded to fp8.
-    assert 0.005 < found["fp8 experts"] < 0.15
+    assert 0.02 < found["fp8 experts"] < 0.06
     assert "scales of shapes [(4, 1, 2)]: float8_e4m3fn weights need [(4, 1, 2), (4, 2, 1)]" in found["no scale"]
     assert "no experts of shapes (6, 48), (4, 64, 48), (4, 64, 48)" in found["refused"]
     assert found["dtype"] == "torch.float16"
