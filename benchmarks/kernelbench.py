@@ -154,15 +154,16 @@ def keep_codes(file: Path, problems: Sequence[ProblemFile], options: argparse.Na
 
     It is in fp32: with another precision code with convolutions is left out.
     """
-    strict, lines = options.precision is Precision.FP32, file.read_text().splitlines()
+    settings = Settings(precision=options.precision, allow_torch=options.allow_torch)
+    strict, lines = settings.precision is Precision.FP32, file.read_text().splitlines()
     fitting = [line for line in lines if strict or "convolution" not in line]
     kept = {one["id"]: one["code"] for one in map(json.loads, fitting)}
     there = [problem.read() for problem in problems if problem.id in kept]
     if not there:
         return
-    with LocalEvaluator("cuda", Settings(precision=options.precision)) as evaluator:
+    with LocalEvaluator("cuda", settings) as evaluator:
         environment = evaluator.environment(there[0])
-    codes = GeneratedCodes(cache_folder(), not strict and options.allow_torch is AllowTorch.ALL)
+    codes = GeneratedCodes(cache_folder(), settings.library_convolutions)
     for problem in there:
         codes.put(problem, environment, GeneratedCode.model_validate(kept[problem.id]))
 

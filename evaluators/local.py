@@ -28,7 +28,7 @@ from .pipeline.search import searched
 from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
-from .settings import AllowTorch, Precision, Settings
+from .settings import Settings
 
 
 class LocalEvaluator:
@@ -183,7 +183,7 @@ class LocalEvaluator:
         torch is allowed, and its precision, faster convolutions of its library stay.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
-        library = self.settings.allow_torch is AllowTorch.ALL and self.settings.precision is Precision.DEFAULT
+        library = self.settings.library_convolutions
         codes, environment = GeneratedCodes(self._memory, library), reference_client.environment
         known = codes.get(reference_client.problem, environment)
         if known is not None:

@@ -121,3 +121,8 @@ class Settings:
     sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""
+
+    @property
+    def library_convolutions(self) -> bool:
+        """Whether first kernels may leave convolutions to torch's library: with all of torch and its precision."""
+        return self.allow_torch is AllowTorch.ALL and self.precision is Precision.DEFAULT
