@@ -48,7 +48,7 @@ class QuietTimer:
         while True:
             self._meter.start((*others_of_ours, *timed))
             limit_ms = math.inf if prune_above_ms is None else prune_above_ms
-            with raised(timed if self._on_cpu else ()):
+            with raised(timed):
                 timings = interleave(timers, sampling, limit_ms, overhead_ms, watch)
             others = self._meter.other_cores() if self._on_cpu else None
             quiet = others is None or others < tolerated_cores()

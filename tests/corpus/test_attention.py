@@ -153,7 +153,7 @@ def test_the_kernels_own_constants_are_a_member_of_the_space() -> None:
     SPACE.require(Config({name: config[name] for name in SPACE.names}))
 
 
-ALONE = {"ROLES": False, "TURNS": False}
+ALONE = {"ROLES": False, "TURNS": False, "BULK_STORE": False}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,8 @@ ALONE = {"ROLES": False, "TURNS": False}
         (64, {"BLOCK_M": 192, "THREADS": 384, "ROLES": True, "CONSUMER_REGS": 0}, False),
         (64, {"BLOCK_M": 192, "THREADS": 384, "ROLES": True, "CONSUMER_REGS": 160}, True),
         (128, {"ROLES": True, "CONSUMER_REGS": 0}, False),
-        (128, {"BLOCK_N": 176}, True),
+        (128, {"BLOCK_N": 176, "BULK_STORE": False}, True),
+        (128, {"BLOCK_N": 176}, False),  # shared memory
         (128, {"BLOCK_N": 176, "DEPTH": 3}, False),  # shared memory
         (128, {"BLOCK_M": 64, "THREADS": 128, **ALONE}, True),
         (128, {"BLOCK_M": 64, "THREADS": 128, "CONSUMER_REGS": 0}, False),  # one group has nobody to take turns with

@@ -133,7 +133,7 @@ class AttentionShape:
             WAIT_IN_PLACE=False,
             HEADS_ABREAST=1,
             WORKERS=0,
-            BULK_STORE=False,
+            BULK_STORE=not of_one_loop,
         )
 
     def heads_abreast(self) -> list[Value]:
@@ -165,10 +165,8 @@ class AttentionShape:
         balanced: list[Value] = [self._most_balanced_heads] if self.causal and self._most_balanced_heads > 1 else []
         return [
             working,
-            {**working, "BULK_STORE": True},
-            *({**working, "HEADS_ABREAST": heads, "BULK_STORE": bulk} for heads in balanced for bulk in (False, True)),
+            *({**working, "HEADS_ABREAST": heads} for heads in balanced),
             in_place,
-            {**in_place, "BULK_STORE": True},
             *({**in_place, "HEADS_ABREAST": heads} for heads in reversed(self.heads_abreast()[1:])),
         ]
 

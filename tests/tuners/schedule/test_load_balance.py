@@ -21,8 +21,7 @@ def test_the_most_balanced_share_of_an_h200() -> None:
     assert largest_load(64, 16, chosen, 132) == min(largest_load(64, 16, n, 132) for n in range(1, 26)) < 71
     shape = AttentionShape(4, 16, 16, 2048, 2048, 128, 128, causal=True)
     assert chosen in shape.heads_abreast()
-    working = {"WAIT_IN_PLACE": True, "WORKERS": 132, "HEADS_ABREAST": chosen}
-    assert {**working, "BULK_STORE": True} in shape.first_changes()
+    assert {"WAIT_IN_PLACE": True, "WORKERS": 132, "HEADS_ABREAST": chosen} in shape.first_changes()
 
 
 def test_one_program_or_one_head_leave_no_choice() -> None:

@@ -59,7 +59,7 @@ WORKERS = 0
 WAIT_IN_PLACE = False
 
 # In turns: whether results leave through shared memory, by bulk copies, while the group goes on.
-BULK_STORE = False
+BULK_STORE = True
 
 # TileLang's own pipelining of as many buffers instead of the cycles.
 AUTOMATIC = False
