@@ -55,6 +55,10 @@ def test_spaces_hold_the_constants_and_the_forms(name: str, backend: str) -> Non
         form = "tma" if backend == "triton" else "roles"
         assert Config({**space.default, **tiles, "VARIANT": form}) in space
         assert Config({**space.default, **tiles, "VARIANT": form, "SPLIT_K": 2}) not in space
+    if "POLICY" in space.names and "VARIANT" in space.names:
+        three = {**space.default, **IN_ROLES, "VARIANT": "roles", "BLOCK_SIZE_M": 192, "NUM_WARPS": 12}
+        assert Config({**three, "NUM_STAGES": 4}) in space
+        assert Config({**three, "NUM_STAGES": 5}) not in space  # shared memory
 
 
 def test_every_form_is_right_in_the_interpreter() -> None:
@@ -86,6 +90,7 @@ TILELANG = [
     ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "roles", "BLOCK_SIZE_N": 256}),
     ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "turns", "NUM_STAGES": 6}),
     ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "pairs", "BLOCK_SIZE_N": 256}),
+    ("a8w8_blockscale", {}, {**IN_ROLES, "VARIANT": "turns", "BLOCK_SIZE_M": 192, "NUM_WARPS": 12}),
 ]
 
 
@@ -164,17 +169,23 @@ def test_tilelangs_products_are_right_on_a_gpu(
 def test_tilelangs_roles_take_one_tile_after_another_on_a_gpu(gpu: LocalEvaluator) -> None:
     # More tiles than multiprocessors, of a number of steps that the buffers do not divide, and edges within tiles.
     forms = [
-        ("roles", 128, 6),
-        ("turns", 128, 4),
-        ("roles", 256, 4),
-        ("turns", 256, 3),
-        ("pairs", 128, 4),
-        ("pairs", 256, 4),
+        ("roles", 128, 128, 6),
+        ("turns", 128, 128, 4),
+        ("roles", 128, 256, 4),
+        ("turns", 128, 256, 3),
+        ("pairs", 128, 128, 4),
+        ("pairs", 128, 256, 4),
+        ("roles", 192, 128, 4),
+        ("turns", 192, 128, 3),
+        ("pairs", 192, 128, 4),
     ]
     configs = [
-        {**IN_ROLES, "VARIANT": form, "BLOCK_SIZE_N": n, "NUM_STAGES": stages, "GROUP_SIZE_M": 8}
-        for form, n, stages in forms
-    ]
+        {
+            **IN_ROLES, "VARIANT": form, "BLOCK_SIZE_M": m, "NUM_WARPS": m // 16, "BLOCK_SIZE_N": n,
+            "NUM_STAGES": stages, "GROUP_SIZE_M": 8,
+        }
+        for form, m, n, stages in forms
+    ]  # fmt: skip
     assert_right(gpu, "a8w8_blockscale", {"M": 2057, "N": 4120, "K": 1040}, configs, "tilelang")
 
 

@@ -13,10 +13,11 @@ BLOCK = 16
 SHAPES = {"whole tiles": (64, 64, 48), "ragged": (70, 88, 90), "one tile": (5, 9, 20), "a row of tiles": (20, 150, 33)}
 
 
-def small(form: str = "roles", columns: int = 2 * BLOCK, stages: int = 4) -> str:
+def small(form: str = "roles", columns: int = 2 * BLOCK, stages: int = 4, groups: int = 2) -> str:
     """Return the kernel with few rows and columns in a tile, and blocks of scales as small."""
-    source = KERNEL.bind({"VARIANT": form, "NUM_WARPS": 8, "GROUP_SIZE_M": 2, "NUM_STAGES": stages}).source
-    tile = {"BLOCK_SIZE_M": 2 * BLOCK, "BLOCK_SIZE_N": columns, "BLOCK_SIZE_K": BLOCK, "ROWS": BLOCK}
+    warps = {"NUM_WARPS": 4 * groups, "BLOCK_SIZE_M": 64 * groups}
+    source = KERNEL.bind({"VARIANT": form, **warps, "GROUP_SIZE_M": 2, "NUM_STAGES": stages}).source
+    tile = {"BLOCK_SIZE_M": groups * BLOCK, "BLOCK_SIZE_N": columns, "BLOCK_SIZE_K": BLOCK, "ROWS": BLOCK}
     return source + "".join(f"{name} = {value}\n" for name, value in {**tile, "BLOCK": BLOCK, "PART_N": BLOCK}.items())
 
 
@@ -26,7 +27,7 @@ def multiply(source: str, shape: str, seed: int) -> tuple[torch.Tensor, torch.Te
     a, b = (torch.randint(-4, 5, (rows, k), generator=generator).float() for rows in (m, n))
     a_scales, b_scales = (torch.rand(rows, blocks, generator=generator) + 0.5 for rows in (m, -(-n // BLOCK)))
     programs = 2 if "VARIANT = 'pairs'" in source else 1
-    kernel = load(source, seed, groups=3, programs=programs)
+    kernel = load(source, seed, groups=4 if "NUM_WARPS = 12" in source else 3, programs=programs)
     kernel["multiprocessors"] = lambda _: 2 * programs
     scaled = (
         a * a_scales.repeat_interleave(BLOCK, 1)[:, :k],
@@ -45,6 +46,12 @@ def check(source: str, shape: str, *seeds: int) -> None:
 @pytest.mark.parametrize(("columns", "stages"), [(BLOCK, 1), (BLOCK, 4), (2 * BLOCK, 2), (2 * BLOCK, 3)])
 def test_values_in_an_order_of_the_groups_by_chance(shape: str, form: str, columns: int, stages: int) -> None:
     check(small(form, columns, stages), shape, stages)
+
+
+@pytest.mark.parametrize("form", ["roles", "turns", "pairs"])
+def test_values_of_three_groups(form: str) -> None:
+    for shape in SHAPES:
+        check(small(form, BLOCK, 3, groups=3), shape, 3)
 
 
 BROKEN = {

@@ -6,8 +6,8 @@ TileLang: the tensor cores multiply one tile of K, whose sum is scaled and added
 tiles run together. VARIANT is plain, roles, turns or pairs.
 
 Plain: copies run ahead in NUM_STAGES buffers, POLICY is how the warps share a tile, SPLIT_K cuts the loop over K into
-parts that a second kernel adds in a fixed order. Roles: four more warps load, and the others are two groups of four,
-each with 64 rows of the tile, one part of 128 columns after the other: a group scales its sums while the other one
+parts that a second kernel adds in a fixed order. Roles: four more warps load, and the others are two or three groups of
+four, each with 64 rows of the tile, one part of 128 columns after the other: a group scales its sums while another one
 multiplies. One program per multiprocessor takes one tile after another, so that loads run ahead of a tile's end. Turns:
 the same, and the groups issue their products alternately. Pairs: roles on two multiprocessors with one tile below the
 other, which get their tile of B by one load.
@@ -33,12 +33,12 @@ POLICY = "Square"
 VARIANT = "plain"
 
 SEARCH_SPACE = {
-    "BLOCK_SIZE_M": [64, 128],
+    "BLOCK_SIZE_M": [64, 128, 192],
     "BLOCK_SIZE_N": [32, 64, 128, 256],
     "BLOCK_SIZE_K": [64, 128],
     "GROUP_SIZE_M": [1, 8, 16, 32],
     "SPLIT_K": [1, 2, 4, 8],
-    "NUM_WARPS": [4, 8],
+    "NUM_WARPS": [4, 8, 12],
     "NUM_STAGES": [2, 3, 4, 5, 6],
     "POLICY": ["Square", "FullRow", "FullCol"],
     "VARIANT": ["plain", "roles", "turns", "pairs"],
@@ -49,9 +49,14 @@ CONSTRAINTS = [
     "BLOCK_SIZE_M <= 64 or BLOCK_SIZE_M < 2 * M",
     # The tile's sum and the total are both in registers.
     "VARIANT != 'plain' or BLOCK_SIZE_M * BLOCK_SIZE_N <= 96 * 32 * NUM_WARPS",
-    "VARIANT == 'plain' or (BLOCK_SIZE_M == 128 and BLOCK_SIZE_N >= 128 and BLOCK_SIZE_K == 128)",
-    "VARIANT == 'plain' or (K % 16 == 0 and N % 8 == 0)",
-    "VARIANT == 'plain' or (NUM_WARPS == 8 and POLICY == 'FullRow' and SPLIT_K == 1)",
+    "VARIANT != 'plain' or (BLOCK_SIZE_M <= 128 and NUM_WARPS <= 8)",
+    "VARIANT == 'plain' or (BLOCK_SIZE_M >= 128 and BLOCK_SIZE_M == 16 * NUM_WARPS)",
+    # Three groups have 160 registers a thread.
+    "VARIANT == 'plain' or BLOCK_SIZE_N == 128 or (BLOCK_SIZE_N == 256 and BLOCK_SIZE_M == 128)",
+    "VARIANT == 'plain' or (BLOCK_SIZE_K == 128 and K % 16 == 0 and N % 8 == 0)",
+    "VARIANT == 'plain' or (POLICY == 'FullRow' and SPLIT_K == 1)",
+    # Each group has a part of its result in shared memory, of which a block has 227 KB.
+    "VARIANT == 'plain' or (BLOCK_SIZE_M + BLOCK_SIZE_N) * 128 * NUM_STAGES + BLOCK_SIZE_M * 256 <= 226 * 1024",
 ]
 
 BLOCK = 128
@@ -107,13 +112,15 @@ def build(M, N, K):
 
 ROWS = 64
 """Of a group: those of one instruction."""
-GROUPS = 2
+GROUPS = BLOCK_SIZE_M // ROWS
+REGISTERS = 240 if GROUPS == 2 else 160
+"""Of a computing thread, with what the loading warps give away."""
 PAIR = 2 if VARIANT == "pairs" else 1
 BOTH = 0b11
 """Who gets a tile of B: a bit for each of a pair."""
 TURN = 8
 """The first of the named barriers that pass the turn on; TileLang itself counts up from 3."""
-STORE = 10
+STORE = 11
 """The first of those of the threads of a group, which store a part of the result together."""
 
 
@@ -185,7 +192,7 @@ def build_roles(M, N, K, multiprocessors):
         scales = [T.alloc_fragment((ROWS,), "float32") for _ in parts]
         product = T.alloc_fragment((ROWS, PART_N), "float32")
         a_scale, b_scale = T.alloc_fragment((ROWS,), "float32"), T.alloc_local((len(parts),), "float32")
-        T.set_max_nreg(240, 1)
+        T.set_max_nreg(REGISTERS, 1)
         if VARIANT == "turns" and group == GROUPS - 1:
             T.named_barrier_arrive(TURN, 256)
         for lap in T.serial(rounds):
@@ -261,8 +268,10 @@ def build_roles(M, N, K, multiprocessors):
                     load(program, A, B, a_shared, b_shared, full, empty)
             elif thread < 256:
                 compute(0, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
-            else:
+            elif thread < 384:
                 compute(1, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
+            else:
+                compute(GROUPS - 1, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
             # The memory of a multiprocessor that has ended could not be written to.
             if PAIR > 1:
                 T.cluster_sync()
