@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core import Config, Evaluation, Kernel, ToolCall
+from ..core import Budget, Config, Evaluation, Kernel, ToolCall
 from ..core.workload_rows import loses
 from ..tuners.search import Found
 from .searches import Variant, WantedSearch
@@ -29,7 +29,7 @@ class Lane:
         number: int,
         index: int,
         late: Callable[[], str | None],
-        left: Callable[[], float | None] = lambda: None,
+        left: Callable[[], Budget] = Budget,
     ) -> None:
         """The set before any lane of the same turn starts."""
         self.workbench = workbench
@@ -67,9 +67,10 @@ class Lane:
         return found
 
     def tune(self, wanted: WantedSearch, strategy: str | None = None) -> Found:
-        """See `Searches.tune`; it gets at most the run's time that is left."""
-        limits = [limit for limit in (wanted.seconds, self._left()) if limit is not None]
-        limited = replace(wanted, seconds=min(limits, default=None))
+        """See `Searches.tune`; it gets at most the run's time and trials that are left."""
+        left = self._left()
+        limits = [limit for limit in (wanted.seconds, left.seconds) if limit is not None]
+        limited = replace(wanted, seconds=min(limits, default=None), left=left.trials)
         found = self.workbench.searches.tune(limited, self._origin(strategy or f"tune with {wanted.tuner}"))
         self.trials += 0 if wanted.name in self._known else found.progress.trials
         self._known.add(wanted.name)

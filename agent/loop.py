@@ -40,6 +40,8 @@ class Outcome:
     verified: bool
     cut_short: bool = False
     """Whether a budget, or a model that failed, ended it: then it can continue with more."""
+    trials: int = 0
+    """Evaluations until the loop ended, which a limit on trials counts: the start's, and those of turns."""
 
     def reached(self, target: float, against: str = STRICT) -> bool:
         """Return whether the verified speedup over a baseline is at least the target."""
@@ -106,7 +108,7 @@ class Optimization:
         if start.speedup_against(self.criteria.against) is None:
             missing = f"not timed against {against_text(self.criteria.against, start.precision)}"
             stopped = f"the start kernel, {start.status}: {start.message or missing}"
-            return Outcome(start, self.kernel, start, (), stopped, verified=start.ok)
+            return Outcome(start, self.kernel, start, (), stopped, verified=start.ok, trials=self.workbench.trials)
         self.workbench.start, self.criteria = start, replace(self.criteria, start=start)
         self._checks = FinalChecks(self.workbench, self._population, self.criteria)
         self._population.add([Candidate(self.kernel, start), *self._evaluated_others()])
@@ -223,10 +225,13 @@ class Optimization:
         limits = Budget(trials=self.criteria.budget.trials, seconds=self.criteria.budget.seconds)
         return limits.exhausted(spent)
 
-    def _left(self) -> float | None:
-        """Return the seconds until the time limit."""
-        seconds = self.criteria.budget.seconds
-        return None if seconds is None else max(0.0, seconds - (self._clock() - self._started))
+    def _left(self) -> Budget:
+        """Return the trials and seconds until a limit."""
+        trials, seconds = self.criteria.budget.trials, self.criteria.budget.seconds
+        return Budget(
+            trials=None if trials is None else max(0, trials - self.workbench.trials),
+            seconds=None if seconds is None else max(0.0, seconds - (self._clock() - self._started)),
+        )
 
     def _failed(self) -> list[Category]:
         return [
@@ -235,10 +240,11 @@ class Optimization:
 
     def _finish(self, start: Evaluation, stopped: str) -> Outcome:
         """Return the outcome with the fastest kernel that passes its last check."""
+        turns, trials = tuple(self.turns), self.workbench.trials
         if (best := self._checks.winner()) is not None:
-            return Outcome(start, best.kernel, best.evaluation, tuple(self.turns), stopped, True, self._cut_short)
+            return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short, trials)
         stopped, refusal = "no kernel passed the final check", self._checks.refusal
         if refusal is not None:
             advice = " (`require_replay` accepts such kernels)" if refusal.startswith(NOT_REPLAYED) else ""
             stopped += f"; {refusal}{advice}"
-        return Outcome(start, self.kernel, start, tuple(self.turns), stopped, verified=False)
+        return Outcome(start, self.kernel, start, turns, stopped, verified=False, trials=trials)

@@ -49,6 +49,13 @@ class WantedSearch:
     finalists."""
     known: Evaluation | None = None
     """A quick evaluation of the kernel as it is, which a search then does not begin with."""
+    left: int | None = None
+    """Trials that the run has left, which end a search as `seconds` do."""
+
+    @property
+    def budget(self) -> Budget:
+        """Its limits."""
+        return Budget(trials=self.trials if self.left is None else min(self.trials, self.left), seconds=self.seconds)
 
     @property
     def at(self) -> Config:
@@ -113,7 +120,7 @@ class Searches:
                     catalogue.create(wanted.tuner, space, start=start, profile=profile),
                     evaluator,
                     journal,
-                    Budget(trials=0 if ended else wanted.trials, seconds=None if ended else wanted.seconds),
+                    Budget(trials=0) if ended else wanted.budget,
                     _Watched(self._count, origin),
                     wanted.patience,
                     finalists=FINALISTS if wanted.patience is None else FEW_FINALISTS,

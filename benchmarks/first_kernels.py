@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from command import run_benchmark
+from kept_codes import keep_code, kept_codes
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.api.observers import SearchObserver
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, KernelwrightError, TorchProblem
 from kernelwright.core.files import cache_folder
-from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
@@ -56,7 +56,7 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
     start = time.perf_counter()
     try:
         problem = file.read()
-        code = kept_codes(options.codes).get(file.id)
+        code = kept_codes(options.codes, SETTINGS).get(file.id)
         if code is None:
             generated = evaluator.generated_code(problem)
             row["generate_s"] = round(time.perf_counter() - start, 1)
@@ -64,9 +64,7 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
                 raise Obstacle(generated)
             code = generated
             if options.codes:
-                with options.codes.open("a") as codes:
-                    record = {"id": file.id, "name": file.name, "reference": problem.source, "code": code.model_dump()}
-                    codes.write(f"{json.dumps(record)}\n")
+                keep_code(options.codes, problem, code, SETTINGS)
         kernel = first_kernel(problem, code)
         row |= figures(next(iter(evaluator.evaluate(problem, kernel, [Config()]))))
         row["library"] = "torch computes" in kernel.source.splitlines()[0]
@@ -77,14 +75,6 @@ def row_of(file: ProblemFile, evaluator: LocalEvaluator, searcher: LocalEvaluato
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": str(error)}
     return {**row, "seconds": round(time.perf_counter() - start, 1)}
-
-
-def kept_codes(path: Path | None) -> dict[str, GeneratedCode]:
-    """Return the codes in a file, by problem."""
-    if path is None or not path.exists():
-        return {}
-    records = map(json.loads, path.read_text().splitlines())
-    return {record["id"]: GeneratedCode.model_validate(record["code"]) for record in records}
 
 
 def figures(found: Evaluation) -> dict[str, Any]:

@@ -1,19 +1,22 @@
 """Optimizes problems of KernelBench, and shows the results against eager PyTorch and torch.compile.
 
     python benchmarks/kernelbench.py --level 1 [--problems 1-10,19] [--every 3] [--model rules] [--dataset DIR]
-        [--backend triton] [--device auto] [--seconds 120] [--shard K/N] [--output FILE.jsonl] [--results DIR]
-        [--precision default] [--allow-torch all] [--codes FILE.jsonl] [--resume]
+        [--backend triton] [--device auto] [--seconds 120] [--trials N] [--shard K/N] [--output FILE.jsonl]
+        [--results DIR] [--precision default] [--allow-torch all] [--codes FILE.jsonl] [--keep-codes FILE.jsonl]
+        [--resume]
 
 A problem with a shipped kernel of the backend begins with that one; on a GPU another begins with its first kernel, made
-of torch.compile's code. `--seconds` is the time for each problem's turns. Each row is written as its problem ends, and
+of torch.compile's code. `--seconds` and `--trials` limit each problem's run, which begins with the evaluation of its
+start: when one is used up, what is under way is finished and checked. Each row is written as its problem ends, and
 `--resume` leaves out those that the file has. Several processes share the problems as `--shard 1/2` and `--shard 2/2`,
 each with an output of its own; `--show FILE...` prints the table of such files together.
 
 The table ends with fast_p, the share of all problems whose kernel was verified and more than p times as fast, and with
 geometric means, medians and the least of the verified ones. torch.compile is timed beside the first kernel and beside
 the result, in the same checks; its convolutions are in TF32, as PyTorch has them by default. With `--precision
-default` so are those of eager PyTorch and of kernels. `--codes` names a file of `first_kernels.py` with
-torch.compile's code in fp32, which then is not generated again.
+default` so are those of eager PyTorch and of kernels. `--keep-codes` names a file to which torch.compile's code of each
+problem is added. With `--codes` such a file, or one of `first_kernels.py`, is read: code with convolutions serves the
+precision and the torch operators that it was made for, other code serves all.
 """
 
 from __future__ import annotations
@@ -22,15 +25,15 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import kernelwright
 from command import run_benchmark
-from kernelwright.core import KernelwrightError
+from kept_codes import keep_code, kept_codes
+from kernelwright.core import KernelwrightError, TorchProblem
 from kernelwright.core.files import cache_folder
-from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.core.text import first_line
 from kernelwright.corpus import ProblemFile
 from kernelwright.evaluators.local import LocalEvaluator
@@ -59,7 +62,7 @@ AGAINST = {
 
 
 def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
-    """Optimize one problem; a failure is a row, too."""
+    """Optimize one problem, and keep the code of its first kernel; a failure is a row, too."""
     row: dict[str, Any] = {
         **{"id": problem.id, "name": problem.name, "model": options.model},
         **{"precision": str(options.precision), "allow_torch": str(options.allow_torch)},
@@ -76,6 +79,7 @@ def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
             baseline=() if options.no_compile else ("compile",),
             target_speedup=options.target,
             time_limit=options.seconds,
+            max_trials=options.trials,
             results=options.results,
             resume=options.resume,
             archive=not options.no_archive,
@@ -85,6 +89,8 @@ def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": first_line(error)}
     else:
+        if options.keep_codes and result.job.first:
+            keep_from_cache(result.job.problem, result.outcome.start.environment, options)
         best, first = result.outcome.best.metrics(), result.outcome.start
         row |= {
             "status": "ok" if result.verified else "not verified",
@@ -103,6 +109,7 @@ def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
             "beside_compile": result.beside_compile,
             "disturbed": best.contention is not None,
             "turns": len(result.outcome.turns),
+            "trials": result.outcome.trials,
             "stopped": result.outcome.stopped,
             "kernel": str(result.kernel) if result.kernel else None,
             "environment": result.outcome.best.environment,
@@ -149,15 +156,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def keep_codes(file: Path, problems: Sequence[ProblemFile], options: argparse.Namespace) -> None:
-    """Give the cache the compiler's code of these problems, as if it had been generated here.
-
-    It is in fp32: with another precision code with convolutions is left out.
-    """
-    settings = Settings(precision=options.precision, allow_torch=options.allow_torch)
-    strict, lines = settings.precision is Precision.FP32, file.read_text().splitlines()
-    fitting = [line for line in lines if strict or "convolution" not in line]
-    kept = {one["id"]: one["code"] for one in map(json.loads, fitting)}
+def give_to_cache(problems: Sequence[ProblemFile], options: argparse.Namespace) -> None:
+    """Give the cache the compiler's code of these problems, as if it had been generated here."""
+    settings = settings_of(options)
+    kept = kept_codes(options.codes, settings)
     there = [problem.read() for problem in problems if problem.id in kept]
     if not there:
         return
@@ -165,7 +167,23 @@ def keep_codes(file: Path, problems: Sequence[ProblemFile], options: argparse.Na
         environment = evaluator.environment(there[0])
     codes = GeneratedCodes(cache_folder(), settings.library_convolutions)
     for problem in there:
-        codes.put(problem, environment, GeneratedCode.model_validate(kept[problem.id]))
+        codes.put(problem, environment, kept[problem.id])
+
+
+def keep_from_cache(problem: TorchProblem, environment: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Add the compiler's code of a problem, at its own sizes, to the file, unless that or the given one has it."""
+    if problem.sizes:  # another run would take it for code at its own
+        return
+    settings = settings_of(options)
+    known = kept_codes(options.codes, settings).keys() | kept_codes(options.keep_codes, settings).keys()
+    code = GeneratedCodes(cache_folder(), settings.library_convolutions).get(problem, environment)
+    if code is not None and problem.id not in known:
+        keep_code(options.keep_codes, problem, code, settings)
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Return the settings on which the compiler's code depends."""
+    return Settings(precision=options.precision, allow_torch=options.allow_torch)
 
 
 def _verified(rows: list[dict[str, Any]], name: str) -> list[float]:
@@ -196,7 +214,8 @@ def main() -> int:
     parser.add_argument("--backend", help="triton, tilelang or tilelang_cpu; by default the device's own")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workload", help="sizes; by default the device's own")
-    parser.add_argument("--seconds", type=float, default=120, help="for the turns of one problem")
+    parser.add_argument("--seconds", type=float, default=120, help="for one problem, its start's evaluation among them")
+    parser.add_argument("--trials", type=int, help="evaluations of one problem, its start's among them")
     parser.add_argument("--target", type=float, default=1e9, help="speedup over eager at which a problem ends")
     parser.add_argument("--no-compile", action="store_true", help="do not time torch.compile")
     parser.add_argument("--no-archive", action="store_true", help="neither use nor extend the archive")
@@ -205,7 +224,8 @@ def main() -> int:
     parser.add_argument("--shard", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--output", type=Path, default=Path("kernelbench.jsonl"))
     parser.add_argument("--results", type=Path, default=Path("kernelbench_results"))
-    parser.add_argument("--codes", type=Path, help="torch.compile's code of problems, from first_kernels.py")
+    parser.add_argument("--codes", type=Path, help="torch.compile's code of problems, which is not generated again")
+    parser.add_argument("--keep-codes", type=Path, help="a file to which torch.compile's code of problems is added")
     parser.add_argument("--resume", action="store_true", help="leave out what the output has")
     parser.add_argument("--show", type=Path, nargs="+", metavar="FILE", help="print the table of these files only")
     options = parser.parse_args()
@@ -224,7 +244,7 @@ def main() -> int:
     done = {row["id"] for row in rows.rows}
     left = [one for one in share_of(problems, options.shard) if one.id not in done]
     if options.codes:
-        keep_codes(options.codes, left, options)
+        give_to_cache(left, options)
     for place, problem in enumerate(left, start=1):
         rows.add(row_of(problem, options))
         row = rows.rows[-1]

@@ -14,7 +14,8 @@ from ..profiling.measurement_cache import MeasurementCache
 from .baselines import baseline_key
 
 OPTIONS = "generated code 1"
-"""Counted up when `inductor` generates something else."""
+LIBRARY = "library 2"
+"""Of code that may leave convolutions to torch's library. Each counts up when `inductor` generates something else."""
 
 
 class GeneratedCodes:
@@ -25,7 +26,7 @@ class GeneratedCodes:
 
     def __init__(self, folder: Path | None, library: bool = False) -> None:
         self._folder = folder / "generated" if folder else None
-        self._options = f"{OPTIONS}, library" if library else OPTIONS
+        self._options = f"{OPTIONS}, {LIBRARY}" if library else OPTIONS
 
     def get(self, problem: TorchProblem, environment: Mapping[str, str]) -> GeneratedCode | None:
         """Return the code, or None."""

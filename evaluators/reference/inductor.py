@@ -55,7 +55,7 @@ class InductorRequests:
     def generate(self, library: bool) -> Message:
         """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none.
 
-        `library` leaves convolutions to torch's library where that is faster than Triton.
+        `library` leaves convolutions to torch's library where that is faster than Triton, and not all there is.
         """
         reference = self._reference
         reference.prepare(0)
@@ -91,12 +91,14 @@ def generated(model: Any, inputs: Sequence[Any], library: bool = False) -> Messa
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     weights = weights_of(model)
     arguments = [*weights.values(), *tensors]
-    graph, form = traced(model, weights, inputs)
+    graph, form = traced(model, weights, inputs, library)
     known = {name: value for name, value in OPTIONS.items() if name in config._config}
     runs = bool(arguments) and all(one.is_cuda and not isinstance(one, FakeTensor) for one in arguments)
     with config.patch(known), templates_first(library):
         code, fastest = measured_code(graph, arguments) if runs else (code_of(graph, arguments), {})
     kernels = dict(kernel_texts(code))
+    if library and not kernels:  # nothing to begin from
+        return generated(model, inputs)
     return {
         "source": code,
         "weights": list(weights),
@@ -174,8 +176,11 @@ def templates_first(library: bool) -> Iterator[None]:
         yield
 
 
-def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, str]:
-    """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form."""
+def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], library: bool) -> tuple[Any, str]:
+    """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form.
+
+    With `library`, convolutions are as the library has them: see `decompositions`.
+    """
     import torch
     import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -195,7 +200,7 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> tup
     with torch.no_grad(), preserve_node_meta():  # else no kernel is named after its operators
         # Without writes inside of the graph: those to weights come at its end.
         pure = torch.func.functionalize(call, remove="mutations")
-        return make_fx(pure, decomposition_table=decompositions(), tracing_mode="fake")(*flat), form
+        return make_fx(pure, decomposition_table=decompositions(library), tracing_mode="fake")(*flat), form
 
 
 def lowered(graph: Any, arguments: Sequence[Any]) -> Any:

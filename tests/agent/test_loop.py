@@ -346,3 +346,13 @@ def test_of_disturbed_checks_the_least_disturbed_counts(tmp_path: Path) -> None:
     outcome = run(tmp_path, kernel(20.0), listed(kernel(2.0)), LessAtFirst(kernel(2.0), disturbed=3))
     assert outcome.verified and outcome.best.contention == pytest.approx(0.8)
     assert outcome.best.latency_ms == pytest.approx(8.0)
+
+
+def test_a_search_gets_no_more_trials_than_the_run_has_left(tmp_path: Path) -> None:
+    """The start, one kernel, and of the four configs two; the last check comes after them."""
+    tuned = kernel(16.0, SPEED=16)
+    space = SearchSpace.of({"SPEED": [16, 12, 8, 4]}, SPEED=16)
+    searching = Proposal(tuned, "tune", "compute", "because", space)
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(18.0), searching, kernel(1.0)), criteria=trials(4))
+    assert (outcome.trials, len(outcome.turns), outcome.cut_short) == (4, 2, True)
+    assert outcome.stopped == "budget of 4 trials used up" and outcome.verified

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.lane import Lane
 from kernelwright.agent.searches import TUNING, WantedSearch
-from kernelwright.core import Config, Kernel, SearchSpace, Trial, read_journal
+from kernelwright.core import Budget, Config, Kernel, SearchSpace, Trial, read_journal
 from kernelwright.core.journal import of
 
 from ..fakes import evaluation, kernel
@@ -156,6 +156,18 @@ def test_a_screening_that_was_cut_off_goes_on(tmp_path: Path) -> None:
 def test_a_screening_ends_with_the_time_of_the_run(made: Bench) -> None:
     lane = Lane(made.bench, 1, 0, lambda: "late" if made.bench.trials >= 2 else None)
     assert len(lane.screen([(kernel(time), Config()) for time in (9.0, 8.0, 7.0)], ["a", "b", "c"])) == 2
+
+
+def test_a_search_ends_with_the_trials_of_the_run(tmp_path: Path) -> None:
+    found = []
+    for left in (2, 9):
+        made = Bench(tmp_path)
+        lane = Lane(made.bench, 1, 0, lambda: None, lambda trials=left: Budget(trials=trials))
+        found.append(lane.tune(WantedSearch(TUNED, SPACE, "grid", 4)))
+        made.journal.close()
+    # A resumed run with more of them takes the search as it was.
+    assert [len(one.evaluations) for one in found] == [2, 2]
+    assert made.searcher.calls == []
 
 
 def test_a_search_that_its_seconds_ended_is_recalled_as_it_was(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_problem_is_optimized_and_a_failure_costs_its_own_row(tmp_path: Path) 
     failed, done = rows_in(output)
     assert (failed["id"], failed["status"]) == ("level1/1_2", "OptionError") and "first one" in failed["message"]
     assert (done["id"], done["status"], done["first_kernel"]) == ("level1/1_19", "ok", False)
-    assert done["speedup"] > 0 and done["start_ms"] > 0 and done["environment"]["torch"]
+    assert done["speedup"] > 0 and done["start_ms"] > 0 and done["trials"] > 0 and done["environment"]["torch"]
     output.write_text(json.dumps(done) + "\n")
     again = run(*command, "--problems", "19", "--resume")
     assert (again.returncode, rows_in(output)) == (0, [done])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .convolution import Convolution
@@ -14,21 +14,28 @@ from .transposed import transposed
 
 _CONVOLUTIONS = (transposed, depthwise, dilated, one_dimensional)
 """Each leaves what it is not for; what it makes of a convolution comes here again."""
+_BESIDE_THE_LIBRARY = (depthwise,)
+"""Those that are kernels of their own: the others only make what a template computes, which takes passes over its
+input and output, and which the library computes in another way than the convolution itself (in TF32, 1_72 in eight
+such parts was wrong)."""
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return the table for `make_fx`, by operator."""
+def decompositions(library: bool = False) -> dict[Any, Callable[..., Any]]:
+    """Return the table for `make_fx`, by operator.
+
+    `library` is for code in which torch's library may compute convolutions: it gets them as they are.
+    """
     from torch._inductor.decomposition import select_decomp_table
 
     table = select_decomp_table()
-    return {**table, **_first_that_fits(), **long_sums(table)}
+    return {**table, **_first_that_fits(_BESIDE_THE_LIBRARY if library else _CONVOLUTIONS), **long_sums(table)}
 
 
-def _first_that_fits() -> dict[Any, Callable[..., Any]]:
+def _first_that_fits(rewrites: Sequence[Callable[[Convolution], Any]]) -> dict[Any, Callable[..., Any]]:
     import torch
 
     def convolution(*args: Any) -> Any:
-        results = (rewrite(Convolution(*args)) for rewrite in _CONVOLUTIONS)
+        results = (rewrite(Convolution(*args)) for rewrite in rewrites)
         return next((one for one in results if one is not NotImplemented), NotImplemented)
 
     return {torch.ops.aten.convolution.default: convolution}

@@ -97,13 +97,13 @@ def problem_of(case: str) -> TorchProblem:
     return TorchProblem(id="level1/1_995", name="995_Case", source=source)
 
 
-def code_of(problem: TorchProblem, folder: Path) -> GeneratedCode:
+def code_of(problem: TorchProblem, folder: Path, library: bool = False) -> GeneratedCode:
     path = folder / f"{problem.name}.py"
     path.write_text(problem.source)
     module = ProblemModule(path, problem.sizes, "meta")
     with faked_gpu():
         model, inputs = fake_model(module.model(0), module.inputs(0))
-        return GeneratedCode.model_validate(generated(model, inputs))
+        return GeneratedCode.model_validate(generated(model, inputs, library))
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +197,27 @@ def test_what_torch_leaves_to_its_library_is_said(tmp_path: Path) -> None:
     mixed = replace(problem, source=source.replace("self.conv(x)", "torch.relu(self.conv(x))"))
     kernel: Kernel = first_kernel(mixed, code_of(mixed, tmp_path))
     assert "torch computes convolution" in kernel.source.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs"),
+    [
+        ("nn.ConvTranspose2d(16, 16, 3, stride=2, bias=False)", "torch.randn(1, 16, 6, 6)"),
+        ("nn.Conv2d(16, 16, 3, dilation=2, bias=False)", "torch.randn(1, 16, 6, 6)"),
+        ("nn.Conv1d(16, 16, 3, bias=False)", "torch.randn(1, 16, 6)"),
+    ],
+)
+def test_a_convolution_stays_the_librarys_where_there_is_a_kernel_beside_it(
+    tmp_path: Path, module: str, inputs: str
+) -> None:
+    source = SOURCE.format(modules=f"self.conv = {module}", forward="return torch.relu(self.conv(x))", inputs=inputs)
+    beside = TorchProblem(id="level1/1_995", name="995_Case", source=source)
+    kernel: Kernel = first_kernel(beside, code_of(beside, tmp_path, library=True))
+    assert "1 Triton kernel," in kernel.source and "torch computes convolution" in kernel.source.splitlines()[0]
+    alone = replace(beside, source=source.replace("torch.relu(self.conv(x))", "self.conv(x)"))
+    code = code_of(alone, tmp_path, library=True)
+    assert code == code_of(alone, tmp_path), "it is generated again as without the library"
+    assert "torch computes" not in first_kernel(alone, code).source
 
 
 def test_the_line_that_looks_at_values_is_named(evaluator: LocalEvaluator) -> None:

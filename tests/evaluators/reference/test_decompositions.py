@@ -100,6 +100,30 @@ def test_what_is_left_are_convolutions_with_a_template(case: str) -> None:
         assert set(dilation) == {1} and not backwards and len(stride) in (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("module", "options", "left"),
+    [
+        (torch.nn.ConvTranspose2d, {"stride": 2}, 1),
+        (torch.nn.ConvTranspose3d, {"groups": 2}, 1),
+        (torch.nn.Conv2d, {"dilation": 2}, 1),
+        (torch.nn.Conv1d, {}, 1),
+        (torch.nn.Conv2d, {"groups": 4}, 0),
+    ],
+)
+def test_the_library_gets_convolutions_as_they_are_but_for_depthwise_ones(
+    module: Callable[..., torch.nn.Module], options: dict[str, Any], left: int
+) -> None:
+    model = module(4, 4, 3, **options).double()
+    x = torch.randn(2, 4, *[9] * (model.weight.ndim - 2), dtype=torch.float64)  # type: ignore[operator,union-attr]
+    with torch.no_grad():
+        graph = make_fx(model, decomposition_table=decompositions(library=True))(x)
+        assert torch.allclose(graph(x), model(x), rtol=1e-12, atol=1e-12)
+    found = [node.args for node in graph.graph.nodes if node.target is aten.convolution.default]
+    assert len(found) == left
+    for _, _, _, _, _, dilation, backwards, _, _ in found:
+        assert backwards == model.transposed and tuple(dilation) == model.dilation
+
+
 def test_others_are_left_alone() -> None:
     arguments = (torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     assert all(one(Convolution(*arguments)) is NotImplemented for one in (transposed, dilated, one_dimensional))
