@@ -114,6 +114,13 @@ FAST = Settings(
 )
 
 
+@pytest.fixture(scope="session")
+def device_memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a GPU's rates are kept, so that one of the workers of a run measures them."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "device_memory"
+
+
 class Unguarded(LocalEvaluator):
     """Runs what it would refuse for its source alone, so that what happens then is seen."""
 

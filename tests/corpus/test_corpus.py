@@ -75,8 +75,8 @@ def test_gpu_kernels_compile_for_sm_90(backend: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def gpu() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cuda") as evaluator:
+def gpu(device_memory: Path) -> Iterator[LocalEvaluator]:
+    with LocalEvaluator("cuda", memory=device_memory) as evaluator:
         yield evaluator
 
 

@@ -142,8 +142,8 @@ def test_tilelangs_products_are_right(name: str, sizes: dict[str, Any], config: 
 
 
 @pytest.fixture(scope="module")
-def gpu() -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cuda") as evaluator:
+def gpu(device_memory: Path) -> Iterator[LocalEvaluator]:
+    with LocalEvaluator("cuda", memory=device_memory) as evaluator:
         yield evaluator
 
 

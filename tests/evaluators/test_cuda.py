@@ -45,9 +45,9 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Iterator[LocalEvaluator]:
+def cuda(device_memory: Path) -> Iterator[LocalEvaluator]:
     settings = Settings(checks=2, limits=Limits(compile_s=20, call_s=10), sampling=Sampling(seconds=0.3))
-    with LocalEvaluator("cuda", settings) as evaluator:
+    with LocalEvaluator("cuda", settings, device_memory) as evaluator:
         yield evaluator
 
 

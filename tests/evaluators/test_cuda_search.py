@@ -22,9 +22,9 @@ WIDE = "rows=4096,columns=4096"
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Iterator[LocalEvaluator]:
+def cuda(device_memory: Path) -> Iterator[LocalEvaluator]:
     settings = Settings(checks=2, limits=Limits(compile_s=60, call_s=10), search=SearchSettings(compilers=4, window=4))
-    with LocalEvaluator("cuda", settings) as evaluator:
+    with LocalEvaluator("cuda", settings, device_memory) as evaluator:
         yield evaluator
 
 
