@@ -42,13 +42,14 @@ FORMS = {
     "tma": (0.9, 1.11, 1.15),
     "persistent": (0.98, 1.05, 1.2),
     "tma_tile": (0.86, 1.0, 1.05),
-    **dict.fromkeys(IN_ROLES, (1.0, 1.0, 0.5)),
+    **dict.fromkeys(("roles", "turns"), (1.0, 1.0, 0.5)),
+    "pairs": (1.0, 1.0, 0.53),
 }
 """Forms that a search begins with, and their times as shares of the plain form's: on wide tiles, on others, and where
 products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for the last
 number of `tma_tile`, which no trial had: it is that of `tma`, less what other small tiles save by sharing a
 multiprocessor. Those in roles exist for sums of two kinds only: on tiles of 128 x 128 they took 0.53 of the plain
-form's time at M 2048, N 1024, K 1024, and less at larger shapes."""
+form's time at M 2048, N 1024, K 1024, and less at larger shapes; pairs 1.05 times as long as turns in nine pairs."""
 LOOPING = ["persistent", "tma", *IN_ROLES]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1
