@@ -8,7 +8,6 @@ from typing import Any
 
 from kernelwright.core import TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
-from kernelwright.evaluators.reference.inductor import CONVOLUTION
 from kernelwright.evaluators.settings import Precision, Settings
 
 
@@ -17,6 +16,8 @@ def mode_of(settings: Settings) -> dict[str, Any]:
     return {"precision": settings.precision.value, "library": settings.library_convolutions}
 
 
+CONVOLUTION = "convolution"
+"""The operator's name in Inductor's code."""
 UNNAMED = mode_of(Settings(precision=Precision.FP32))
 """The mode of lines that name none."""
 

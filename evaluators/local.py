@@ -180,7 +180,7 @@ class LocalEvaluator:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.
 
         Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time. Where all of
-        torch is allowed, and its precision, faster convolutions of its library stay, unless nothing else is left.
+        torch is allowed, and its precision, convolutions stay its library's, unless nothing else is left.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
         library = self.settings.library_convolutions

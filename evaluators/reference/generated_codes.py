@@ -14,14 +14,14 @@ from ..profiling.measurement_cache import MeasurementCache
 from .baselines import baseline_key
 
 OPTIONS = "generated code 1"
-LIBRARY = "library 2"
-"""Of code that may leave convolutions to torch's library. Each counts up when `inductor` generates something else."""
+LIBRARY = "library 3"
+"""Of code that leaves convolutions to torch's library. Each counts up when `inductor` generates something else."""
 
 
 class GeneratedCodes:
     """A file per problem, device and version in `folder`/generated; empty without a folder.
 
-    `library` says whether convolutions may have been left to torch's library.
+    `library` says whether convolutions have been left to torch's library.
     """
 
     def __init__(self, folder: Path | None, library: bool = False) -> None:

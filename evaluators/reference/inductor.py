@@ -34,8 +34,9 @@ OPTIONS = {
     "freezing": False,
 }
 """Inductor's settings; those that a version does not know are left out."""
-CONVOLUTION = "convolution"
-"""Inductor's name for a choice among convolutions."""
+OF_THE_LIBRARY = {"max_autotune_conv_backends": "ATEN"}
+"""Settings that leave convolutions to torch's library. With templates among the choices Inductor measures all of them,
+which keeps others off the device for tens of seconds."""
 _VALUES = {
     "DataDependentOutputException": "its Python asks for a value of a tensor, which a compiler does not know",
     "GuardOnDataDependentSymNode": "its Python asks for a value of a tensor, which a compiler does not know",
@@ -55,7 +56,7 @@ class InductorRequests:
     def generate(self, library: bool) -> Message:
         """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none.
 
-        `library` leaves convolutions to torch's library where that is faster than Triton, and not all there is.
+        `library` leaves convolutions to torch's library where they are not all there is.
         """
         reference = self._reference
         reference.prepare(0)
@@ -92,9 +93,10 @@ def generated(model: Any, inputs: Sequence[Any], library: bool = False) -> Messa
     weights = weights_of(model)
     arguments = [*weights.values(), *tensors]
     graph, form = traced(model, weights, inputs, library)
-    known = {name: value for name, value in OPTIONS.items() if name in config._config}
+    wanted = OPTIONS | (OF_THE_LIBRARY if library else {})
+    known = {name: value for name, value in wanted.items() if name in config._config}
     runs = bool(arguments) and all(one.is_cuda and not isinstance(one, FakeTensor) for one in arguments)
-    with config.patch(known), templates_first(library):
+    with config.patch(known), templates_first():
         code, fastest = measured_code(graph, arguments) if runs else (code_of(graph, arguments), {})
     kernels = dict(kernel_texts(code))
     if library and not kernels:  # nothing to begin from
@@ -158,10 +160,10 @@ def _ordered(configs: Iterator[dict[str, int]], fastest: dict[str, int] | None) 
 
 
 @contextlib.contextmanager
-def templates_first(library: bool) -> Iterator[None]:
+def templates_first() -> Iterator[None]:
     """Inside, Inductor chooses among Triton's templates wherever there is one, however fast the library is.
 
-    With `library` that holds for products only, which have faster forms than the library's.
+    Products have faster forms than the library's.
     """
     from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
 
@@ -169,8 +171,7 @@ def templates_first(library: bool) -> Iterator[None]:
 
     def among_templates(self: Any, name: str, choices: Any, *args: Any, **kwargs: Any) -> Any:
         templates = [one for one in choices if isinstance(one, TritonTemplateCaller)]
-        every = not templates or (library and name == CONVOLUTION)
-        return choose(self, name, choices if every else templates, *args, **kwargs)
+        return choose(self, name, templates or choices, *args, **kwargs)
 
     with mock.patch.object(AlgorithmSelectorCache, "__call__", among_templates):
         yield

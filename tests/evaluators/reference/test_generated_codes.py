@@ -80,16 +80,10 @@ def test_the_library_is_left_where_its_operators_and_its_precision_are_allowed(
     assert asked == [library]
 
 
-@pytest.mark.parametrize(
-    ("name", "library", "kept"),
-    [("convolution", True, 2), ("convolution", False, 1), ("mm", True, 1), ("mm", False, 1)],
-)
-def test_convolutions_of_the_library_are_among_the_choices(
-    monkeypatch: pytest.MonkeyPatch, name: str, library: bool, kept: int
-) -> None:
+def test_templates_are_the_only_choices_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AlgorithmSelectorCache, "__call__", lambda self, name, choices: choices)
     template, other = object.__new__(TritonTemplateCaller), object()
     choose = object.__new__(AlgorithmSelectorCache)
-    with templates_first(library):
-        assert choose(name, [other, template]) == [other, template][-kept:]
-        assert choose(name, [other]) == [other]
+    with templates_first():
+        assert choose("mm", [other, template]) == [template]
+        assert choose("mm", [other]) == [other]
