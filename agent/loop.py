@@ -41,7 +41,8 @@ class Outcome:
     cut_short: bool = False
     """Whether a budget, or a model that failed, ended it: then it can continue with more."""
     trials: int = 0
-    """Evaluations until the loop ended, which a limit on trials counts: the start's, and those of turns."""
+    """Evaluations until the loop ended, as a limit on trials counts them: of first kernels, of turns, and of what
+    seemed to reach the target."""
 
     def reached(self, target: float, against: str = STRICT) -> bool:
         """Return whether the verified speedup over a baseline is at least the target."""

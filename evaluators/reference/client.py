@@ -116,7 +116,7 @@ class ReferenceClient:
     def generate(self, library: bool) -> GeneratedCode | str:
         """Return what torch's compiler makes of the reference, or why it makes nothing.
 
-        `library` leaves convolutions to torch's library where that is faster than Triton, and not all there is.
+        `library` leaves convolutions to torch's library where they are not all there is.
         """
         answer = self.call("generate", library=library)
         return str(answer["obstacle"]) if answer["obstacle"] else GeneratedCode.model_validate(answer["code"])

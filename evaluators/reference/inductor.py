@@ -163,7 +163,7 @@ def _ordered(configs: Iterator[dict[str, int]], fastest: dict[str, int] | None) 
 def templates_first() -> Iterator[None]:
     """Inside, Inductor chooses among Triton's templates wherever there is one, however fast the library is.
 
-    Products have faster forms than the library's.
+    A call of the library is nothing to optimize.
     """
     from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
 

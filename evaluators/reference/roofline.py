@@ -58,7 +58,7 @@ def ceilings(reference_client: ReferenceClient, device: str, memory: Path | None
         return Ceilings(**before)
     meter = LoadMeter()
     meter.start(ours)
-    with raised((reference_client.pid,) if device == "cpu" else ()):
+    with raised((reference_client.pid,)):
         answer = reference_client.call("ceilings")
     found = Ceilings(**{name: answer[name] for name in Ceilings.model_fields})
     if device != "cpu" or (meter.other_cores() or 0.0) < tolerated_cores():

@@ -45,11 +45,17 @@ def test_code_with_convolutions_serves_its_own_precision_and_library_only(
     assert script.kept_codes(path, STRICT) == {scale_problem.id: code("relu")}
 
 
-def test_a_line_without_a_mode_is_in_fp32(tmp_path: Path, script: Any) -> None:
+def test_a_line_without_a_mode_is_in_fp32(tmp_path: Path, script: Any, scale_problem: TorchProblem) -> None:
     path = tmp_path / "codes.jsonl"
     path.write_text(json.dumps({"id": "level1/1_1", "code": code("convolution").model_dump()}) + "\n")
     assert script.kept_codes(path, STRICT).keys() == {"level1/1_1"}
     assert script.kept_codes(path, LIBRARY) == {}
+    with path.open("a") as file:
+        file.write(json.dumps({"id": "level1/1_2", "generator": "earlier", "code": code("relu").model_dump()}) + "\n")
+        file.write('{"id": "level1/1_3", "co')  # the process was killed
+    assert script.kept_codes(path, STRICT).keys() == {"level1/1_1"}
+    script.keep_code(path, scale_problem, code("relu"), STRICT)
+    assert script.kept_codes(path, STRICT).keys() == {"level1/1_1", scale_problem.id}
 
 
 def test_a_sweep_keeps_the_code_of_its_own_that_no_file_has(
@@ -69,7 +75,7 @@ def test_a_sweep_keeps_the_code_of_its_own_that_no_file_has(
     for _ in range(2):
         script.keep_from_cache(problem, HERE, options)
     (line,) = options.keep_codes.read_text().splitlines()
-    assert json.loads(line)["precision"] == "default" and json.loads(line)["library"] is True
+    assert json.loads(line)["precision"] == "default" and json.loads(line)["library"]
     given = argparse.Namespace(**{**vars(options), "codes": options.keep_codes, "keep_codes": tmp_path / "new.jsonl"})
     script.keep_from_cache(problem, HERE, given)
     assert not given.keep_codes.exists()

@@ -157,6 +157,14 @@ ALONE = {"ROLES": False, "TURNS": False, "BULK_STORE": False}
 
 
 @pytest.mark.parametrize(
+    ("dims", "bulk"), [((64, 64), True), ((128, 128), True), ((160, 160), False), ((192, 128), False)]
+)
+def test_a_search_begins_in_turns_and_with_bulk_stores_where_they_fit(dims: tuple[int, int], bulk: bool) -> None:
+    start = AttentionShape(1, 4, 4, 512, 512, *dims).tiles().default
+    assert (start["BLOCK_M"], start["BLOCK_N"], start["TURNS"], start["BULK_STORE"]) == (128, 128, True, bulk)
+
+
+@pytest.mark.parametrize(
     ("dim", "tiles", "fits"),
     [
         (128, {"BLOCK_M": 192, "THREADS": 384, **ALONE}, False),  # 168 registers, of which results take 160

@@ -48,8 +48,8 @@ FORMS = {
 """Forms that a search begins with, and their times as shares of the plain form's: on wide tiles, on others, and where
 products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for the last
 number of `tma_tile`, which no trial had: it is that of `tma`, less what other small tiles save by sharing a
-multiprocessor. Those in roles exist for sums of two kinds only: on tiles of 128 x 128 they took 0.53 of the plain
-form's time at M 2048, N 1024, K 1024, and less at larger shapes; pairs 1.05 times as long as turns in nine pairs."""
+multiprocessor. Those in roles exist for sums of two kinds only: the fastest took 0.48 to 0.56 of the time of the
+fastest plain one at three shapes, and pairs 1.05 times as long as turns (geometric mean of 19 pairs)."""
 LOOPING = ["persistent", "tma", *IN_ROLES]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1

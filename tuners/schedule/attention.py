@@ -133,8 +133,14 @@ class AttentionShape:
             WAIT_IN_PLACE=False,
             HEADS_ABREAST=1,
             WORKERS=0,
-            BULK_STORE=not of_one_loop,
+            BULK_STORE=not of_one_loop and self._stores_in_bulk,
         )
+
+    @property
+    def _stores_in_bulk(self) -> bool:
+        """Whether a result has room beside Q and two versions of K and V, in tiles of 128 x 128."""
+        operands = 2 * 128 * (self.head_dim + 2 * (self.head_dim + self.head_dim_kv))
+        return operands + 2 * 128 * self.head_dim_kv <= SHARED_BYTES
 
     def heads_abreast(self) -> list[Value]:
         """Return how many heads may stand side by side: 1, and where it is causal three more.

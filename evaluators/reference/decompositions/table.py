@@ -15,9 +15,9 @@ from .transposed import transposed
 _CONVOLUTIONS = (transposed, depthwise, dilated, one_dimensional)
 """Each leaves what it is not for; what it makes of a convolution comes here again."""
 _BESIDE_THE_LIBRARY = (depthwise,)
-"""Those that are kernels of their own: the others only make what a template computes, which takes passes over its
-input and output, and which the library computes in another way than the convolution itself (in TF32, 1_72 in eight
-such parts was wrong)."""
+"""Those that are kernels of their own. The others only make convolutions that templates can compute. Around them are
+passes over input and output, and in TF32 the library rounds such parts in another way than the whole: in eight of them
+KernelBench's 1_72 was wrong."""
 
 
 def decompositions(library: bool = False) -> dict[Any, Callable[..., Any]]:

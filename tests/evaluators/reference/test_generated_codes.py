@@ -11,8 +11,9 @@ from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
-from kernelwright.evaluators.reference.inductor import templates_first
+from kernelwright.evaluators.reference.inductor import OF_THE_LIBRARY, templates_first
 from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from torch._inductor import config
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
 
 CODE = GeneratedCode(source="call", weights=("weight",), inputs=(0,), form="tensor", configs={}, helpers={})
@@ -87,3 +88,8 @@ def test_templates_are_the_only_choices_where_there_are_some(monkeypatch: pytest
     with templates_first():
         assert choose("mm", [other, template]) == [template]
         assert choose("mm", [other]) == [other]
+
+
+def test_inductor_has_the_setting_that_leaves_convolutions_to_the_library() -> None:
+    """One that it does not know would be left out without a word."""
+    assert OF_THE_LIBRARY.keys() <= config._config.keys()

@@ -58,8 +58,9 @@ WORKERS = 0
 # first maximum, so that no product of the same group is under way while the softmax runs; past a branch it moves none.
 WAIT_IN_PLACE = False
 
-# In turns: whether results leave through shared memory, by bulk copies, while the group goes on.
-BULK_STORE = True
+# In turns: whether results leave through shared memory, by bulk copies, while the group goes on. That needs room for a
+# result beside the operands: at heads of 128 columns there is some.
+BULK_STORE = False
 
 # TileLang's own pipelining of as many buffers instead of the cycles.
 AUTOMATIC = False

@@ -9,8 +9,8 @@ Plain: copies run ahead in NUM_STAGES buffers, POLICY is how the warps share a t
 parts that a second kernel adds in a fixed order. Roles: four more warps load, and the others are two or three groups of
 four, each with 64 rows of the tile, one part of 128 columns after the other: a group scales its sums while another one
 multiplies. One program per multiprocessor takes one tile after another, so that loads run ahead of a tile's end. Turns:
-the same, and the groups issue their products alternately. Pairs: roles on two multiprocessors with one tile below the
-other, which get their tile of B by one load.
+the same, and the groups issue their products one after the other. Pairs: roles on two multiprocessors with one tile
+below the other, which get their tile of B by one load.
 """
 
 import functools
@@ -270,7 +270,7 @@ def build_roles(M, N, K, multiprocessors):
                 compute(0, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
             elif thread < 384:
                 compute(1, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
-            else:
+            else:  # with two groups no thread comes here
                 compute(GROUPS - 1, program, As, Bs, a_shared, b_shared, c_shared, full, empty, C)
             # The memory of a multiprocessor that has ended could not be written to.
             if PAIR > 1:
