@@ -96,14 +96,19 @@ def space_for(
     Raises `SpaceError` where there are none.
     """
     values = {name: fixed.get(name, choices) for name, choices in kernel.declared_values.items()}
-    absent = (*DESCRIBED,) * (limits.capability < WITH_DESCRIPTORS) + IN_ROLES * (limits.capability != WITH_ROLES)
     if VARIANT in values:
-        values[VARIANT] = [form for form in values[VARIANT] if form not in absent] or values[VARIANT]
+        values[VARIANT] = [form for form in values[VARIANT] if _runs_on(limits, form)] or values[VARIANT]
     forms = values.get(VARIANT, ())
     fitting = [_room_for_the_result(form, product, limits) for form in DESCRIBED if form in forms]
     space = kernel.space(values, [*kernel.declared_constraints, *fitting], shape.sizes)
     # Only limits and product count for what fits.
     return prune(space, kernel, Profile.model_construct(limits=limits, product=product))[0]
+
+
+def _runs_on(limits: DeviceLimits, form: Value) -> bool:
+    if form in IN_ROLES:
+        return limits.capability == WITH_ROLES
+    return form not in DESCRIBED or limits.capability >= WITH_DESCRIPTORS
 
 
 def _room_for_the_result(form: str, product: MatrixProduct, limits: DeviceLimits) -> str:
