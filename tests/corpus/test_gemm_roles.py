@@ -43,15 +43,13 @@ def check(source: str, shape: str, *seeds: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("form", ["roles", "turns", "pairs"])
-@pytest.mark.parametrize(("columns", "stages"), [(BLOCK, 1), (BLOCK, 4), (2 * BLOCK, 2), (2 * BLOCK, 3)])
-def test_values_in_an_order_of_the_groups_by_chance(shape: str, form: str, columns: int, stages: int) -> None:
-    check(small(form, columns, stages), shape, stages)
-
-
-@pytest.mark.parametrize("form", ["roles", "turns", "pairs"])
-def test_values_of_three_groups(form: str) -> None:
-    for shape in SHAPES:
-        check(small(form, BLOCK, 3, groups=3), shape, 3)
+@pytest.mark.parametrize(
+    ("columns", "stages", "groups"), [(BLOCK, 1, 2), (BLOCK, 4, 2), (2 * BLOCK, 2, 2), (2 * BLOCK, 3, 2), (BLOCK, 3, 3)]
+)
+def test_values_in_an_order_of_the_groups_by_chance(
+    shape: str, form: str, columns: int, stages: int, groups: int
+) -> None:
+    check(small(form, columns, stages, groups), shape, stages)
 
 
 BROKEN = {
@@ -85,6 +83,22 @@ BROKEN = {
 def test_a_defect_is_seen(defect: str) -> None:
     form, before, after = BROKEN[defect]
     source = small(form)
+    assert before in source
+    with pytest.raises(AssertionError):
+        check(source.replace(before, after), "ragged", 0, 1, 2)
+
+
+OF_THREE = {
+    "the third group never has a turn": ("turns", "TURN + (group + 1) % GROUPS", "TURN + (group + 1) % 2"),
+    "two groups have read, and the third not": ("roles", "([NUM_WARPS * PAIR] * NUM_STAGES)", "([8] * NUM_STAGES)"),
+    "the third group's rows are not loaded": ("roles", "for group in tuple(range(GROUPS)):", "for group in (0, 1):"),
+}
+
+
+@pytest.mark.parametrize("defect", OF_THREE)
+def test_a_defect_of_three_groups_is_seen(defect: str) -> None:
+    form, before, after = OF_THREE[defect]
+    source = small(form, BLOCK, stages=2, groups=3)
     assert before in source
     with pytest.raises(AssertionError):
         check(source.replace(before, after), "ragged", 0, 1, 2)
