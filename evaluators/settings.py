@@ -124,5 +124,5 @@ class Settings:
 
     @property
     def library_convolutions(self) -> bool:
-        """Whether first kernels may leave convolutions to torch's library: with all of torch and its precision."""
+        """Whether first kernels leave convolutions to torch's library: with all of torch and its precision."""
         return self.allow_torch is AllowTorch.ALL and self.precision is Precision.DEFAULT
