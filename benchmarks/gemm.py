@@ -6,10 +6,10 @@
     python benchmarks/gemm.py exhaustive [--device cuda] [--json FILE]
 
 `fp16` tunes 20 products; `a8w8` forty with block scales (five weights, eight M each, the guide's job), then times
-every choice, in Triton interleaved with vLLM's default config, and bf16 cuBLAS right after it; `exhaustive` measures the
-whole plain space at two of those shapes and says what the search's choice has there. Every shape is on disk when it is
-done: the same command goes on from there, so a part may be run in pieces. Times are medians; ratios above 1 mean that
-the tuned config is faster.
+every choice, in Triton interleaved with vLLM's default config, and bf16 cuBLAS right after it; `exhaustive` measures
+the whole plain space at two of those shapes and says what the search's choice has there. Every shape is on disk when it
+is done: the same command goes on from there, so a part may be run in pieces. Times are medians; ratios above 1 mean
+that the tuned config is faster.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ TIMES = 8
 PASSES = 3
 """One pass empties it; but the processor launches the call while the GPU writes, and any longer launch time becomes
 part of the sample. On an H200 a pass takes about 120 us. Launching a Triton kernel from Python took up to 200 us where
-other processes compiled on as many cores as there are: 50 samples of a kernel of 8.5 us then had a median of 70 (results/samples/h200/launches_beside_compilers.json).
+other processes compiled on as many cores as there are: 50 samples of a kernel of 8.5 us then had a median of 70
+(results/samples/h200/launches_beside_compilers.json).
 A pass writes its number, so that none of them is without effect."""
 _THREADS = 512
 """Threads of a block: divides a multiprocessor's threads on every GPU (1024, 1536, 2048)."""
