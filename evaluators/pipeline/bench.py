@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from .verdicts import compile_failure, failed_evaluation
 
 SUSPICIOUS_SPEEDUP = 10.0
 """A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
+OUT_OF_MEMORY = "out of memory"
+"""In the message of a kernel that found too little, from torch or CUDA."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
 BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
 
@@ -51,8 +54,12 @@ class Bench:
         return reference_client
 
     def exclusive(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
-        """Return what holds the device's lock."""
+        """Return what has the device alone."""
         return self._access.exclusive(reference_client)
+
+    def shared(self, reference_client: ReferenceClient) -> contextlib.AbstractContextManager[None]:
+        """Return what has the device, alone only while something is measured."""
+        return self._access.shared(reference_client)
 
     def evaluate_in_full(self, problem: TorchProblem, kernel: Kernel, config: Config) -> Evaluation:
         """Evaluate in a process of its own where there is nothing to bind, and twice where it is suspiciously fast."""
@@ -74,7 +81,7 @@ class Bench:
         reference_client, client, compiled = self.prepared(problem, kernel, config)
         if compiled is not None and compiled.refused:
             return compile_failure(reference_client, kernel, config, compiled)
-        with self.exclusive(reference_client):
+        with self.shared(reference_client):
             return self.evaluate(reference_client, client, config, compiled)
 
     def prepared(
@@ -136,21 +143,29 @@ class Bench:
         compiled: CompileResult | None = None,
         prune_above_ms: float | None = None,
     ) -> Evaluation:
-        """Try again with both workers restarted where the reference failed; a second failure is the candidate's fault.
+        """Try again where memory may be why, alone on the device; with both workers restarted if the reference failed.
 
-        A candidate may leave too little memory for the reference. Raises `ProblemError` where the reference also fails
-        without a candidate.
+        Others that check meanwhile, or a candidate, may leave the reference too little memory. A second failure of the
+        reference is the candidate's fault. Raises `ProblemError` where it also fails without a candidate.
         """
         for again in (False, True):
             try:
-                return self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
+                with self._access.alone() if again else contextlib.nullcontext():
+                    found = self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
+                if again or not self.may_lack_memory([found]):
+                    return found
             except ProblemError as error:
                 client.close()
                 reference_client = self.reference_for(reference_client.problem, client.kernel)
                 if again:
-                    reference_client.rehearse()
+                    with self._access.alone():
+                        reference_client.rehearse()
                     failure = Failure(Status.RUNTIME_ERROR, BESIDE.format(error))
         return failed_evaluation(reference_client, client, config, failure)
+
+    def may_lack_memory(self, found: Iterable[Evaluation]) -> bool:
+        """Return whether one of them failed for want of memory, while others may have used the device too."""
+        return self._access.is_shared and any(OUT_OF_MEMORY in one.message for one in found)
 
     def forget_candidate(self) -> None:
         """End the candidate's process, and remove its compiled files."""

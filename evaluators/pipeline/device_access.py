@@ -1,4 +1,4 @@
-"""The device's lock through the steps of an evaluation, some of which need no device."""
+"""The device's lock through the steps of an evaluation: checks share the device, measurements have it alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from ..reference.client import ReferenceClient
 from ..workers.device_lock import DeviceLock
 
+SHARES = 64
+"""Checks share a GPU that has this many times the memory of a problem's tensors; a check takes up to eight times."""
+
 
 class DeviceAccess:
-    """One evaluator's exclusive access to its device."""
+    """One evaluator's access to its device."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -19,12 +22,35 @@ class DeviceAccess:
     @contextlib.contextmanager
     def exclusive(self, reference_client: ReferenceClient) -> Iterator[None]:
         """Wait for the device, and keep others waiting while inside."""
-        self._lock = DeviceLock(reference_client.environment.get("uuid", self._device))
-        with self._lock.held():
+        with self._lock_of(reference_client).held():
             yield
+
+    @contextlib.contextmanager
+    def shared(self, reference_client: ReferenceClient) -> Iterator[None]:
+        """Wait until nobody measures on the device; others may check meanwhile, where the memory is enough for that.
+
+        On a CPU as `exclusive`: checks use many cores, and what comes first in a search would wait the longest.
+        """
+        properties = reference_client.properties if self._device != "cpu" else None
+        room = properties["total_memory"] if properties else 0
+        with self._lock_of(reference_client).held(shared=room > SHARES * reference_client.counted["min_bytes"]):
+            yield
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Within either: nobody else uses the device while inside."""
+        return self._lock.alone() if self._lock is not None and self.is_shared else contextlib.nullcontext()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may check meanwhile."""
+        return self._lock is not None and self._lock.is_shared
 
     def released(self) -> contextlib.AbstractContextManager[None]:
         """While inside, let others measure: for what compiles. Not on a CPU, which compilers use too."""
         if self._lock is None or self._device == "cpu" or not self._lock.is_held:
             return contextlib.nullcontext()
         return self._lock.released()
+
+    def _lock_of(self, reference_client: ReferenceClient) -> DeviceLock:
+        self._lock = DeviceLock(reference_client.environment.get("uuid", self._device))
+        return self._lock

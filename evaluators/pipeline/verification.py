@@ -146,7 +146,7 @@ class Verification(Pair):
         """Profile one call and check that the candidate's own kernel ran; None in a search."""
         if self.quick:
             return None
-        with self.stage("profile"):
+        with self.access.alone(), self.stage("profile"):
             source = self.client.kernel.bind(checked.config).source
             found = self.client.profile(checked, sorted(own_names(source))).profile
             if not self.on_cpu:

@@ -1,46 +1,50 @@
-"""One measurement at a time on a device, whichever process asks: a lock that processes share."""
+"""One measurement at a time on a device, and nothing beside it, whichever process asks: a lock between processes."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...core import DeviceError
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
 
 FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
 """One for all users of the machine."""
 REPORTED_AFTER_S = 20.0
 """How long is waited in silence."""
 POLL_S = 0.005
+EVERYBODY = 0o666
+"""The files' mode: every user must be able to lock them."""
+PID_WIDTH = 10
+"""Characters: a shorter number replaces a longer one whole."""
 
 _log = logging.getLogger(__name__)
 
 
 class DeviceLock:
-    """Held while a kernel is checked and timed. It is gone with the process that holds it.
+    """Held while a kernel is checked and timed: by one process, or by several that only check.
 
-    `name` stands for the device: 'cpu', or a GPU's UUID, since its number depends on who counts. A second file is for
-    whose turn is next: without it a process that locks again at once would keep the others out, who ask now and then.
+    It is gone with the process that holds it. `name` stands for the device: 'cpu', or a GPU's UUID, since its number
+    depends on who counts. A second file is for whose turn is next: without it a process that locks again at once would
+    keep the others out, who ask now and then, and processes that check would keep one out that measures.
     """
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
         self.path = (folder or FOLDER) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
         self._next = self.path.with_suffix(".next")
-        self._lock: BaseFileLock | None = None
+        self._file: int | None = None
+        self._shared = False
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Wait until nobody else measures on the device, then keep others waiting."""
-        self._take()
+    def held(self, shared: bool = False) -> Iterator[None]:
+        """Wait until nobody else is on the device, or with `shared` until nobody measures; keep others waiting."""
+        self._take(shared)
         try:
             yield
         finally:
@@ -49,41 +53,54 @@ class DeviceLock:
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
         """While it is held: let others measure meanwhile, and wait for the device again."""
+        shared = self._shared
         self._release()
         try:
             yield
         finally:
-            self._take()
+            self._take(shared)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While it is shared: wait until the others have checked, keep all waiting, and share it again."""
+        self._release()
+        self._take(shared=False)
+        try:
+            yield
+        finally:
+            self._release()
+            self._take(shared=True)
 
     @property
     def is_held(self) -> bool:
-        """Whether others wait because of this object."""
-        return self._lock is not None
+        """Whether others that measure wait because of this object."""
+        return self._file is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is held, and others may check meanwhile."""
+        return self.is_held and self._shared
 
     def _release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:  # None where waiting for it again was broken off
-            lock.release()
+        file, self._file = self._file, None
+        if file is not None:  # None where waiting for it again was broken off
+            os.close(file)
 
-    def _take(self) -> None:
-        from filelock import FileLock
-
-        # Every user must be able to lock it, whatever the umask of the one who made it says.
-        lock = FileLock(self.path, mode=0o666, fallback_to_soft=False, on_acquired=_note_holder, poll_interval=POLL_S)
-        turn = FileLock(self._next, mode=0o666, fallback_to_soft=False, poll_interval=POLL_S)
+    def _take(self, shared: bool) -> None:
         try:
             self._make_folder()
-            self._wait(turn)
+            turn = self._locked(self._next, fcntl.LOCK_EX)
             try:
-                self._wait(lock)
+                self._file = self._locked(self.path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             finally:
-                turn.release()
+                os.close(turn)
         except OSError as error:
             raise DeviceError(
                 f"cannot lock the device by {error.filename or self.path}: {error.strerror}; "
                 "remove that file, or let all write it"
             ) from None
-        self._lock = lock
+        self._shared = shared
+        os.pwrite(self._file, f"{os.getpid():<{PID_WIDTH}}".encode(), 0)
 
     def _make_folder(self) -> None:
         if not self.path.parent.exists():
@@ -91,17 +108,37 @@ class DeviceLock:
             with contextlib.suppress(PermissionError):  # another user was faster
                 self.path.parent.chmod(0o1777)
 
-    def _wait(self, lock: BaseFileLock) -> None:
-        """Lock the file, and say after a while which process holds it: a stopped one would hold it for ever."""
-        from filelock import Timeout
-
+    def _locked(self, path: Path, how: int) -> int:
+        """Return the open file, locked; say after a while which process holds it: a stopped one would for ever."""
+        file = _opened(path)
         try:
-            lock.acquire(timeout=REPORTED_AFTER_S)
-        except Timeout:
-            holder = self.path.read_text(errors="replace") or "another"
-            _log.warning("waiting for the device: process %s is measuring on it (%s)", holder, self.path)
-            lock.acquire()
+            reported = time.monotonic() + REPORTED_AFTER_S
+            while not _tried(file, how):
+                if time.monotonic() > reported:
+                    reported = float("inf")
+                    holder = self.path.read_text(errors="replace").strip() or "another"
+                    _log.warning("waiting for the device: process %s is measuring on it (%s)", holder, self.path)
+                time.sleep(POLL_S)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
 
 
-def _note_holder(file: int) -> None:
-    os.pwrite(file, str(os.getpid()).encode(), 0)
+def _opened(path: Path) -> int:
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    # Where all may write, Linux lets nobody create what exists and is another's.
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, flags)
+    file = os.open(path, flags | os.O_CREAT)
+    os.fchmod(file, EVERYBODY)  # whatever the umask says
+    return file
+
+
+def _tried(file: int, how: int) -> bool:
+    """Lock the file if that is possible now."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

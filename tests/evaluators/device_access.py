@@ -6,5 +6,10 @@ from kernelwright.evaluators.pipeline.device_access import DeviceAccess
 
 
 def is_exclusive(access: DeviceAccess) -> bool:
-    """Whether others wait for it."""
+    """Whether all others wait for it."""
+    return is_held(access) and not access.is_shared
+
+
+def is_held(access: DeviceAccess) -> bool:
+    """Whether others that measure wait for it."""
     return access._lock is not None and access._lock.is_held

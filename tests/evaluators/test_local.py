@@ -37,7 +37,7 @@ from kernelwright.evaluators.workers.device_lock import DeviceLock
 from kernelwright.evaluators.workers.problem_file import problem_options
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
-from .device_access import is_exclusive
+from .device_access import is_held
 
 
 def test_many_configs_in_one_worker(
@@ -217,7 +217,14 @@ class ABench(Bench):
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
     def reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
-        return SimpleNamespace(problem=problem, environment={"uuid": f"made-up-{id(self.processes)}"}, arithmetic={})
+        uuid, tensors = f"made-up-{id(self.processes)}", {"min_bytes": 1e9}
+        return SimpleNamespace(
+            problem=problem,
+            environment={"uuid": uuid},
+            arithmetic={},
+            properties={"total_memory": 80e9},
+            counted=tensors,
+        )
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
         def note(what: str) -> Callable[[], None]:
@@ -229,7 +236,7 @@ class ABench(Bench):
 
     def note(self, what: str, folder: Path | None) -> None:
         self.happened.append((what, folder))
-        if is_exclusive(self._access):
+        if is_held(self._access):
             self.locked.append(what.partition(" ")[0])
 
     @contextlib.contextmanager

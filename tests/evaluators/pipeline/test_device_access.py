@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from kernelwright.evaluators.workers.client import ForkServer, WorkerDied
 
 from ...beside import with_launch_plans
 from ...conftest import FAST, Unguarded, torch_kernel
-from ..device_access import is_exclusive
+from ..device_access import is_exclusive, is_held
 from ..test_search import SEARCHING
 
 PLANS = ("load_plan", "fit_plan", "replay", "replay_operators", "replay_time", "replay_recheck", "time")
@@ -27,11 +28,15 @@ class Seen:
     def __init__(self) -> None:
         self.access: DeviceAccess | None = None
         self.free: Counter[str] = Counter()
+        self.shared: Counter[str] = Counter()
+        """While others waited that measure."""
         self.locked: Counter[str] = Counter()
+        """While all others waited."""
 
     def note(self, what: str) -> None:
         assert self.access is not None
-        (self.locked if is_exclusive(self.access) else self.free)[what] += 1
+        held = self.shared if is_held(self.access) else self.free
+        (self.locked if is_exclusive(self.access) else held)[what] += 1
 
 
 @pytest.fixture
@@ -57,9 +62,65 @@ def evaluator() -> Iterator[LocalEvaluator]:
         yield fresh
 
 
-def as_on_a_gpu(evaluator: LocalEvaluator, seen: Seen) -> None:
+def as_on_a_gpu(evaluator: LocalEvaluator, seen: Seen, memory_bytes: float = 0.0) -> None:
+    """A made-up GPU: too small to share, unless its memory is given."""
     seen.access = evaluator._bench._access
     seen.access._device = "cuda"
+    evaluator.processes.reference_client = partial(_with_memory, evaluator.processes.reference_client, memory_bytes)  # type: ignore[method-assign]
+
+
+def _with_memory(
+    client_of: Callable[[TorchProblem], ReferenceClient], memory_bytes: float, problem: TorchProblem
+) -> ReferenceClient:
+    client = client_of(problem)
+    client.properties = {"total_memory": memory_bytes, "L2_cache_size": 50e6}  # a GPU's, not asked of the worker
+    return client
+
+
+ENOUGH_BYTES = 1e12
+MEASURED = ("time", "time_baseline", "replay_time", "ceilings")
+
+
+def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+    with with_launch_plans():
+        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    assert found.ok and found.replay is not None and found.replay.replayed
+    assert {op for op in MEASURED if seen.locked[op]} >= {"time", "replay_time"}
+    assert not any(seen.shared[op] or seen.free[op] for op in MEASURED)
+    assert seen.shared["check"] and seen.shared["replay"] and not seen.locked["check"] and not seen.locked["replay"]
+    assert seen.access is not None and not is_held(seen.access)
+
+
+def test_finalists_are_checked_beside_others_and_timed_alone(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+    found = evaluator.compare(scale_problem, scale_kernel, [Config({"BLOCK": 64}), Config({"BLOCK": 128})])
+    assert [one.status for one in found] == [Status.OK] * 2, found
+    assert seen.locked["time"] and seen.shared["check"]
+    assert not any(seen.shared[op] or seen.free[op] for op in MEASURED) and not seen.locked["check"]
+
+
+def test_a_problem_that_is_large_for_the_device_has_it_alone(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, scale_kernel: Kernel
+) -> None:
+    as_on_a_gpu(evaluator, seen, 10_000)
+    (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    assert found.ok and seen.locked["check"] and not seen.shared["check"]
+
+
+@pytest.mark.parametrize(("room", "evaluations"), [(ENOUGH_BYTES, 2), (10_000, 1)])
+def test_a_kernel_that_finds_too_little_memory_beside_others_is_evaluated_again_alone(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, room: float, evaluations: int
+) -> None:
+    hungry = torch_kernel("raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')")
+    as_on_a_gpu(evaluator, seen, room)
+    (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
+    assert found.status is Status.RUNTIME_ERROR and "out of memory" in found.message
+    assert (seen.shared["state"], seen.locked["state"]) == (evaluations - 1, 1)
 
 
 def test_a_plan_is_compiled_while_others_measure(

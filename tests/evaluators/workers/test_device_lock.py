@@ -106,6 +106,69 @@ def test_two_that_lock_again_and_again_take_turns(tmp_path: Path) -> None:
     assert changes >= 12
 
 
+def test_several_that_check_share_the_device_until_one_measures(tmp_path: Path) -> None:
+    first, second, order = DeviceLock("GPU-1", tmp_path), DeviceLock("GPU-1", tmp_path), []
+    asked = threading.Event()
+
+    def measure() -> None:
+        asked.set()
+        with DeviceLock("GPU-1", tmp_path).held():
+            order.append("measured")
+
+    def check() -> None:
+        with DeviceLock("GPU-1", tmp_path).held(shared=True):
+            order.append("checked")
+
+    measures, checks = threading.Thread(target=measure), threading.Thread(target=check)
+    with first.held(shared=True):
+        with second.held(shared=True):
+            assert first.is_shared and second.is_shared
+            measures.start()
+            assert asked.wait(10)
+            measures.join(0.2)
+            checks.start()
+            checks.join(0.2)
+            assert order == [], "who checks waits behind who measures"
+        measures.join(0.2)
+        assert order == []
+    measures.join(20)
+    checks.join(20)
+    assert order == ["measured", "checked"] and not first.is_held and not first.is_shared
+
+
+def test_who_shares_the_device_may_have_it_alone_for_a_while(tmp_path: Path) -> None:
+    mine, order = DeviceLock("GPU-1", tmp_path), []
+    checking, done = threading.Event(), threading.Event()
+
+    def check() -> None:
+        with DeviceLock("GPU-1", tmp_path).held(shared=True):
+            checking.set()
+            done.wait(20)
+            order.append("checked")
+
+    other = threading.Thread(target=check)
+    with mine.held(shared=True):
+        other.start()
+        assert checking.wait(20), "they share it"
+        threading.Timer(0.2, done.set).start()
+        with mine.alone():
+            order.append("measured")
+            assert mine.is_held and not mine.is_shared
+        assert mine.is_shared
+    assert order == ["checked", "measured"]
+
+
+def test_what_is_alone_for_a_while_is_shared_again_after_an_error(tmp_path: Path) -> None:
+    mine = DeviceLock("GPU-1", tmp_path)
+    with mine.held(shared=True):
+        with pytest.raises(ValueError, match="measured badly"), mine.alone():
+            raise ValueError("measured badly")
+        assert mine.is_shared
+        with DeviceLock("GPU-1", tmp_path).held(shared=True), mine.released():
+            assert not mine.is_held
+        assert mine.is_shared
+
+
 def test_other_devices_do_not_wait(tmp_path: Path) -> None:
     with DeviceLock("GPU-1", tmp_path).held(), DeviceLock("GPU-2", tmp_path).held():
         assert len(list(tmp_path.glob("*.lock"))) == 2
