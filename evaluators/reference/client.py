@@ -20,7 +20,7 @@ from ..workers.request_loop import GPU_FAULTS
 
 TIMEOUT_S = 600.0
 """Seconds. The reference is trusted; this only ends an endless wait."""
-COMPILING = ("compile_ahead", "compile", "generate")
+COMPILING = ("compile_ahead", "compile", "generate_ahead", "generate")
 """Requests after which torch's compiler has a memory, on which what it makes for other sizes may depend."""
 
 
@@ -112,6 +112,10 @@ class ReferenceClient:
         """Torch's properties of the GPU; None for a CPU."""
         found: Message | None = self.call("properties")["properties"]
         return found
+
+    def generate_ahead(self, library: bool) -> None:
+        """Let torch's compiler do the part of `generate` in which it measures nothing."""
+        self.call("generate_ahead", library=library)
 
     def generate(self, library: bool) -> GeneratedCode | str:
         """Return what torch's compiler makes of the reference, or why it makes nothing.

@@ -17,7 +17,7 @@ from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.decompositions import long_sums
-from kernelwright.evaluators.reference.inductor import generated
+from kernelwright.evaluators.reference.inductor import Ahead, generated
 from kernelwright.evaluators.settings import AllowTorch
 from kernelwright.evaluators.workers.modules import ProblemModule
 
@@ -103,7 +103,9 @@ def code_of(problem: TorchProblem, folder: Path, library: bool = False) -> Gener
     module = ProblemModule(path, problem.sizes, "meta")
     with faked_gpu():
         model, inputs = fake_model(module.model(0), module.inputs(0))
-        return GeneratedCode.model_validate(generated(model, inputs, library))
+        ahead = Ahead.of(model, inputs, library)
+        assert ahead.compiled is None, "only for real tensors of a GPU"
+        return GeneratedCode.model_validate(generated(model, inputs, library, ahead))
 
 
 @pytest.fixture(scope="module")

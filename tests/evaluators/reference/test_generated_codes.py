@@ -11,7 +11,12 @@ from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
-from kernelwright.evaluators.reference.inductor import OF_THE_LIBRARY, templates_first
+from kernelwright.evaluators.reference.inductor_compiler import (
+    OF_THE_LIBRARY,
+    among_templates,
+    chosen,
+    without_measuring,
+)
 from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
 from torch._inductor import config
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
@@ -85,9 +90,13 @@ def test_templates_are_the_only_choices_where_there_are_some(monkeypatch: pytest
     monkeypatch.setattr(AlgorithmSelectorCache, "__call__", lambda self, name, choices: choices)
     template, other = object.__new__(TritonTemplateCaller), object()
     choose = object.__new__(AlgorithmSelectorCache)
-    with templates_first():
+    with chosen(among_templates):
         assert choose("mm", [other, template]) == [template]
         assert choose("mm", [other]) == [other]
+    with chosen(without_measuring):
+        assert choose("mm", [other]) == [other]
+        with pytest.raises(RuntimeError, match="have to be measured"):
+            choose("mm", [other, template])
 
 
 def test_inductor_has_the_setting_that_leaves_convolutions_to_the_library() -> None:

@@ -1,0 +1,186 @@
+"""Torch's compiler at work on a model: traced, compiled, its choices and configs measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from unittest import mock
+
+from ..replay.values import form_of
+from .decompositions.table import decompositions
+from .inductor_kernels import config_of, kernel_texts
+
+OPTIONS = {
+    "max_autotune": True,
+    "max_autotune_gemm_backends": "TRITON,ATEN",
+    "max_autotune_conv_backends": "TRITON,ATEN",
+    "triton.cudagraphs": False,
+    "triton.num_decompose_k_splits": 0,  # its products of parts have no template
+    "triton.unique_kernel_names": True,
+    "triton.descriptive_names": "original_aten",
+    "assert_indirect_indexing": False,
+    "graph_partition": False,
+    "cpp_wrapper": False,
+    "fx_graph_cache": False,
+    "freezing": False,
+}
+"""Inductor's settings; those that a version does not know are left out."""
+OF_THE_LIBRARY = {"max_autotune_conv_backends": "ATEN"}
+"""Settings that leave convolutions to torch's library. With templates among the choices Inductor measures all of them,
+which keeps others off the device for tens of seconds."""
+
+
+class _Taken(BaseException):
+    """The code is there: nothing is loaded, and nothing runs."""
+
+
+def arguments_of(weights: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
+    """Return the arguments of a graph: the weights, then the tensors among the inputs."""
+    import torch
+
+    return [*weights.values(), *(value for value in inputs if isinstance(value, torch.Tensor))]
+
+
+def on_gpu(arguments: Sequence[Any]) -> bool:
+    """Return whether these are real tensors on a GPU."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return bool(arguments) and all(one.is_cuda and not isinstance(one, FakeTensor) for one in arguments)
+
+
+@contextlib.contextmanager
+def settings(library: bool) -> Iterator[None]:
+    """Inside, Inductor has ours."""
+    from torch._inductor import config
+
+    wanted = OPTIONS | (OF_THE_LIBRARY if library else {})
+    with config.patch({name: value for name, value in wanted.items() if name in config._config}):
+        yield
+
+
+def code_of(graph: Any, arguments: Sequence[Any]) -> str:
+    """Return Inductor's code of a graph, which is neither loaded nor run."""
+    from torch._inductor.graph import GraphLowering
+
+    taken: list[str] = []
+
+    def take(code: str) -> None:
+        taken.append(code)
+        raise _Taken
+
+    with mock.patch.object(GraphLowering, "save_output_code", staticmethod(take)), contextlib.suppress(_Taken):
+        lowered(graph, arguments)
+    if not taken:
+        raise RuntimeError("torch's compiler made no code")
+    return taken[0]
+
+
+class Compiled(NamedTuple):
+    """Inductor's code of a graph, and the function of a list of its arguments that runs it."""
+
+    code: str
+    run: Callable[[list[Any]], Any]
+
+
+def compiled_code(graph: Any, arguments: Sequence[Any]) -> Compiled:
+    """Compile a graph with Inductor."""
+    from torch._inductor.graph import GraphLowering
+
+    taken: list[str] = []
+    with mock.patch.object(GraphLowering, "save_output_code", staticmethod(taken.append)):
+        run = lowered(graph, arguments)
+    return Compiled(taken[-1], run)  # a choice that is a graph of its own, and was measured, comes before
+
+
+def fastest_configs(compiled: Compiled, arguments: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Run Inductor's code once; return by kernel the config that was the fastest."""
+    import torch
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    if not any(kernel_texts(compiled.code)):
+        return {}  # a library alone may take minutes in a layout of the compiler's choice
+    seen: dict[str, Any] = {}
+    run = CachingAutotuner.run
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen[self.fn.__name__] = self
+        return run(self, *args, **kwargs)
+
+    with mock.patch.object(CachingAutotuner, "run", watched), torch.no_grad():
+        compiled.run(list(arguments))
+    torch.cuda.synchronize()
+    return {name: config_of(kernel.launchers[0].config) for name, kernel in seen.items()}
+
+
+def among_templates(choices: list[Any]) -> list[Any]:
+    """Return Triton's templates, however fast the library is, where there is one: its call is nothing to optimize."""
+    from torch._inductor.select_algorithm import TritonTemplateCaller
+
+    return [one for one in choices if isinstance(one, TritonTemplateCaller)] or choices
+
+
+def without_measuring(choices: list[Any]) -> list[Any]:
+    """Return the only choice; raise an error where several would be measured."""
+    if len(choices) > 1:
+        raise RuntimeError("choices have to be measured")
+    return choices
+
+
+@contextlib.contextmanager
+def chosen(among: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
+    """Inside, Inductor chooses among what the function leaves of an operator's choices."""
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache
+
+    choose = AlgorithmSelectorCache.__call__
+
+    def among_these(self: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> Any:
+        return choose(self, name, among(choices), *args, **kwargs)
+
+    with mock.patch.object(AlgorithmSelectorCache, "__call__", among_these):
+        yield
+
+
+def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], library: bool) -> tuple[Any, str]:
+    """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form.
+
+    With `library`, convolutions are as the library has them: see `decompositions`.
+    """
+    import torch
+    import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.traceback import preserve_node_meta
+
+    names, form = list(weights), ""
+
+    def call(*flat: Any) -> Any:
+        nonlocal form
+        left = iter(flat[len(names) :])
+        given = tuple(next(left) if isinstance(value, torch.Tensor) else value for value in inputs)
+        result = torch.func.functional_call(model, dict(zip(names, flat, strict=False)), given)
+        form = form_of(result)
+        return list(result) if form != "tensor" else [result]
+
+    flat = [*weights.values(), *(value for value in inputs if isinstance(value, torch.Tensor))]
+    with torch.no_grad(), preserve_node_meta():  # else no kernel is named after its operators
+        # Without writes inside of the graph: those to weights come at its end.
+        pure = torch.func.functionalize(call, remove="mutations")
+        return make_fx(pure, decomposition_table=decompositions(library), tracing_mode="fake")(*flat), form
+
+
+def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
+    """Compile a graph with Inductor; return the compiled function of a list of the arguments."""
+    import torch
+    from torch._guards import TracingContext, detect_fake_mode, tracing
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = detect_fake_mode(arguments) or FakeTensorMode()
+    fake = [mode.from_tensor(one, static_shapes=True) for one in arguments]
+    with tracing(TracingContext(mode)), torch.no_grad():
+        with mode:  # a pattern's own constants are fake too
+            joint_graph_passes(graph)
+        (output,) = graph.graph.find_nodes(op="output")
+        output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))  # else their strides are padded
+        return compile_fx_inner(graph, fake)
