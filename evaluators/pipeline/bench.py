@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,8 +93,15 @@ class Bench:
         reference_client = self.reference_for(problem, kernel)
         client = self._client_for(reference_client.problem, kernel, config)
         client.start()  # it opens the GPU while the kernel is compiled
-        compiled = self.compile_ahead(reference_client, kernel, config)
-        self.pipeline.compile_baselines(reference_client)
+        _ = reference_client.properties  # what compilers ask of the reference worker, which is busy from now on
+        with ThreadPoolExecutor(1) as beside:
+            baselines = beside.submit(self.pipeline.compile_baselines, reference_client)
+            try:
+                compiled = self.compile_ahead(reference_client, kernel, config)
+            except BaseException:  # an interruption among them, which waits for nothing
+                reference_client.close()
+                raise
+            baselines.result()
         client.open()
         return reference_client, client, compiled
 

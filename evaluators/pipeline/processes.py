@@ -200,7 +200,7 @@ class Processes:
         strides: bool = False,
     ) -> CompilePool:
         """Start workers that compile into `cache`: at the problem's sizes or others, and for other `strides` too."""
-        properties = self.reference_client(problem).call("properties")["properties"]
+        properties = self.reference_client(problem).properties
         options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE, "strides": strides}
         if sizes is not None:
             options["sizes"] = dict(sizes)

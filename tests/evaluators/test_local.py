@@ -217,13 +217,13 @@ class ABench(Bench):
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
     def reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
-        uuid, tensors = f"made-up-{id(self.processes)}", {"min_bytes": 1e9}
         return SimpleNamespace(
             problem=problem,
-            environment={"uuid": uuid},
+            environment={"uuid": f"made-up-{id(self.processes)}"},
             arithmetic={},
             properties={"total_memory": 80e9},
-            counted=tensors,
+            counted={"min_bytes": 1e9},
+            close=lambda: None,
         )
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
@@ -297,6 +297,15 @@ def test_on_a_gpu_a_kernel_is_compiled_while_others_measure(scale_problem: Torch
     assert len(set(folders[:8])) == 1, "what was compiled is there when it is measured"
     assert len(set(folders[8:])) == 1 and folders[8] != folders[0], "a last check compiles anew"
     assert len(found) == 2
+
+
+def test_baselines_are_compiled_beside_the_kernel(scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[bool] = []
+    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+        waits = gpu.bench.came.wait
+        monkeypatch.setattr(gpu.bench.pipeline, "compile_baselines", lambda client: came.append(waits(20)))
+        list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+    assert came == [True]
 
 
 def test_other_sizes_and_strides_are_compiled_before_the_device_is_taken(scale_problem: TorchProblem) -> None:

@@ -27,7 +27,7 @@ PROBLEM = find_problem("level1/1_1").read()
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
     """Those of a GPU that is not there: what the reference's worker says of it is made up."""
     processes = Processes("cuda:0", FAST.limits, FAST.sandbox)
-    told = SimpleNamespace(call=lambda op: {op: H200})
+    told = SimpleNamespace(properties=H200)
     monkeypatch.setattr(processes, "reference_client", lambda problem: told)
     yield processes
     processes.close()
