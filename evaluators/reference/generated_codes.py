@@ -13,8 +13,8 @@ from ...core.text import digest_of
 from ..profiling.measurement_cache import MeasurementCache
 from .baselines import baseline_key
 
-OPTIONS = "generated code 1"
-LIBRARY = "library 3"
+OPTIONS = "generated code 2"
+LIBRARY = "library 4"
 """Of code that leaves convolutions to torch's library. Each counts up when `inductor` generates something else."""
 
 

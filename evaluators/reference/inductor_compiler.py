@@ -183,4 +183,4 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
             joint_graph_passes(graph)
         (output,) = graph.graph.find_nodes(op="output")
         output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))  # else their strides are padded
-        return compile_fx_inner(graph, fake)
+        return compile_fx_inner(graph, fake, is_inference=True)  # whose layouts torch.compile uses without gradients
