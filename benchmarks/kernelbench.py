@@ -29,9 +29,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import kernelwright
 from command import run_benchmark
 from kept_codes import keep_code, kept_codes
+from kernelwright.api.devices import choose_device
+from kernelwright.api.observers import RunObserver
+from kernelwright.api.optimize import Session
+from kernelwright.api.options.optimize import RunOptions
 from kernelwright.core import KernelwrightError, TorchProblem
 from kernelwright.core.files import cache_folder
 from kernelwright.core.text import first_line
@@ -61,7 +64,28 @@ AGAINST = {
 """What a row's figures are over."""
 
 
-def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
+def session_of(options: argparse.Namespace) -> Session:
+    """Return what all problems share: the processes of the evaluators, which take seconds to start, among them."""
+    run = RunOptions(
+        dataset=options.dataset,
+        backend=options.backend,
+        device=options.device,
+        workload=options.workload,
+        model=options.model,
+        baseline=() if options.no_compile else ("compile",),
+        target_speedup=options.target,
+        time_limit=options.seconds,
+        max_trials=options.trials,
+        results=options.results,
+        resume=options.resume,
+        archive=not options.no_archive,
+        precision=options.precision,
+        allow_torch=options.allow_torch,
+    )
+    return Session(run, choose_device(run, None), None, RunObserver())
+
+
+def row_of(problem: ProblemFile, session: Session, options: argparse.Namespace) -> dict[str, Any]:
     """Optimize one problem, and keep the code of its first kernel; a failure is a row, too."""
     row: dict[str, Any] = {
         **{"id": problem.id, "name": problem.name, "model": options.model},
@@ -69,23 +93,7 @@ def row_of(problem: ProblemFile, options: argparse.Namespace) -> dict[str, Any]:
     }
     start = time.perf_counter()
     try:
-        result = kernelwright.optimize(
-            problem.id,
-            dataset=options.dataset,
-            backend=options.backend,
-            device=options.device,
-            workload=options.workload,
-            model=options.model,
-            baseline=() if options.no_compile else ("compile",),
-            target_speedup=options.target,
-            time_limit=options.seconds,
-            max_trials=options.trials,
-            results=options.results,
-            resume=options.resume,
-            archive=not options.no_archive,
-            precision=options.precision,
-            allow_torch=options.allow_torch,
-        )
+        result = session.optimize(session.job(problem.id))
     except KernelwrightError as error:
         row |= {"status": type(error).__name__, "message": first_line(error)}
     else:
@@ -245,14 +253,15 @@ def main() -> int:
     left = [one for one in share_of(problems, options.shard) if one.id not in done]
     if options.codes:
         give_to_cache(left, options)
-    for place, problem in enumerate(left, start=1):
-        rows.add(row_of(problem, options))
-        row = rows.rows[-1]
-        figures = ", ".join(f"{_times(row[name])} of {what}" for name, what in AGAINST.items() if row.get(name))
-        print(
-            f"{place}/{len(left)} {row['id']} {row['status']} {figures or row['message']} {row['seconds']} s",
-            flush=True,
-        )
+    with session_of(options) as session:
+        for place, problem in enumerate(left, start=1):
+            rows.add(row_of(problem, session, options))
+            row = rows.rows[-1]
+            figures = ", ".join(f"{_times(row[name])} of {what}" for name, what in AGAINST.items() if row.get(name))
+            print(
+                f"{place}/{len(left)} {row['id']} {row['status']} {figures or row['message']} {row['seconds']} s",
+                flush=True,
+            )
     show(rows.rows)
     return int(any(row["status"] != "ok" for row in rows.rows))
 

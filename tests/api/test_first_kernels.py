@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import kernelwright
 import pytest
 from kernelwright.agent.models.prompt_file import reply_name
 from kernelwright.agent.proposer import RunEnded
+from kernelwright.agent.rules.triton.split_precision import START
 from kernelwright.api.first_kernels import OpenProblem, first_kernels_of, open_problem
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.groups import Backend
@@ -29,10 +31,12 @@ from kernelwright.core import (
     ProblemError,
     Profile,
     PythonKernel,
+    Status,
     TorchProblem,
     read_journal,
 )
 from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.evaluators.settings import Settings
 
 from ..cli.commands import kernelwright as run_command
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
@@ -67,6 +71,19 @@ class Compiler:
         self.problem = TorchProblem(id=name, name=self._recorded["name"], source=self._recorded["reference"])
         self.asked = 0
         self.latencies: dict[str, float] = {}
+        self.settings = Settings()
+        self.quick: list[Kernel] = []
+        """Kernels that were only screened."""
+        self.screened = Status.OK
+
+    def beside(self, settings: Settings) -> Compiler:
+        assert settings.search is not None and replace(settings, search=None) == self.settings
+        return self
+
+    def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
+        self.quick += kernels
+        found = Evaluation(status=Status.WRONG_VALUE, kernel_digest=kernels[0].digest, message="less exact")
+        yield evaluation(kernels[0], Config(), 1.0) if self.screened is Status.OK else found
 
     def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
         yield evaluation(kernel, configs[0], self.latencies[kernel.digest])
@@ -150,6 +167,20 @@ def test_a_model_that_fails_leaves_the_compilers_kernel(tmp_path: Path) -> None:
     assert len(made_by(compiler, path, False, Writer(RunEnded("the budget of 10 tokens is spent")))) == 1
     with pytest.raises(KernelError, match=r"the model's attempts failed: the budget of 10 tokens is spent; write a"):
         made_by(Compiler("level1/1_57"), path, False, Writer(RunEnded("the budget of 10 tokens is spent")))
+
+
+@pytest.mark.parametrize(("screened", "precision"), [(Status.OK, START), (Status.WRONG_VALUE, "ieee")])
+def test_products_start_on_tensor_cores_where_that_is_correct(tmp_path: Path, screened: Status, precision: str) -> None:
+    compiler = Compiler("level2/2_12")
+    compiler.screened = screened
+    (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert [one.config["PRECISION"] for one in compiler.quick] == [START]
+    assert made.config["PRECISION"] == precision
+
+
+def test_what_has_no_product_is_not_screened(tmp_path: Path) -> None:
+    compiler = Compiler("level1/1_39")
+    assert len(made_by(compiler, tmp_path / "first_kernel.py", resume=False)) == 1 and compiler.quick == []
 
 
 def test_what_cannot_be_made_says_which_operator_and_what_to_do(tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ class SplitPrecision:
 
     def apply(self, kernel: PythonKernel, machine: Machine) -> Rewritten | None:
         """Return the kernel with the precision as a parameter, or None where no product of fp32 is precise."""
-        return with_precisions(kernel, START) or _with_another(kernel)
+        return with_precisions(kernel, START) or with_another_precision(kernel)
 
 
-def _with_another(kernel: PythonKernel) -> Rewritten | None:
+def with_another_precision(kernel: PythonKernel) -> Rewritten | None:
     """Return the kernel with the precision at which to start; None where none is a parameter, or it is not IEEE."""
     file = TritonFile.read(kernel)
     launches = [one for one in (file.launched_once() if file else ()) if dots_of(one.function)]
