@@ -40,6 +40,11 @@ class DeviceAccess:
         """Within either: nobody else uses the device while inside."""
         return self._lock.alone() if self._lock is not None and self.is_shared else contextlib.nullcontext()
 
+    def share_no_longer(self) -> None:
+        """Within either: nobody else uses the device from now on. Whoever is almost done need not wait again."""
+        if self._lock is not None and self.is_shared:
+            self._lock.share_no_longer()
+
     @property
     def is_shared(self) -> bool:
         """Whether others may check meanwhile."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core import CHECKED_NOT_TIMED, Ceilings, Config, Evaluation, Kernel, KernelProfile, Target
+from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, KernelProfile, Target
 from ...core.launch_plan import LaunchPlan
 from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure, VerifiedConfig, rejected
@@ -54,7 +54,6 @@ class EvaluationPipeline:
         self._processes = processes
         self._draw = draw
         self._access = access
-        self._ceilings: Ceilings | None = None
 
     def compile_baselines(self, reference_client: ReferenceClient) -> None:
         """Compile what is timed beside the reference, before the device is locked."""
@@ -178,7 +177,8 @@ class EvaluationPipeline:
         """Time interleaved: the candidates with each other and, outside of a search, with the reference."""
         reference_client = asked.reference_client
         pid = reference_client.pid if all(one.replayed for one in several) else asked.client.worker.pid
-        with self._access.alone(), asked.stage("timing"):
+        self._access.share_no_longer()
+        with asked.stage("timing"):
             return self._timer.time(
                 reference_client, asked.timers(several), pid, asked.timing_seeds, sampling, prune_above_ms
             )
@@ -190,18 +190,11 @@ class EvaluationPipeline:
         )
         bytes_moved = reference_client.counted["min_bytes"] - cache_bytes
         if bytes_moved > 0:
-            best = self._ceilings_of(reference_client)
+            best = ceilings(
+                reference_client, self._device, self._memory, (*self._timer.server_pids, reference_client.pid)
+            )
             if (broken := impossible(timing.measurement.median_ms, bytes_moved, best)) is not None:
                 raise rejected(broken)
-
-    def _ceilings_of(self, reference_client: ReferenceClient) -> Ceilings:
-        """Return the device's peak rates, measured the first time."""
-        if self._ceilings is None:
-            with self._access.alone():
-                self._ceilings = ceilings(
-                    reference_client, self._device, self._memory, (*self._timer.server_pids, reference_client.pid)
-                )
-        return self._ceilings
 
     def several(
         self, reference_client: ReferenceClient, client: CandidateClient, configs: Sequence[Config]

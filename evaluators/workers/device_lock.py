@@ -63,13 +63,17 @@ class DeviceLock:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """While it is shared: wait until the others have checked, keep all waiting, and share it again."""
-        self._release()
-        self._take(shared=False)
+        self.share_no_longer()
         try:
             yield
         finally:
             self._release()
             self._take(shared=True)
+
+    def share_no_longer(self) -> None:
+        """While it is shared: wait until the others have checked, and keep all waiting for as long as it is held."""
+        self._release()
+        self._take(shared=False)
 
     @property
     def is_held(self) -> bool:

@@ -158,6 +158,24 @@ def test_who_shares_the_device_may_have_it_alone_for_a_while(tmp_path: Path) -> 
     assert order == ["checked", "measured"]
 
 
+def test_who_shares_the_device_may_keep_it_to_the_end(tmp_path: Path) -> None:
+    mine, order = DeviceLock("GPU-1", tmp_path), []
+
+    def check() -> None:
+        with DeviceLock("GPU-1", tmp_path).held(shared=True):
+            order.append("another")
+
+    other = threading.Thread(target=check)
+    with mine.held(shared=True):
+        mine.share_no_longer()
+        assert mine.is_held and not mine.is_shared
+        other.start()
+        other.join(0.2)
+        assert order == []
+    other.join(20)
+    assert order == ["another"]
+
+
 def test_what_is_alone_for_a_while_is_shared_again_after_an_error(tmp_path: Path) -> None:
     mine = DeviceLock("GPU-1", tmp_path)
     with mine.held(shared=True):
