@@ -45,6 +45,11 @@ class DeviceAccess:
         if self._lock is not None and self.is_shared:
             self._lock.share_no_longer()
 
+    def give_way(self) -> None:
+        """Between two steps of a check: let those go first who wait to measure."""
+        if self._lock is not None:
+            self._lock.give_way()
+
     @property
     def is_shared(self) -> bool:
         """Whether others may check meanwhile."""

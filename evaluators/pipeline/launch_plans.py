@@ -98,6 +98,7 @@ class LaunchPlans:
         checks = [(first, None), *((seed, None) for seed in others), *((first, name) for name in plan.distributions)]
         written = self._pair.reference_client.effects["changed"]
         for number, (seed, distribution) in enumerate(checks):
+            self._pair.access.give_way()
             request = {"seed": seed, "distribution": distribution, "precise": number == 0, "written": written}
             verdict = self._replayed(checked, "replay", **request)
             if verdict["status"] != Status.OK:

@@ -182,6 +182,7 @@ class Verification(Pair):
         found: dict[str, str] = {}
         with self.stage("remarks"):
             for field, (distribution, prefix) in _REMARKS.items():
+                self.access.give_way()
                 if distribution in self.reference_client.remarks:
                     difference = self.client.difference(self.reference_client, checked, distribution)
                     found[field] = difference and prefix + first_line(difference)

@@ -75,6 +75,12 @@ class DeviceLock:
         self._release()
         self._take(shared=False)
 
+    def give_way(self) -> None:
+        """While it is shared: let those go first who wait to have the device alone."""
+        if self.is_shared and self._is_wanted():
+            with self.released():
+                pass
+
     @property
     def is_held(self) -> bool:
         """Whether others that measure wait because of this object."""
@@ -105,6 +111,14 @@ class DeviceLock:
             ) from None
         self._shared = shared
         os.pwrite(self._file, f"{os.getpid():<{PID_WIDTH}}".encode(), 0)
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody has the turn, which is given on as soon as the device is."""
+        turn = _opened(self._next)
+        try:
+            return not _tried(turn, fcntl.LOCK_SH)
+        finally:
+            os.close(turn)
 
     def _make_folder(self) -> None:
         if not self.path.parent.exists():

@@ -158,6 +158,45 @@ def test_who_shares_the_device_may_have_it_alone_for_a_while(tmp_path: Path) -> 
     assert order == ["checked", "measured"]
 
 
+def test_who_checks_gives_way_to_who_measures(tmp_path: Path) -> None:
+    mine, order = DeviceLock("GPU-1", tmp_path), []
+
+    def measure() -> None:
+        with DeviceLock("GPU-1", tmp_path).held():
+            order.append("measured")
+
+    other = threading.Thread(target=measure)
+    with mine.held(shared=True):
+        mine.give_way()
+        order.append("first step")
+        other.start()
+        deadline = time.monotonic() + 20
+        while order[-1] != "measured" and time.monotonic() < deadline:
+            time.sleep(0.01)
+            mine.give_way()
+        order.append("second step")
+        assert mine.is_shared
+    other.join(20)
+    assert order == ["first step", "measured", "second step"]
+
+
+def test_who_has_the_device_alone_gives_no_way(tmp_path: Path) -> None:
+    mine, came = DeviceLock("GPU-1", tmp_path), threading.Event()
+
+    def measure() -> None:
+        with DeviceLock("GPU-1", tmp_path).held():
+            came.set()
+
+    other = threading.Thread(target=measure)
+    with mine.held():
+        other.start()
+        other.join(0.1)
+        mine.give_way()
+        assert mine.is_held and not came.is_set()
+    other.join(20)
+    assert came.is_set()
+
+
 def test_who_shares_the_device_may_keep_it_to_the_end(tmp_path: Path) -> None:
     mine, order = DeviceLock("GPU-1", tmp_path), []
 
