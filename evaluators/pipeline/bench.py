@@ -24,7 +24,7 @@ from .verdicts import compile_failure, failed_evaluation
 SUSPICIOUS_SPEEDUP = 10.0
 """A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
 OUT_OF_MEMORY = "out of memory"
-"""In the message of a kernel that found too little, from torch or CUDA."""
+"""In what torch and CUDA say of a call that found too little: of a kernel, its launch plan, at other sizes."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
 BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
 
@@ -172,8 +172,9 @@ class Bench:
         return failed_evaluation(reference_client, client, config, failure)
 
     def may_lack_memory(self, found: Iterable[Evaluation]) -> bool:
-        """Return whether one of them failed for want of memory, while others may have used the device too."""
-        return self._access.is_shared and any(OUT_OF_MEMORY in one.message for one in found)
+        """Return whether a step of one of them failed for want of memory, which others may have used."""
+        texts = (one.model_dump_json(exclude={"measurement", "reference", "baselines"}) for one in found)
+        return self._access.began_shared and any(OUT_OF_MEMORY in text for text in texts)
 
     def forget_candidate(self) -> None:
         """End the candidate's process, and remove its compiled files."""

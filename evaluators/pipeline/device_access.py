@@ -18,6 +18,8 @@ class DeviceAccess:
     def __init__(self, device: str) -> None:
         self._device = device
         self._lock: DeviceLock | None = None
+        self.began_shared = False
+        """Whether others could check beside what came before the timing."""
 
     @contextlib.contextmanager
     def exclusive(self, reference_client: ReferenceClient) -> Iterator[None]:
@@ -33,27 +35,23 @@ class DeviceAccess:
         """
         properties = reference_client.properties if self._device != "cpu" else None
         room = properties["total_memory"] if properties else 0
-        with self._lock_of(reference_client).held(shared=room > SHARES * reference_client.counted["min_bytes"]):
+        self.began_shared = room > SHARES * reference_client.counted["min_bytes"]
+        with self._lock_of(reference_client).held(self.began_shared):
             yield
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Within either: nobody else uses the device while inside."""
-        return self._lock.alone() if self._lock is not None and self.is_shared else contextlib.nullcontext()
+        return self._lock.alone() if self._lock is not None and self._lock.is_shared else contextlib.nullcontext()
 
     def share_no_longer(self) -> None:
         """Within either: nobody else uses the device from now on. Whoever is almost done need not wait again."""
-        if self._lock is not None and self.is_shared:
+        if self._lock is not None and self._lock.is_shared:
             self._lock.share_no_longer()
 
     def give_way(self) -> None:
         """Between two steps of a check: let those go first who wait to measure."""
         if self._lock is not None:
             self._lock.give_way()
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others may check meanwhile."""
-        return self._lock is not None and self._lock.is_shared
 
     def released(self) -> contextlib.AbstractContextManager[None]:
         """While inside, let others measure: for what compiles. Not on a CPU, which compilers use too."""

@@ -7,7 +7,7 @@ from kernelwright.evaluators.pipeline.device_access import DeviceAccess
 
 def is_exclusive(access: DeviceAccess) -> bool:
     """Whether all others wait for it."""
-    return is_held(access) and not access.is_shared
+    return is_held(access) and access._lock is not None and not access._lock.is_shared
 
 
 def is_held(access: DeviceAccess) -> bool:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
-from kernelwright.core import Config, Kernel, Status, TorchProblem
+from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.device_access import DeviceAccess
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.workers.client import ForkServer, WorkerDied
 
 from ...beside import with_launch_plans
-from ...conftest import FAST, Unguarded, torch_kernel
+from ...conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
 from ..device_access import is_exclusive, is_held
 from ..test_search import SEARCHING
 
@@ -121,6 +122,19 @@ def test_a_kernel_that_finds_too_little_memory_beside_others_is_evaluated_again_
     (found,) = evaluator.evaluate(scale_problem, hungry, [Config()])
     assert found.status is Status.RUNTIME_ERROR and "out of memory" in found.message
     assert (seen.shared["state"], seen.locked["state"]) == (evaluations - 1, 1)
+
+
+def test_a_check_at_other_sizes_that_finds_too_little_memory_beside_others_is_done_again_alone(
+    seen: Seen, scale_problem: TorchProblem
+) -> None:
+    little = "forward(self, x):\n        if len(x) == 4:\n            raise RuntimeError('CUDA out of memory')"
+    kernel = PythonKernel.parse(SCALE_KERNEL.replace("forward(self, x):", little))
+    with Unguarded(settings=replace(FAST, second_workload=True)) as evaluator:
+        as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+        with with_launch_plans():
+            (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+    assert found.ok and found.second_workload is not None and "out of memory" in found.second_workload.message
+    assert seen.shared["resize"] and seen.locked["resize"]
 
 
 def test_a_plan_is_compiled_while_others_measure(
