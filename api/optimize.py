@@ -85,7 +85,7 @@ class Session:
                 f"{task.problem.id} has no kernel, and a first one is made on this machine", "use `evaluator` local"
             )
         writing = self._proposers.writer(self._prepare(task.problem, task.backend)) if model else None
-        self._evaluators.start()  # its compilers, while torch's is at work
+        self._evaluators.start()  # their compilers start while torch.compile is at work
         path = self.results.first_kernel_path(task.problem, task.backend)
         start, *others = first_kernels_of(task, evaluator, writing, path, options.resume, self._observer)
         return Job(start, task.problem, self.device, reference, trust=options, first=True, others=tuple(others))

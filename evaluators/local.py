@@ -136,15 +136,15 @@ class LocalEvaluator:
             client.open()
             # The names of torch's operators are the process's: a second config would replace the first one's.
             together = not registers_operators(kernel.source)
-            with self._bench.shared(reference_client), contextlib.suppress(ProblemError):
-                if together:
+            for take in (self._bench.shared, self._bench.exclusive) if together else ():
+                with take(reference_client), contextlib.suppress(ProblemError):
                     found = self._bench.pipeline.several(reference_client, client, configs)
                     if not self._bench.may_lack_memory(found):
                         return found
         finally:
             client.close()
-        # Together, or beside others, they may find or leave too little memory. Evaluating one alone shows whether that
-        # was the cause.
+        # Together they may also leave the reference too little memory. Evaluating one alone shows whether that was the
+        # cause.
         return [self._bench.evaluate_in_full(problem, kernel, config) for config in configs]
 
     def profile(self, problem: Problem) -> Profile:

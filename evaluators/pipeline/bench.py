@@ -23,8 +23,8 @@ from .verdicts import compile_failure, failed_evaluation
 
 SUSPICIOUS_SPEEDUP = 10.0
 """A suspicious speedup: a kernel this many times as fast as the reference is measured again, from the start."""
-OUT_OF_MEMORY = "out of memory"
-"""In what torch and CUDA say of a call that found too little: of a kernel, its launch plan, at other sizes."""
+OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
+"""What torch, CUDA and its libraries say: of a kernel, of its launch plan, at other sizes."""
 CONFIRMED = "more than {:g} times as fast as the reference: measured twice, in two processes"
 BESIDE = "beside this kernel, and not without it, {}; leave the reference memory and room on the disk"
 
@@ -98,10 +98,10 @@ class Bench:
             baselines = beside.submit(self.pipeline.compile_baselines, reference_client)
             try:
                 compiled = self.compile_ahead(reference_client, kernel, config)
-            except BaseException:  # an interruption among them, which waits for nothing
+                baselines.result()
+            except BaseException:  # an interruption among them, which would wait for the compiler
                 reference_client.close()
                 raise
-            baselines.result()
         client.open()
         return reference_client, client, compiled
 
@@ -158,23 +158,23 @@ class Bench:
         """
         for again in (False, True):
             try:
-                with self._access.alone() if again else contextlib.nullcontext():
-                    found = self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
+                if again:
+                    self._access.share_no_longer()
+                found = self.pipeline.one(reference_client, client, config, compiled, prune_above_ms)
                 if again or not self.may_lack_memory([found]):
                     return found
             except ProblemError as error:
                 client.close()
                 reference_client = self.reference_for(reference_client.problem, client.kernel)
                 if again:
-                    with self._access.alone():
-                        reference_client.rehearse()
+                    reference_client.rehearse()
                     failure = Failure(Status.RUNTIME_ERROR, BESIDE.format(error))
         return failed_evaluation(reference_client, client, config, failure)
 
     def may_lack_memory(self, found: Iterable[Evaluation]) -> bool:
         """Return whether a step of one of them failed for want of memory, which others may have used."""
-        texts = (one.model_dump_json(exclude={"measurement", "reference", "baselines"}) for one in found)
-        return self._access.began_shared and any(OUT_OF_MEMORY in text for text in texts)
+        texts = [one.model_dump_json(exclude={"measurement", "reference", "baselines", "log"}) for one in found]
+        return self._access.began_shared and any(said in text for text in texts for said in OUT_OF_MEMORY)
 
     def forget_candidate(self) -> None:
         """End the candidate's process, and remove its compiled files."""

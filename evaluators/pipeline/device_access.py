@@ -9,7 +9,8 @@ from ..reference.client import ReferenceClient
 from ..workers.device_lock import DeviceLock
 
 SHARES = 64
-"""Checks share a GPU that has this many times the memory of a problem's tensors; a check takes up to eight times."""
+"""Checks share a GPU with this many times the memory of inputs, weights and outputs. A check takes up to eight times
+theirs, and more where the reference has large tensors in between."""
 
 
 class DeviceAccess:
@@ -24,6 +25,7 @@ class DeviceAccess:
     @contextlib.contextmanager
     def exclusive(self, reference_client: ReferenceClient) -> Iterator[None]:
         """Wait for the device, and keep others waiting while inside."""
+        self.began_shared = False
         with self._lock_of(reference_client).held():
             yield
 
@@ -35,7 +37,7 @@ class DeviceAccess:
         """
         properties = reference_client.properties if self._device != "cpu" else None
         room = properties["total_memory"] if properties else 0
-        self.began_shared = room > SHARES * reference_client.counted["min_bytes"]
+        self.began_shared = room > SHARES * reference_client.tensor_bytes
         with self._lock_of(reference_client).held(self.began_shared):
             yield
 

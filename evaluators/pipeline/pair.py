@@ -43,7 +43,7 @@ class Pair:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the seconds spent inside to a stage of the evaluation. Who waits to measure goes first."""
+        """Add the seconds spent inside to a stage of the evaluation; before it, others that wait to measure do."""
         self.access.give_way()
         start = time.perf_counter()
         try:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..profiling.measurement_cache import MeasurementCache
 from ..timing.clock import Clock, bind_call
 from ..workers.channel import Message
 from .arithmetic import Arithmetic
+from .inductor_compiler import NotNow, without_benchmarks
 
 EAGER_DEFAULT = "default"
 """Eager, with PyTorch's own defaults: needs no compilation."""
@@ -70,9 +71,9 @@ class Baselines:
 
         def only_compile(graph: Any, given: Sequence[Any]) -> Any:
             done.append(inductor(graph, given))
-            raise _NotNow("it is compiled, and not to run yet")
+            raise NotNow("it is compiled, and not to run yet")
 
-        with contextlib.suppress(Exception), self._arithmetic.switched(self._arithmetic.default), _without_measuring():
+        with contextlib.suppress(Exception), self._arithmetic.switched(self._arithmetic.default), without_benchmarks():
             torch.compile(model, backend=only_compile, dynamic=False)(*inputs)
         return {"compiled": bool(done)}
 
@@ -116,27 +117,6 @@ class Baselines:
             self._cache.mkdir(parents=True, exist_ok=True)
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(self._cache)
             os.environ["TRITON_CACHE_DIR"] = str(self._cache / "triton")
-
-
-class _NotNow(Exception):
-    """What is compiled ahead would use the device."""
-
-
-@contextlib.contextmanager
-def _without_measuring() -> Iterator[None]:
-    """While inside, Inductor's benchmarks raise `_NotNow`."""
-    from torch._inductor.runtime.benchmarking import benchmarker
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise _NotNow("others may be measuring")
-
-    names = [name for name in dir(benchmarker) if name.startswith("benchmark")]
-    vars(benchmarker).update(dict.fromkeys(names, refuse))
-    try:
-        yield
-    finally:
-        for name in names:
-            delattr(benchmarker, name)
 
 
 class CachedBaseline(BaseModel):

@@ -48,6 +48,8 @@ class ReferenceClient:
         """The fields of evaluations that say how the reference computes: precision, default_is_reference."""
         self.effects: dict[str, list[int]] = {name: opened[name] for name in ("changed", "returned", "shared")}
         """Indices of the inputs that the reference itself writes to, or returns."""
+        self.tensor_bytes: int = opened["tensor_bytes"]
+        """Of inputs, weights and outputs."""
         self.written_weights = frozenset[str](opened["weights"])
         """The weights that the reference itself writes to: those of a normalization that keeps running statistics."""
 

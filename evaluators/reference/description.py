@@ -14,6 +14,7 @@ from ..profiling import op_counter, peaks
 from ..profiling.gpu_properties import describe_gpu
 from ..replay.values import weights_of
 from ..workers.channel import Message
+from ..workers.memory import size_of
 from .drawn_reference import DrawnReference
 
 
@@ -36,6 +37,7 @@ class DescribeRequests:
         found = {**effects.of(outputs), "weights": written.names()}
         reference.written_weights = frozenset(found["weights"])
         del effects  # it keeps the inputs
+        found["tensor_bytes"] = size_of([*reference.inputs, *weights_of(reference.model).values(), *outputs])
         reference.changes_inputs = bool(found["changed"])
         same = reference.arithmetic.main == reference.arithmetic.default or self._defaults_make_no_difference(outputs)
         reference.prepare(0)

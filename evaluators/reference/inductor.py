@@ -26,9 +26,10 @@ from .inductor_compiler import (
     compiled_code,
     fastest_configs,
     on_gpu,
+    only_one,
     settings,
     traced,
-    without_measuring,
+    without_benchmarks,
 )
 from .inductor_kernels import configs, helpers, kernel_texts
 
@@ -51,7 +52,7 @@ class InductorRequests:
 
     def generate_ahead(self, library: bool) -> Message:
         """Do the part of `generate` in which nothing is measured. What fails here fails there too."""
-        reference = self._reference
+        reference, self._ahead = self._reference, None
         reference.prepare(0)
         with contextlib.suppress(Exception):  # of any part of the compiler
             self._ahead = Ahead.of(reference.model, reference.inputs, library)
@@ -64,6 +65,8 @@ class InductorRequests:
         `library` leaves convolutions to torch's library where they are not all there is.
         """
         reference, ahead, self._ahead = self._reference, self._ahead, None
+        if ahead is not None and ahead.library != library:
+            ahead = None
         reference.prepare(0)
         try:
             return {"code": generated(reference.model, reference.inputs, library, ahead), "obstacle": None}
@@ -84,6 +87,7 @@ def _place(error: BaseException, path: str | None) -> str:
 class Ahead:
     """A model that is traced for its inputs and, where Inductor measures no choices for that, compiled."""
 
+    library: bool
     graph: Any
     form: str
     """Of the result."""
@@ -96,9 +100,9 @@ class Ahead:
         graph, form = traced(model, weights, inputs, library)
         compiled = None
         if on_gpu(arguments := arguments_of(weights, inputs)):
-            with settings(library), chosen(without_measuring), contextlib.suppress(Exception):
+            with settings(library), chosen(only_one), without_benchmarks(), contextlib.suppress(Exception):
                 compiled = compiled_code(copy.deepcopy(graph), arguments)
-        return cls(graph, form, compiled)
+        return cls(library, graph, form, compiled)
 
 
 def generated(model: Any, inputs: Sequence[Any], library: bool = False, ahead: Ahead | None = None) -> Message:

@@ -120,10 +120,10 @@ def among_templates(choices: list[Any]) -> list[Any]:
     return [one for one in choices if isinstance(one, TritonTemplateCaller)] or choices
 
 
-def without_measuring(choices: list[Any]) -> list[Any]:
-    """Return the only choice; raise an error where several would be measured."""
+def only_one(choices: list[Any]) -> list[Any]:
+    """Return the only choice; raise `NotNow` where several would be measured."""
     if len(choices) > 1:
-        raise RuntimeError("choices have to be measured")
+        raise NotNow("choices have to be measured")
     return choices
 
 
@@ -184,3 +184,24 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
         (output,) = graph.graph.find_nodes(op="output")
         output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))  # else their strides are padded
         return compile_fx_inner(graph, fake, is_inference=True)  # whose layouts torch.compile uses without gradients
+
+
+class NotNow(Exception):
+    """What is compiled ahead would use the device, where others may be measuring."""
+
+
+@contextlib.contextmanager
+def without_benchmarks() -> Iterator[None]:
+    """Inside, Inductor's benchmarks raise `NotNow`: of templates, of whether to pad a product, and others."""
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotNow("others may be measuring")
+
+    names = [name for name in dir(benchmarker) if name.startswith("benchmark")]
+    vars(benchmarker).update(dict.fromkeys(names, refuse))
+    try:
+        yield
+    finally:
+        for name in names:
+            delattr(benchmarker, name)

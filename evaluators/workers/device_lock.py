@@ -94,6 +94,7 @@ class DeviceLock:
     def _release(self) -> None:
         file, self._file = self._file, None
         if file is not None:  # None where waiting for it again was broken off
+            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open, too
             os.close(file)
 
     def _take(self, shared: bool) -> None:
@@ -110,11 +111,15 @@ class DeviceLock:
                 "remove that file, or let all write it"
             ) from None
         self._shared = shared
-        os.pwrite(self._file, f"{os.getpid():<{PID_WIDTH}}".encode(), 0)
+        with contextlib.suppress(OSError):  # it is for a message only
+            os.pwrite(self._file, f"{os.getpid():<{PID_WIDTH}}".encode(), 0)
 
     def _is_wanted(self) -> bool:
         """Whether somebody has the turn, which is given on as soon as the device is."""
-        turn = _opened(self._next)
+        try:
+            turn = _opened(self._next)
+        except OSError:  # taking it again will say so
+            return False
         try:
             return not _tried(turn, fcntl.LOCK_SH)
         finally:
@@ -135,7 +140,7 @@ class DeviceLock:
                 if time.monotonic() > reported:
                     reported = float("inf")
                     holder = self.path.read_text(errors="replace").strip() or "another"
-                    _log.warning("waiting for the device: process %s is measuring on it (%s)", holder, self.path)
+                    _log.warning("waiting for the device: process %s took it last (%s)", holder, self.path)
                 time.sleep(POLL_S)
         except BaseException:
             os.close(file)

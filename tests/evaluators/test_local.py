@@ -222,7 +222,7 @@ class ABench(Bench):
             environment={"uuid": f"made-up-{id(self.processes)}"},
             arithmetic={},
             properties={"total_memory": 80e9},
-            counted={"min_bytes": 1e9},
+            tensor_bytes=10**9,
             close=lambda: None,
         )
 

@@ -55,7 +55,8 @@ class SplitPrecision:
 
     Needs a kernel without other float types and a function that is launched at one place, whose products sum into
     an accumulator in a loop with `input_precision="ieee"` or without TF32. Triton's own default, TF32, is left alone.
-    Where the precision is a parameter already and IEEE, as in first kernels, another one is chosen.
+    Where the precision is a parameter already and IEEE, another one is chosen; first kernels begin with that themselves
+    where a quick check allows it.
     (Henry, Tang, Heinecke: Leveraging the bfloat16 AI datatype for higher-precision computations, ARITH 2019.)
     """
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
+from kernelwright.evaluators.candidate.process import CandidateProcess
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.device_access import DeviceAccess
+from kernelwright.evaluators.pipeline.device_access import SHARES, DeviceAccess
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.workers.client import ForkServer, WorkerDied
+from kernelwright.evaluators.workers.device_lock import DeviceLock
 
 from ...beside import with_launch_plans
 from ...conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
@@ -24,7 +26,7 @@ PLANS = ("load_plan", "fit_plan", "replay", "replay_operators", "replay_time", "
 
 
 class Seen:
-    """Requests to the reference worker, and workers that were started, each with whether others waited."""
+    """Requests to both workers, and workers that were started, each with whether others waited."""
 
     def __init__(self) -> None:
         self.access: DeviceAccess | None = None
@@ -43,6 +45,7 @@ class Seen:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     found, really_asked, really_forked = Seen(), ReferenceClient._ask, ForkServer.fork
+    really_asked_candidate = CandidateProcess.ask
 
     def ask(self: ReferenceClient, seconds: float, op: str, **arguments: Any) -> Any:
         found.note(op)
@@ -52,7 +55,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         found.note(role)
         return really_forked(self, role, *args, **options)
 
+    def ask_candidate(self: CandidateProcess, form: Any, seconds: float, op: str, **arguments: Any) -> Any:
+        found.note(f"candidate {op}")
+        return really_asked_candidate(self, form, seconds, op, **arguments)
+
     monkeypatch.setattr(ReferenceClient, "_ask", ask)
+    monkeypatch.setattr(CandidateProcess, "ask", ask_candidate)
     monkeypatch.setattr(ForkServer, "fork", fork)
     return found
 
@@ -79,7 +87,7 @@ def _with_memory(
 
 
 ENOUGH_BYTES = 1e12
-MEASURED = ("time", "time_baseline", "replay_time", "ceilings")
+MEASURED = ("time", "time_baseline", "replay_time", "ceilings", "candidate time", "candidate profile")
 
 
 def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
@@ -89,10 +97,46 @@ def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
     with with_launch_plans():
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
-    assert {op for op in MEASURED if seen.locked[op]} >= {"time", "replay_time"}
+    assert {op for op in MEASURED if seen.locked[op]} >= {"time", "replay_time", "candidate profile"}
     assert not any(seen.shared[op] or seen.free[op] for op in MEASURED)
-    assert seen.shared["check"] and seen.shared["replay"] and not seen.locked["check"] and not seen.locked["replay"]
+    for op in ("check", "replay", "candidate run", "candidate record"):
+        assert seen.shared[op] and not seen.locked[op] and not seen.free[op], op
     assert seen.access is not None and not is_held(seen.access)
+
+
+def test_a_check_gives_way_between_its_steps(
+    evaluator: LocalEvaluator,
+    seen: Seen,
+    scale_problem: TorchProblem,
+    scale_kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    as_on_a_gpu(evaluator, seen, ENOUGH_BYTES)
+    gave_way: Counter[str] = Counter()
+    last = ""
+
+    def noting(note: Callable[[str], None], what: str) -> None:
+        nonlocal last
+        last = what
+        note(what)
+
+    monkeypatch.setattr(seen, "note", partial(noting, seen.note))
+    monkeypatch.setattr(DeviceLock, "give_way", lambda lock: gave_way.update([last]))
+    with with_launch_plans():
+        (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
+    assert found.ok
+    assert gave_way["replay"] >= 3, "between the comparisons of a launch plan"
+    assert len(gave_way) >= 6, "and between the stages"
+
+
+@pytest.mark.parametrize(("device", "before"), [("cuda", ["generate_ahead"]), ("cpu", [])])
+def test_torchs_compiler_begins_before_others_have_to_wait(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, device: str, before: list[str]
+) -> None:
+    seen.access, evaluator.device = evaluator._bench._access, device
+    evaluator.generated_code(scale_problem)
+    assert [op for op in ("generate_ahead", "generate") if seen.free[op]] == before
+    assert seen.locked["generate"] == 1
 
 
 def test_finalists_are_checked_beside_others_and_timed_alone(
@@ -111,6 +155,19 @@ def test_a_problem_that_is_large_for_the_device_has_it_alone(
     as_on_a_gpu(evaluator, seen, 10_000)
     (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and seen.locked["check"] and not seen.shared["check"]
+
+
+@pytest.mark.parametrize(("room", "shares"), [(SHARES, False), (SHARES + 1, True)])
+def test_a_gpu_of_64_times_the_memory_is_shared(
+    evaluator: LocalEvaluator, seen: Seen, scale_problem: TorchProblem, room: int, shares: bool
+) -> None:
+    tensor_bytes = 4 * (32 * 256 + 256 + 32 * 256)
+    as_on_a_gpu(evaluator, seen, room * tensor_bytes)
+    client = evaluator.processes.reference_client(scale_problem)
+    assert client.tensor_bytes == tensor_bytes, "input, weight and output"
+    assert seen.access is not None
+    with seen.access.shared(client):
+        assert is_held(seen.access) and is_exclusive(seen.access) is not shares
 
 
 @pytest.mark.parametrize(("room", "evaluations"), [(ENOUGH_BYTES, 2), (10_000, 1)])

@@ -13,12 +13,15 @@ from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
 from kernelwright.evaluators.reference.inductor_compiler import (
     OF_THE_LIBRARY,
+    NotNow,
     among_templates,
     chosen,
-    without_measuring,
+    only_one,
+    without_benchmarks,
 )
 from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
 from torch._inductor import config
+from torch._inductor.runtime.benchmarking import benchmarker
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
 
 CODE = GeneratedCode(source="call", weights=("weight",), inputs=(0,), form="tensor", configs={}, helpers={})
@@ -93,10 +96,17 @@ def test_templates_are_the_only_choices_where_there_are_some(monkeypatch: pytest
     with chosen(among_templates):
         assert choose("mm", [other, template]) == [template]
         assert choose("mm", [other]) == [other]
-    with chosen(without_measuring):
+    with chosen(only_one):
         assert choose("mm", [other]) == [other]
-        with pytest.raises(RuntimeError, match="have to be measured"):
+        with pytest.raises(NotNow, match="have to be measured"):
             choose("mm", [other, template])
+
+
+def test_inductor_measures_nothing_that_others_would_notice() -> None:
+    """Whether to pad a product is decided by measuring, too."""
+    with without_benchmarks(), pytest.raises(NotNow):
+        benchmarker.benchmark_gpu(lambda: None)
+    assert "benchmark_gpu" not in vars(benchmarker)
 
 
 def test_inductor_has_the_setting_that_leaves_convolutions_to_the_library() -> None:

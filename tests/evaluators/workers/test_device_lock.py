@@ -106,12 +106,18 @@ def test_two_that_lock_again_and_again_take_turns(tmp_path: Path) -> None:
     assert changes >= 12
 
 
+def until_wanted(lock: DeviceLock) -> None:
+    """Wait until somebody has the turn."""
+    deadline = time.monotonic() + 20
+    while not lock._is_wanted():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def test_several_that_check_share_the_device_until_one_measures(tmp_path: Path) -> None:
     first, second, order = DeviceLock("GPU-1", tmp_path), DeviceLock("GPU-1", tmp_path), []
-    asked = threading.Event()
 
     def measure() -> None:
-        asked.set()
         with DeviceLock("GPU-1", tmp_path).held():
             order.append("measured")
 
@@ -124,8 +130,7 @@ def test_several_that_check_share_the_device_until_one_measures(tmp_path: Path) 
         with second.held(shared=True):
             assert first.is_shared and second.is_shared
             measures.start()
-            assert asked.wait(10)
-            measures.join(0.2)
+            until_wanted(first)
             checks.start()
             checks.join(0.2)
             assert order == [], "who checks waits behind who measures"
@@ -190,7 +195,7 @@ def test_who_has_the_device_alone_gives_no_way(tmp_path: Path) -> None:
     other = threading.Thread(target=measure)
     with mine.held():
         other.start()
-        other.join(0.1)
+        until_wanted(mine)
         mine.give_way()
         assert mine.is_held and not came.is_set()
     other.join(20)
@@ -209,7 +214,7 @@ def test_who_shares_the_device_may_keep_it_to_the_end(tmp_path: Path) -> None:
         mine.share_no_longer()
         assert mine.is_held and not mine.is_shared
         other.start()
-        other.join(0.2)
+        until_wanted(mine)
         assert order == []
     other.join(20)
     assert order == ["another"]
@@ -241,7 +246,7 @@ def test_a_long_wait_names_the_holder(
         threading.Timer(0.5, first.stdin.close).start()
         with DeviceLock("GPU-1/2", tmp_path).held():
             pass
-    assert f"process {first.pid} is measuring on it" in caplog.text
+    assert f"process {first.pid} took it last" in caplog.text
 
 
 def test_locking_leaves_what_other_threads_write_alone(tmp_path: Path) -> None:
