@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -214,6 +215,8 @@ class ABench(Bench):
         self.times: dict[str, float] = {}
         """Of what is measured, in ms: measurement and reference."""
         self.came = threading.Event()
+        self.closed = threading.Event()
+        """The reference's worker has been ended."""
         self.processes.compilers = self._compilers  # type: ignore[assignment]
 
     def reference_for(self, problem: TorchProblem, kernel: Kernel) -> Any:
@@ -223,7 +226,7 @@ class ABench(Bench):
             arithmetic={},
             properties={"total_memory": 80e9},
             tensor_bytes=10**9,
-            close=lambda: None,
+            close=self.closed.set,
         )
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> Any:
@@ -306,6 +309,22 @@ def test_baselines_are_compiled_beside_the_kernel(scale_problem: TorchProblem, m
         monkeypatch.setattr(gpu.bench.pipeline, "compile_baselines", lambda client: came.append(waits(20)))
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
     assert came == [True]
+
+
+def test_an_interruption_does_not_wait_for_baselines(
+    scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(gpu.bench.pipeline, "compile_baselines", lambda client: gpu.bench.closed.wait(20))
+        monkeypatch.setattr(gpu.bench, "compile_ahead", interrupt)
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            list(gpu.evaluate(scale_problem, SIZED, [Config()]))
+        assert gpu.bench.closed.is_set() and time.monotonic() - start < 20
 
 
 def test_other_sizes_and_strides_are_compiled_before_the_device_is_taken(scale_problem: TorchProblem) -> None:
