@@ -15,6 +15,8 @@ MAX_STALE_ROUNDS = 3
 """Rounds in a row without the required improvement before the loop stops."""
 ROOFLINE = 0.95
 """A kernel this close to the roofline's floor has nothing left to gain."""
+EVEN = 0.98
+"""A kernel with less than this share of the reference's speed is slower than it, not as fast within noise."""
 NOT_REPLAYED = "not replayed"
 BEATEN = 1.05
 """A floor that a kernel undercuts by more is wrong: data stayed in a cache, or there is a faster way to compute."""
@@ -61,8 +63,12 @@ class StoppingCriteria:
 
 
 def at_floor(profile: Profile, evaluation: Evaluation) -> bool:
-    """Return whether a kernel runs as fast as the roofline allows. A floor that the reference undercuts is wrong."""
+    """Return whether a kernel runs as fast as the roofline allows.
+
+    Not where the reference is faster than the kernel, which shows that more is possible, or than the floor, which is
+    wrong then.
+    """
     latency, reference = evaluation.latency_ms, evaluation.reference
-    if latency is None or (reference is not None and reference.median_ms < profile.floor_ms):
+    if latency is None or (reference is not None and reference.median_ms < max(profile.floor_ms, EVEN * latency)):
         return False
     return ROOFLINE <= profile.floor_ms / latency <= BEATEN

@@ -60,5 +60,12 @@ def test_a_floor_that_the_reference_undercuts_stops_nothing() -> None:
     assert not at_floor(PROFILE, found.model_copy(update={"reference": Measurement(samples_ms=(0.09,) * 3)}))
 
 
+@pytest.mark.parametrize(("reference", "expected"), [(0.1, False), (0.103, True), (0.2, True)])
+def test_a_kernel_that_is_slower_than_the_reference_is_at_no_floor(reference: float, expected: bool) -> None:
+    beside = {"reference": Measurement(samples_ms=(reference,) * 3)}
+    found = evaluation(kernel(0.104), Config(), 0.104).model_copy(update=beside)
+    assert at_floor(PROFILE, found) is expected
+
+
 def test_a_failure_is_at_no_floor() -> None:
     assert not at_floor(PROFILE, evaluation(kernel("timeout"), Config(), "timeout"))
