@@ -7,7 +7,6 @@ from ...core.language import plugin_environment
 from ..languages.base import supports
 
 ENVIRONMENT = {
-    "PYTHONDONTWRITEBYTECODE": "1",
     # The profiler's messages would appear in the logs of kernels.
     "KINETO_LOG_LEVEL": "6",
     # Counting devices must not initialize CUDA in the server, since its forks could not use it then.

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import kernelwright
 import pytest
 from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, Status
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.workers.client import ForkServer
+from kernelwright.evaluators.pipeline.servers import server_environment
+from kernelwright.evaluators.workers.client import ForkServer, start_server
 
-from ...conftest import FAST
+from ...conftest import FAST, torch_kernel
 
 Result = TypeVar("Result")
 
@@ -59,6 +64,28 @@ def test_a_server_outlives_the_thread_that_started_it(scale_problem: Problem, sc
         assert (first.status, found.status) == (Status.OK, Status.OK)
         assert fresh.processes.server.pid == server
     assert not Path(f"/proc/{server}").exists()
+
+
+def test_a_server_leaves_byte_code_of_what_it_imports(tmp_path: Path) -> None:
+    """Some installers leave none: then every command would compile torch again, which takes seconds."""
+    (tmp_path / "left_without.py").write_text("HERE = True\n")
+    path = f"{Path(kernelwright.__path__[0]).parent}:{tmp_path}"
+    environment = {**server_environment("cpu"), "PATH": os.environ["PATH"], "PYTHONPATH": path}
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile() as errors:
+        fd = str(theirs.fileno())
+        process = start_server((), [fd, "left_without"], environment, theirs, errors)
+        theirs.close()
+        ready = json.loads(socket.recv_fds(ours, 4096, 1)[0])
+    assert process.wait(10) == 0
+    assert ready == {"ready": True, "missing": {}}
+    assert list((tmp_path / "__pycache__").glob("left_without.*.pyc"))
+
+
+def test_a_worker_leaves_none(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
+    kernel = torch_kernel("assert sys.dont_write_bytecode\n        return x * self.weight", "import sys")
+    (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
+    assert found.status is Status.OK, found.message
 
 
 def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Problem, scale_kernel: Kernel) -> None:
