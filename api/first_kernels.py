@@ -7,6 +7,7 @@ correct one is the start, the other one is expanded beside it where the beam has
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from ..core import (
     Trial,
 )
 from ..core.files import write_whole
+from ..core.generated_code import Convolutions
 from ..core.language import of_backend
 from ..core.text import first_line
 from ..corpus import find_kernel, find_problem
@@ -128,33 +130,58 @@ def first_kernels_of(
 
 def _of_compiler(problem: TorchProblem, evaluator: LocalEvaluator, observer: Observer) -> Kernel | str:
     """Return a kernel made of torch.compile's code, or why there is none."""
+    from ..agent.first_kernels.wrapper import CONVOLUTION
+
+    with observer.working(f"{problem.id} has no kernel: torch.compile writes one"):
+        convolutions = evaluator.settings.convolutions
+        kernel = _made(problem, evaluator, convolutions)
+        if isinstance(kernel, str):
+            return kernel
+        computed_by_library = convolutions is Convolutions.LIBRARY and CONVOLUTION in kernel.source
+        variants = [kernel, *_on_tensor_cores(kernel)]
+        if len(variants) == 1 and not computed_by_library:
+            return kernel
+        best = _fastest_correct(problem, variants, evaluator)
+        if best is None and computed_by_library:
+            # In other layouts than the reference's the library's convolutions may be less exact.
+            other = _made(problem, evaluator, Convolutions.LIBRARY_AS_GIVEN)
+            return kernel if isinstance(other, str) else other
+        return best or kernel
+
+
+def _made(problem: TorchProblem, evaluator: LocalEvaluator, convolutions: Convolutions) -> PythonKernel | str:
+    """Return the kernel of the compiler's code with such convolutions, or why there is none."""
     from ..agent.first_kernels.from_inductor import first_kernel
     from ..agent.first_kernels.obstacle import Obstacle
 
-    with observer.working(f"{problem.id} has no kernel: torch.compile writes one"):
-        code = evaluator.generated_code(problem)
-        if isinstance(code, str):
-            return code
-        try:
-            kernel = first_kernel(problem, code)
-        except Obstacle as obstacle:
-            return str(obstacle)
-        return _on_tensor_cores(problem, kernel, evaluator)
+    code = evaluator.generated_code(problem, convolutions)
+    if isinstance(code, str):
+        return code
+    try:
+        return first_kernel(problem, code)
+    except Obstacle as obstacle:
+        return str(obstacle)
 
 
-def _on_tensor_cores(problem: TorchProblem, kernel: PythonKernel, evaluator: LocalEvaluator) -> Kernel:
-    """Return the kernel with products of fp32 from several on tensor cores, or as it is where that is not correct.
+def _on_tensor_cores(kernel: PythonKernel) -> list[PythonKernel]:
+    """Return the kernel with products of fp32 from several on tensor cores, where it has any.
 
     IEEE products in Triton take twice the time of those of torch's library, on an H200.
     """
     from ..agent.rules.triton.split_precision import with_another_precision
 
-    faster = with_another_precision(kernel)
-    if faster is None:
-        return kernel
+    found = with_another_precision(kernel)
+    return [found.kernel] if found else []
+
+
+def _fastest_correct(
+    problem: TorchProblem, variants: Sequence[PythonKernel], evaluator: LocalEvaluator
+) -> PythonKernel | None:
+    """Return the variant that is correct and the fastest in a quick evaluation; None where none is correct."""
     quick = evaluator.beside(replace(evaluator.settings, search=SearchSettings()))
-    (seen,) = quick.screen(problem, [faster.kernel])
-    return faster.kernel if seen.ok else kernel
+    seen = zip(variants, quick.screen(problem, variants), strict=True)
+    times = [(one.latency_ms, number) for number, (_, one) in enumerate(seen) if one.latency_ms is not None]
+    return variants[min(times)[1]] if times else None
 
 
 def _of_model(

@@ -10,13 +10,13 @@ from typing import Any
 
 from kernelwright.core import TorchProblem
 from kernelwright.core.generated_code import GeneratedCode
-from kernelwright.evaluators.reference.generated_codes import LIBRARY, OPTIONS
+from kernelwright.evaluators.reference.generated_codes import OPTIONS, VERSIONS
 from kernelwright.evaluators.settings import Precision, Settings
 
 
 def mode_of(settings: Settings) -> dict[str, Any]:
     """Return what the code of a convolution depends on."""
-    return {"precision": settings.precision.value, "library": LIBRARY if settings.library_convolutions else None}
+    return {"precision": settings.precision.value, "library": VERSIONS[settings.convolutions]}
 
 
 CONVOLUTION = "convolution"

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ..core import Config, Evaluation, Kernel, Problem, ProblemError, Profile, Rejection, TorchProblem
-from ..core.generated_code import GeneratedCode
+from ..core.generated_code import Convolutions, GeneratedCode
 from ..core.launch_plan import LaunchPlan
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
@@ -178,22 +178,22 @@ class LocalEvaluator:
         finally:
             self.forget_candidate()
 
-    def generated_code(self, problem: Problem) -> GeneratedCode | str:
+    def generated_code(self, problem: Problem, convolutions: Convolutions | None = None) -> GeneratedCode | str:
         """Return the Triton code that torch's compiler makes of the reference, or why it makes none.
 
-        Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time. Where all of
-        torch is allowed, and its precision, convolutions stay its library's, unless nothing else is left.
+        Takes 5 to 60 s on a GPU, where its templates' configs are measured, and is kept for the next time. By default
+        the settings say what computes convolutions.
         """
         reference_client = self.processes.reference_client(TorchProblem.of(problem))
-        library = self.settings.library_convolutions
-        codes, environment = GeneratedCodes(self._memory, library), reference_client.environment
+        convolutions = convolutions or self.settings.convolutions
+        codes, environment = GeneratedCodes(self._memory, convolutions), reference_client.environment
         known = codes.get(reference_client.problem, environment)
         if known is not None:
             return known
         if self.device != "cpu":  # there the compiler would disturb what others measure
-            reference_client.generate_ahead(library)
+            reference_client.generate_ahead(convolutions)
         with self._bench.exclusive(reference_client):
-            found = reference_client.generate(library)
+            found = reference_client.generate(convolutions)
         if isinstance(found, GeneratedCode):
             codes.put(reference_client.problem, environment, found)
         return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..core.generated_code import Convolutions
+
 
 class AllowTorch(StrEnum):
     """Which of torch's operators a candidate may call."""
@@ -123,6 +125,7 @@ class Settings:
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""
 
     @property
-    def library_convolutions(self) -> bool:
-        """Whether first kernels leave convolutions to torch's library: with all of torch and its precision."""
-        return self.allow_torch is AllowTorch.ALL and self.precision is Precision.DEFAULT
+    def convolutions(self) -> Convolutions:
+        """What computes convolutions in first kernels: torch's library with all of torch and its precision."""
+        library = self.allow_torch is AllowTorch.ALL and self.precision is Precision.DEFAULT
+        return Convolutions.LIBRARY if library else Convolutions.TEMPLATES

@@ -12,6 +12,8 @@ from .obstacle import Obstacle
 
 _DROPPED = {"assert_size_stride", "assert_alignment", "set_device"}
 _LEFT_OUT = {"copy_if_misaligned", "get_raw_stream"}
+CONVOLUTION = "torch.ops.aten.convolution.default"
+"""What a convolution of the library is in the rewritten code."""
 _LIBRARY = {"mm", "bmm", "addmm", "baddbmm", "_int_mm", "convolution"}
 
 
@@ -95,7 +97,7 @@ class _Names(ast.NodeTransformer):
                 if name not in _LIBRARY:
                     raise Obstacle(f"a call of extern_kernels.{name}")
                 self._wrapper.library.append(name)
-                node.func = _text("torch.ops.aten.convolution.default" if name == "convolution" else f"torch.{name}")
+                node.func = _text(CONVOLUTION if name == "convolution" else f"torch.{name}")
                 if name == "convolution":
                     order = ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
                     by_name = {one.arg: one.value for one in node.keywords}

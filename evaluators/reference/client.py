@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import ProblemError, Status, TorchProblem
-from ...core.generated_code import GeneratedCode
+from ...core.generated_code import Convolutions, GeneratedCode
 from ...core.launch_plan import LaunchPlan
 from ...core.text import first_line
 from ..timing.hidden_work import IdleDevice
@@ -115,16 +115,13 @@ class ReferenceClient:
         found: Message | None = self.call("properties")["properties"]
         return found
 
-    def generate_ahead(self, library: bool) -> None:
+    def generate_ahead(self, convolutions: Convolutions) -> None:
         """Let torch's compiler do the part of `generate` in which it measures nothing."""
-        self.call("generate_ahead", library=library)
+        self.call("generate_ahead", convolutions=convolutions.value)
 
-    def generate(self, library: bool) -> GeneratedCode | str:
-        """Return what torch's compiler makes of the reference, or why it makes nothing.
-
-        `library` leaves convolutions to torch's library where they are not all there is.
-        """
-        answer = self.call("generate", library=library)
+    def generate(self, convolutions: Convolutions) -> GeneratedCode | str:
+        """Return what torch's compiler makes of the reference, or why it makes nothing."""
+        answer = self.call("generate", convolutions=convolutions.value)
         return str(answer["obstacle"]) if answer["obstacle"] else GeneratedCode.model_validate(answer["code"])
 
     def timer(self, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:

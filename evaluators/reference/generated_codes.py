@@ -8,25 +8,26 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ...core import TorchProblem
-from ...core.generated_code import GeneratedCode
+from ...core.generated_code import Convolutions, GeneratedCode
 from ...core.text import digest_of
 from ..profiling.measurement_cache import MeasurementCache
 from .baselines import baseline_key
 
 OPTIONS = "generated code 2"
-LIBRARY = "library 4"
-"""Of code that leaves convolutions to torch's library. Each counts up when `inductor` generates something else."""
+VERSIONS: Mapping[Convolutions, str | None] = {
+    Convolutions.TEMPLATES: None,
+    Convolutions.LIBRARY: "library 4",
+    Convolutions.LIBRARY_AS_GIVEN: "library as given 1",
+}
+"""Of code with such convolutions. Each counts up when `inductor` generates something else."""
 
 
 class GeneratedCodes:
-    """A file per problem, device and version in `folder`/generated; empty without a folder.
+    """A file per problem, device and version in `folder`/generated; empty without a folder."""
 
-    `library` says whether convolutions have been left to torch's library.
-    """
-
-    def __init__(self, folder: Path | None, library: bool = False) -> None:
+    def __init__(self, folder: Path | None, convolutions: Convolutions = Convolutions.TEMPLATES) -> None:
         self._folder = folder / "generated" if folder else None
-        self._options = f"{OPTIONS}, {LIBRARY}" if library else OPTIONS
+        self._options = ", ".join(filter(None, (OPTIONS, VERSIONS[convolutions])))
 
     def get(self, problem: TorchProblem, environment: Mapping[str, str]) -> GeneratedCode | None:
         """Return the code, or None."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.generated_code import Convolutions
 from ...core.text import first_line
 from ..replay.values import weights_of
 from ..workers.channel import Message
@@ -50,26 +51,24 @@ class InductorRequests:
         self._reference = reference
         self._ahead: Ahead | None = None
 
-    def generate_ahead(self, library: bool) -> Message:
+    def generate_ahead(self, convolutions: str) -> Message:
         """Do the part of `generate` in which nothing is measured. What fails here fails there too."""
         reference, self._ahead = self._reference, None
         reference.prepare(0)
         with contextlib.suppress(Exception):  # of any part of the compiler
-            self._ahead = Ahead.of(reference.model, reference.inputs, library)
+            self._ahead = Ahead.of(reference.model, reference.inputs, Convolutions(convolutions))
         reference.release()
         return {}
 
-    def generate(self, library: bool) -> Message:
-        """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none.
-
-        `library` leaves convolutions to torch's library where they are not all there is.
-        """
+    def generate(self, convolutions: str) -> Message:
+        """Return as `code` the fields of a `GeneratedCode`, or as `obstacle` why there is none."""
         reference, ahead, self._ahead = self._reference, self._ahead, None
-        if ahead is not None and ahead.library != library:
+        if ahead is not None and ahead.convolutions != convolutions:
             ahead = None
         reference.prepare(0)
         try:
-            return {"code": generated(reference.model, reference.inputs, library, ahead), "obstacle": None}
+            code = generated(reference.model, reference.inputs, Convolutions(convolutions), ahead)
+            return {"code": code, "obstacle": None}
         except Exception as error:  # of any part of the compiler
             why = _VALUES.get(type(error).__name__) or first_line(f"{type(error).__name__}: {error}", 300)
             return {"obstacle": f"{why}{_place(error, reference.problem.module.__file__)}"}
@@ -87,44 +86,49 @@ def _place(error: BaseException, path: str | None) -> str:
 class Ahead:
     """A model that is traced for its inputs and, where Inductor measures no choices for that, compiled."""
 
-    library: bool
+    convolutions: Convolutions
     graph: Any
     form: str
     """Of the result."""
     compiled: Compiled | None
 
     @classmethod
-    def of(cls, model: Any, inputs: Sequence[Any], library: bool) -> Ahead:
-        """Trace and compile; `library` is for convolutions: see `generate`."""
+    def of(cls, model: Any, inputs: Sequence[Any], convolutions: Convolutions) -> Ahead:
+        """Trace and compile."""
         weights = weights_of(model)
-        graph, form = traced(model, weights, inputs, library)
+        graph, form = traced(model, weights, inputs, convolutions.in_library)
         compiled = None
         if on_gpu(arguments := arguments_of(weights, inputs)):
-            with settings(library), chosen(only_one), without_benchmarks(), contextlib.suppress(Exception):
+            with settings(convolutions), chosen(only_one), without_benchmarks(), contextlib.suppress(Exception):
                 compiled = compiled_code(copy.deepcopy(graph), arguments)
-        return cls(library, graph, form, compiled)
+        return cls(convolutions, graph, form, compiled)
 
 
-def generated(model: Any, inputs: Sequence[Any], library: bool = False, ahead: Ahead | None = None) -> Message:
+def generated(
+    model: Any,
+    inputs: Sequence[Any],
+    convolutions: Convolutions = Convolutions.TEMPLATES,
+    ahead: Ahead | None = None,
+) -> Message:
     """Compile a model for inputs and return the code as fields of a `GeneratedCode`.
 
     With real inputs on a GPU the code runs once, in which Inductor measures the configs of its kernels. With fake ones
-    the configs keep Inductor's order. `library` is for convolutions: see `generate`.
+    the configs keep Inductor's order.
     """
     import torch
 
     weights = weights_of(model)
     arguments = arguments_of(weights, inputs)
-    graph, form = (ahead.graph, ahead.form) if ahead else traced(model, weights, inputs, library)
+    graph, form = (ahead.graph, ahead.form) if ahead else traced(model, weights, inputs, convolutions.in_library)
     fastest: dict[str, dict[str, int]] = {}
-    with settings(library), chosen(among_templates):
+    with settings(convolutions), chosen(among_templates):
         if on_gpu(arguments):
             compiled = (ahead and ahead.compiled) or compiled_code(graph, arguments)
             code, fastest = compiled.code, fastest_configs(compiled, arguments)
         else:
             code = code_of(graph, arguments)
     kernels = dict(kernel_texts(code))
-    if library and not kernels:  # nothing to begin from
+    if convolutions.in_library and not kernels:  # nothing to begin from
         return generated(model, inputs)
     return {
         "source": code,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from unittest import mock
 
+from ...core.generated_code import Convolutions
 from ..replay.values import form_of
 from .decompositions.table import decompositions
 from .inductor_kernels import config_of, kernel_texts
@@ -26,9 +27,13 @@ OPTIONS = {
     "freezing": False,
 }
 """Inductor's settings; those that a version does not know are left out."""
-OF_THE_LIBRARY = {"max_autotune_conv_backends": "ATEN"}
-"""Settings that leave convolutions to torch's library. With templates among the choices Inductor measures all of them,
-which keeps others off the device for tens of seconds."""
+OF_CONVOLUTIONS: Mapping[Convolutions, Mapping[str, Any]] = {
+    Convolutions.TEMPLATES: {},
+    # With templates among the choices Inductor measures all of them, which keeps others off the device for long.
+    Convolutions.LIBRARY: {"max_autotune_conv_backends": "ATEN"},
+    Convolutions.LIBRARY_AS_GIVEN: {"max_autotune_conv_backends": "ATEN", "layout_optimization": False},
+}
+"""Further settings."""
 
 
 class _Taken(BaseException):
@@ -50,11 +55,11 @@ def on_gpu(arguments: Sequence[Any]) -> bool:
 
 
 @contextlib.contextmanager
-def settings(library: bool) -> Iterator[None]:
+def settings(convolutions: Convolutions) -> Iterator[None]:
     """Inside, Inductor has ours."""
     from torch._inductor import config
 
-    wanted = OPTIONS | (OF_THE_LIBRARY if library else {})
+    wanted = {**OPTIONS, **OF_CONVOLUTIONS[convolutions]}
     with config.patch({name: value for name, value in wanted.items() if name in config._config}):
         yield
 
@@ -176,7 +181,8 @@ def lowered(graph: Any, arguments: Sequence[Any]) -> Any:
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    mode = detect_fake_mode(arguments) or FakeTensorMode()
+    traced_with = [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
+    mode = detect_fake_mode(traced_with) or FakeTensorMode()  # another than the graph's own does not mix with it
     fake = [mode.from_tensor(one, static_shapes=True) for one in arguments]
     with tracing(TracingContext(mode)), torch.no_grad():
         with mode:  # a pattern's own constants are fake too

@@ -13,6 +13,7 @@ from typing import Any
 
 import kernelwright
 import pytest
+from kernelwright.agent.first_kernels.wrapper import CONVOLUTION
 from kernelwright.agent.models.prompt_file import reply_name
 from kernelwright.agent.proposer import RunEnded
 from kernelwright.agent.rules.triton.split_precision import START
@@ -35,8 +36,8 @@ from kernelwright.core import (
     TorchProblem,
     read_journal,
 )
-from kernelwright.core.generated_code import GeneratedCode
-from kernelwright.evaluators.settings import Settings
+from kernelwright.core.generated_code import Convolutions, GeneratedCode
+from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
 
 from ..cli.commands import kernelwright as run_command
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM
@@ -74,7 +75,16 @@ class Compiler:
         self.settings = Settings()
         self.quick: list[Kernel] = []
         """Kernels that were only screened."""
-        self.screened = Status.OK
+        self.screened_ms: dict[str, float] = {}
+        """By precision: of kernels that a quick evaluation finds correct."""
+        self.convolutions: list[Convolutions] = []
+
+    def add_line(self, line: str) -> None:
+        """Add a line to the code's `call`, before its end."""
+        code = self._recorded["code"]
+        before, end, after = code["source"].partition("    return (buf")
+        assert end
+        self._recorded["code"] = {**code, "source": f"{before}    {line}\n{end}{after}"}
 
     def beside(self, settings: Settings) -> Compiler:
         assert settings.search is not None and replace(settings, search=None) == self.settings
@@ -82,8 +92,10 @@ class Compiler:
 
     def screen(self, problem: Problem, kernels: Sequence[Kernel]) -> Iterator[Evaluation]:
         self.quick += kernels
-        found = Evaluation(status=Status.WRONG_VALUE, kernel_digest=kernels[0].digest, message="less exact")
-        yield evaluation(kernels[0], Config(), 1.0) if self.screened is Status.OK else found
+        for kernel in kernels:
+            ms = self.screened_ms.get(str(kernel.config.get("PRECISION")))
+            wrong = Evaluation(status=Status.WRONG_VALUE, kernel_digest=kernel.digest, message="less exact")
+            yield wrong if ms is None else evaluation(kernel, Config(), ms)
 
     def evaluate(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> Iterator[Evaluation]:
         yield evaluation(kernel, configs[0], self.latencies[kernel.digest])
@@ -91,8 +103,9 @@ class Compiler:
     def profile(self, problem: Problem) -> Profile:
         return PROFILE
 
-    def generated_code(self, problem: Problem) -> GeneratedCode | str:
+    def generated_code(self, problem: Problem, convolutions: Convolutions) -> GeneratedCode | str:
         self.asked += 1
+        self.convolutions.append(convolutions)
         return GeneratedCode.model_validate(self._recorded["code"])
 
 
@@ -169,13 +182,36 @@ def test_a_model_that_fails_leaves_the_compilers_kernel(tmp_path: Path) -> None:
         made_by(Compiler("level1/1_57"), path, False, Writer(RunEnded("the budget of 10 tokens is spent")))
 
 
-@pytest.mark.parametrize(("screened", "precision"), [(Status.OK, START), (Status.WRONG_VALUE, "ieee")])
-def test_products_start_on_tensor_cores_where_that_is_correct(tmp_path: Path, screened: Status, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("screened_ms", "precision"),
+    [({"ieee": 2.0, START: 1.0}, START), ({"ieee": 1.0, START: 2.0}, "ieee"), ({"ieee": 1.0}, "ieee"), ({}, "ieee")],
+)
+def test_products_start_with_the_precision_that_is_correct_and_fast(
+    tmp_path: Path, screened_ms: dict[str, float], precision: str
+) -> None:
     compiler = Compiler("level2/2_12")
-    compiler.screened = screened
+    compiler.screened_ms = screened_ms
     (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
-    assert [one.config["PRECISION"] for one in compiler.quick] == [START]
+    assert [one.config["PRECISION"] for one in compiler.quick] == ["ieee", START]
     assert made.config["PRECISION"] == precision
+    assert compiler.convolutions == [Convolutions.TEMPLATES]
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_a_librarys_convolution_that_is_not_exact_enough_is_made_in_the_layout_of_the_reference(
+    tmp_path: Path, correct: bool
+) -> None:
+    compiler = Compiler("level1/1_39")
+    compiler.add_line(
+        "buf9 = extern_kernels.convolution(arg0_1, arg0_1, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
+        "transposed=False, output_padding=(0, 0), groups=1, bias=None)"
+    )
+    compiler.settings = Settings(precision=Precision.DEFAULT, allow_torch=AllowTorch.ALL)
+    compiler.screened_ms = {"None": 1.0} if correct else {}
+    (made,) = made_by(compiler, tmp_path / "first_kernel.py", resume=False)
+    assert CONVOLUTION in made.source and len(compiler.quick) == 1
+    again = [] if correct else [Convolutions.LIBRARY_AS_GIVEN]
+    assert compiler.convolutions == [Convolutions.LIBRARY, *again]
 
 
 def test_what_has_no_product_is_not_screened(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from kernelwright.agent.first_kernels.kernels import GeneratedKernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.agent.rules.triton.split_precision import PRECISIONS
 from kernelwright.core import Config, Kernel, TorchProblem
-from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.core.generated_code import Convolutions, GeneratedCode
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.decompositions import long_sums
@@ -97,15 +97,15 @@ def problem_of(case: str) -> TorchProblem:
     return TorchProblem(id="level1/1_995", name="995_Case", source=source)
 
 
-def code_of(problem: TorchProblem, folder: Path, library: bool = False) -> GeneratedCode:
+def code_of(problem: TorchProblem, folder: Path, convolutions: Convolutions = Convolutions.TEMPLATES) -> GeneratedCode:
     path = folder / f"{problem.name}.py"
     path.write_text(problem.source)
     module = ProblemModule(path, problem.sizes, "meta")
     with faked_gpu():
         model, inputs = fake_model(module.model(0), module.inputs(0))
-        ahead = Ahead.of(model, inputs, library)
+        ahead = Ahead.of(model, inputs, convolutions)
         assert ahead.compiled is None, "only for real tensors of a GPU"
-        return GeneratedCode.model_validate(generated(model, inputs, library, ahead))
+        return GeneratedCode.model_validate(generated(model, inputs, convolutions, ahead))
 
 
 @pytest.fixture(scope="module")
@@ -213,17 +213,19 @@ def test_a_convolution_stays_the_librarys_with_the_layout_that_torch_compile_cho
 ) -> None:
     """Operands are copied to channels last, also where there are few channels, for which training graphs are not."""
     problem = library_problem(module, inputs)
-    kernel: Kernel = first_kernel(problem, code_of(problem, tmp_path, library=True))
+    kernel: Kernel = first_kernel(problem, code_of(problem, tmp_path, Convolutions.LIBRARY))
     assert "3 Triton kernels," in kernel.source and "torch computes convolution" in kernel.source.splitlines()[0]
     assert "(576, 1, 96, 16)" in kernel.source, "the strides of a copy"
+    as_given: Kernel = first_kernel(problem, code_of(problem, tmp_path, Convolutions.LIBRARY_AS_GIVEN))
+    assert "1 Triton kernel," in as_given.source and "(576, 1, 96, 16)" not in as_given.source
 
 
 def test_a_convolution_without_a_kernel_beside_it_is_generated_as_without_the_library(tmp_path: Path) -> None:
     beside = library_problem("nn.Conv1d(16, 16, 3, bias=False)", "torch.randn(1, 16, 6)")
-    kernel: Kernel = first_kernel(beside, code_of(beside, tmp_path, library=True))
+    kernel: Kernel = first_kernel(beside, code_of(beside, tmp_path, Convolutions.LIBRARY))
     assert "1 Triton kernel," in kernel.source and "torch computes convolution" in kernel.source.splitlines()[0]
     alone = replace(beside, source=beside.source.replace("torch.relu(self.conv(x))", "self.conv(x)"))
-    code = code_of(alone, tmp_path, library=True)
+    code = code_of(alone, tmp_path, Convolutions.LIBRARY)
     assert code == code_of(alone, tmp_path)
     assert "torch computes" not in first_kernel(alone, code).source
 
