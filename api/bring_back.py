@@ -43,6 +43,20 @@ def bring_back(
     return options.patch
 
 
+def faster_at_some(job: Job, start: Evaluation, tried: Sequence[Evaluation]) -> bool:
+    """Return whether the function's autotuner gains by a config that was tried, at workloads that its key tells apart.
+
+    No config need be faster than the start at all of them: an autotuner chooses one for each. `start` has its config.
+    """
+    from .patches import adds, worthwhile
+    from .workload_keys import workload_keys
+
+    if job.function is None or not (declared := job.function.kernel.declared_configs):
+        return False
+    more = worthwhile(start, tried, workload_keys(job.function, job.problem))[1:]
+    return adds(more, declared)
+
+
 def same_but_config(one: Kernel, bound: Kernel) -> bool:
     """Return whether two kernels differ in the values of their parameters only."""
     try:

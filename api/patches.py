@@ -48,15 +48,21 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mappin
     return list(dict.fromkeys(found))
 
 
+def adds(configs: Sequence[Config], declared: Sequence[Config]) -> bool:
+    """Return whether an autotuner that has the declared configs gains by others of these."""
+    return not all(any(_agrees(one, own) for own in declared) for one in configs)
+
+
 def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> list[Config]:
     """Return the user's own configs that were not measured: an autotuner may find one of them faster."""
     return [
-        one
-        for one in declared
-        if not any(
-            all(one.get(name) == value for name, value in other.config.items()) for other in evaluations if other.config
-        )
+        one for one in declared if not any(_agrees(one, Config(other.config)) for other in evaluations if other.config)
     ]
+
+
+def _agrees(one: Config, other: Config) -> bool:
+    """Return whether `one` has the values that `other` names."""
+    return all(one.get(name) == value for name, value in other.items())
 
 
 def _time(evaluation: Evaluation, names: Sequence[str]) -> float | None:

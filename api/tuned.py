@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import SearchSpace, SpaceError
+from ..core import Evaluation, SearchSpace, SpaceError
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from ..tuners.discovery import FoundSpace
@@ -62,6 +62,13 @@ class TuneResult:
         """Whether the winner has the kernel's own constants."""
         best, present = self.found.best, self.job.kernel.config
         return best is not None and all(present[name] == value for name, value in best.config.items())
+
+    @property
+    def own_constants(self) -> Evaluation | None:
+        """The evaluation of the kernel's own constants, timed beside the finalists, with its config."""
+        start, present = self.found.start, self.job.kernel.config
+        own = {name: present[name] for name in self.pruned.names}
+        return start.model_copy(update={"config": own}) if start is not None else None
 
     @property
     def gain(self) -> float | None:

@@ -11,15 +11,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import kernelwright
 from command import run_benchmark
-from kernelwright.core import Config
+from kernelwright.api.patches import worthwhile
+from kernelwright.api.tuned import TuneResult
+from kernelwright.api.workload_keys import workload_keys
+from kernelwright.core import Config, Evaluation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.user_packages import LINEAR, TRITON, UserPackage, apply, run_tests
@@ -36,24 +42,26 @@ def measured(package: UserPackage, device: str, trials: int, folder: Path) -> di
         given["inputs"] = str(copy / package.gpu_inputs)
     run = kernelwright.optimize(function, **given, model="rules", target_speedup=1000, patch=folder / "optimize.diff")
     tuned = kernelwright.tune(function, **given, trials=trials, patch=folder / "tune.diff")
-    start, best = run.outcome.start, run.outcome.best
-    patch = run.patch
-    if tuned.found.best is not None and (tuned.found.best.latency_ms or 0.0) < (best.latency_ms or 0.0):
-        best, patch = tuned.found.best, tuned.patch
+    start, best, patch = run.outcome.start, run.outcome.best, run.patch
+    after = [best]
+    if tuned.patch is not None and (patch is None or (tuned.found.best or best).latency_ms < best.latency_ms):
+        best, patch = tuned.found.best or best, tuned.patch
+        after = in_patch(tuned)
     own = {Config(one) for one in tuned.job.kernel.declared_configs}
     theirs = [one for one in tuned.found.evaluations if Config(one.config) in own and one.ok]
-    rows = {}
-    for name, row in best.workloads.items():
-        times = [one.workloads[name].latency_ms or 0.0 for one in theirs]
-        rows[name] = {
-            "start_ms": start.workloads[name].latency_ms,
-            "own_configs_ms": min(times, default=None),
-            "best_ms": row.latency_ms,
-            "speedup": row.speedup,
+    rows = {
+        name: {
+            "start_ms": row.latency_ms,
+            "own_configs_ms": least_ms(theirs, name),
+            "best_ms": least_ms(after, name),
+            "reference_ms": row.reference_ms,
         }
+        for name, row in start.workloads.items()
+    }
+    gains = [(row["start_ms"] or 0.0) / (row["best_ms"] or math.inf) for row in rows.values()]
     found: dict[str, Any] = {
         "package": package.name,
-        "gain": start.latency_ms / best.latency_ms if start.latency_ms and best.latency_ms else None,
+        "gain": statistics.geometric_mean(gains),
         "workloads": rows,
         "statuses": [str(start.status), str(best.status)],
         "verified": run.verified,
@@ -65,6 +73,20 @@ def measured(package: UserPackage, device: str, trials: int, folder: Path) -> di
         tests = run_tests(copy, interpreted=False)
         found |= {"applies": applied.returncode == 0, "tests": tests.stdout.strip().splitlines()[-1:]}
     return found | {"environment": best.environment}
+
+
+def in_patch(tuned: TuneResult) -> list[Evaluation]:
+    """Return the evaluations of the configs among which the patched function's autotuner chooses."""
+    tried = [*tuned.found.evaluations, *tuned.found.finals]
+    best = tuned.found.best if tuned.faster else tuned.own_constants
+    assert best is not None and tuned.job.function is not None
+    configs = worthwhile(best, tried, workload_keys(tuned.job.function, tuned.job.problem))
+    return [one for one in (best, *tried) if Config(one.config) in configs and one.ok]
+
+
+def least_ms(evaluations: Sequence[Evaluation], workload: str) -> float | None:
+    """Return the least time at a workload; None without evaluations."""
+    return min((one.workloads[workload].latency_ms or math.inf for one in evaluations), default=None)
 
 
 def main() -> None:
