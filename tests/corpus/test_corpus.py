@@ -14,6 +14,7 @@ from kernelwright.core import Config, Status, TorchProblem, backends
 from kernelwright.core.space_inference import declared_space
 from kernelwright.corpus import find_kernel, find_problem, list_kernels, list_problems
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.settings import Sampling, Settings
 
 from ..agent.triton_rule_cases import SMALL
 from ..conftest import FAST
@@ -76,7 +77,9 @@ def test_gpu_kernels_compile_for_sm_90(backend: str) -> None:
 
 @pytest.fixture(scope="module")
 def gpu(device_memory: Path) -> Iterator[LocalEvaluator]:
-    with LocalEvaluator("cuda", memory=device_memory) as evaluator:
+    # What is asked is whether they are right; others wait while they are timed.
+    settings = Settings(sampling=Sampling(seconds=0.1))
+    with LocalEvaluator("cuda", settings, device_memory) as evaluator:
         yield evaluator
 
 
