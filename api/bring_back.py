@@ -48,13 +48,13 @@ def faster_at_some(job: Job, start: Evaluation, tried: Sequence[Evaluation]) -> 
 
     No config need be faster than the start at all of them: an autotuner chooses one for each. `start` has its config.
     """
-    from .patches import adds, worthwhile
+    from .patches import undeclared, worthwhile
     from .workload_keys import workload_keys
 
     if job.function is None or not (declared := job.function.kernel.declared_configs):
         return False
     more = worthwhile(start, tried, workload_keys(job.function, job.problem))[1:]
-    return adds(more, declared)
+    return bool(undeclared(more, declared))
 
 
 def same_but_config(one: Kernel, bound: Kernel) -> bool:

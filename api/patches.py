@@ -48,9 +48,9 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mappin
     return list(dict.fromkeys(found))
 
 
-def adds(configs: Sequence[Config], declared: Sequence[Config]) -> bool:
-    """Return whether an autotuner that has the declared configs gains by others of these."""
-    return not all(any(_agrees(one, own) for own in declared) for one in configs)
+def undeclared(configs: Sequence[Config], declared: Sequence[Config]) -> list[Config]:
+    """Return the configs that are none of the user's own."""
+    return [one for one in configs if not any(_agrees(one, own) for own in declared)]
 
 
 def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> list[Config]:
