@@ -40,6 +40,14 @@ START_S = 120.0
 REPLY_BYTES = 32
 
 
+def share_gpus() -> None:
+    """Give each worker of a run one of several GPUs; before anything has looked which ones there are."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if worker and gpus > 1:
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(int(worker) % gpus))
+
+
 def measure_beside_others() -> None:
     """Let this process sample shortly and take no notice of what else measures here: its metrics are as good."""
     from kernelwright.core import Evaluation, Target

@@ -17,8 +17,9 @@ from kernelwright.core import Kernel, PythonKernel, Rejection, TorchProblem
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.settings import AllowTorch, Limits, Sampling, Sandbox, Settings
 
-from .beside import FOLDER, OWNER, example_vectors, measure_beside_others, start_warm
+from .beside import FOLDER, OWNER, example_vectors, measure_beside_others, share_gpus, start_warm
 
+share_gpus()
 measure_beside_others()
 start_warm()
 # A shell that runs tests in its background has them ignore Ctrl-C, and so would every command that they start.
