@@ -26,13 +26,12 @@ from ..core import (
     Trial,
 )
 from ..core.files import write_whole
-from ..core.generated_code import Convolutions
 from ..core.language import of_backend
 from ..core.text import first_line
 from ..corpus import find_kernel, find_problem
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
-from ..evaluators.settings import SearchSettings
+from ..evaluators.settings import Convolutions, SearchSettings
 from .devices import CPU
 from .jobs import at_workload, choose_backend
 from .observers import Observer

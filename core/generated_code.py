@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
-
-
-class Convolutions(StrEnum):
-    """What computes convolutions in such code."""
-
-    TEMPLATES = "templates"
-    """Triton kernels."""
-    LIBRARY = "library"
-    """Torch's library, in the layouts that the compiler chooses, unless convolutions are all there is."""
-    LIBRARY_AS_GIVEN = "library as given"
-    """The same in the layouts of the reference, where the library may choose a more exact algorithm."""
-
-    @property
-    def in_library(self) -> bool:
-        """Whether torch's library may compute them."""
-        return self is not Convolutions.TEMPLATES
 
 
 class GeneratedCode(BaseModel):

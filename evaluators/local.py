@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ..core import Config, Evaluation, Kernel, Problem, ProblemError, Profile, Rejection, TorchProblem
-from ..core.generated_code import Convolutions, GeneratedCode
+from ..core.generated_code import GeneratedCode
 from ..core.launch_plan import LaunchPlan
 from .guards.own_kernels import registers_operators
 from .guards.source import find_violation
@@ -28,7 +28,7 @@ from .pipeline.search import searched
 from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
-from .settings import Settings
+from .settings import Convolutions, Settings
 
 
 class LocalEvaluator:

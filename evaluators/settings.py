@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..core.generated_code import Convolutions
-
 
 class AllowTorch(StrEnum):
     """Which of torch's operators a candidate may call."""
@@ -97,6 +95,22 @@ class SearchSettings:
         if compilers is None:
             compilers = max(1, cores // 2 if ahead and adaptive else cores)
         return cls(compilers, 4 * compilers if ahead and not adaptive else compilers)
+
+
+class Convolutions(StrEnum):
+    """What computes convolutions in the code of torch's compiler."""
+
+    TEMPLATES = "templates"
+    """Triton kernels."""
+    LIBRARY = "library"
+    """Torch's library, in the layouts that the compiler chooses, unless convolutions are all there is."""
+    LIBRARY_AS_GIVEN = "library as given"
+    """The same in the layouts of the reference, where the library may choose a more exact algorithm."""
+
+    @property
+    def in_library(self) -> bool:
+        """Whether torch's library may compute them."""
+        return self is not Convolutions.TEMPLATES
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core import ProblemError, Status, TorchProblem
-from ...core.generated_code import Convolutions, GeneratedCode
+from ...core.generated_code import GeneratedCode
 from ...core.launch_plan import LaunchPlan
 from ...core.text import first_line
+from ..settings import Convolutions
 from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout

@@ -8,9 +8,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ...core import TorchProblem
-from ...core.generated_code import Convolutions, GeneratedCode
+from ...core.generated_code import GeneratedCode
 from ...core.text import digest_of
 from ..profiling.measurement_cache import MeasurementCache
+from ..settings import Convolutions
 from .baselines import baseline_key
 
 OPTIONS = "generated code 2"

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.generated_code import Convolutions
 from ...core.text import first_line
 from ..replay.values import weights_of
+from ..settings import Convolutions
 from ..workers.channel import Message
 from .drawn_reference import DrawnReference
 from .inductor_compiler import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from unittest import mock
 
-from ...core.generated_code import Convolutions
 from ..replay.values import form_of
+from ..settings import Convolutions
 from .decompositions.table import decompositions
 from .inductor_kernels import config_of, kernel_texts
 

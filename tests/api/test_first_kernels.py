@@ -36,8 +36,8 @@ from kernelwright.core import (
     TorchProblem,
     read_journal,
 )
-from kernelwright.core.generated_code import Convolutions, GeneratedCode
-from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from kernelwright.core.generated_code import GeneratedCode
+from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
 
 from ..cli.commands import kernelwright as run_command
 from ..conftest import SCALE_KERNEL, SCALE_PROBLEM

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from kernelwright.core import TorchProblem
-from kernelwright.core.generated_code import Convolutions, GeneratedCode
+from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
-from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 HERE = {"device": "NVIDIA H200", "torch": "2.11.0"}

@@ -13,12 +13,12 @@ from kernelwright.agent.first_kernels.kernels import GeneratedKernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
 from kernelwright.agent.rules.triton.split_precision import PRECISIONS
 from kernelwright.core import Config, Kernel, TorchProblem
-from kernelwright.core.generated_code import Convolutions, GeneratedCode
+from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.decompositions import long_sums
 from kernelwright.evaluators.reference.inductor import Ahead, generated
-from kernelwright.evaluators.settings import AllowTorch
+from kernelwright.evaluators.settings import AllowTorch, Convolutions
 from kernelwright.evaluators.workers.modules import ProblemModule
 
 from ...conftest import FAST, Unguarded

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import TorchProblem
-from kernelwright.core.generated_code import Convolutions, GeneratedCode
+from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.generated_codes import GeneratedCodes
@@ -19,7 +19,7 @@ from kernelwright.evaluators.reference.inductor_compiler import (
     only_one,
     without_benchmarks,
 )
-from kernelwright.evaluators.settings import AllowTorch, Precision, Settings
+from kernelwright.evaluators.settings import AllowTorch, Convolutions, Precision, Settings
 from torch._inductor import config
 from torch._inductor.runtime.benchmarking import benchmarker
 from torch._inductor.select_algorithm import AlgorithmSelectorCache, TritonTemplateCaller
