@@ -18,8 +18,8 @@ def find_all(tree: cst.CSTNode, matcher: m.BaseMatcherNode) -> list[cst.CSTNode]
     That one visits the tree as a transformer would and takes ten times as long, which for all rules of a turn is
     seconds.
     """
-    kinds = _kinds(matcher)
-    return [node for node in _nodes(tree) if isinstance(node, kinds) and m.matches(node, matcher)]
+    kinds = _concrete(_kinds(matcher))
+    return [node for node in _nodes(tree) if type(node) in kinds and m.matches(node, matcher)]
 
 
 def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
@@ -30,9 +30,11 @@ def contains(outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
 def outer_nodes(tree: cst.CSTNode, inner: Collection[cst.CSTNode]) -> set[cst.CSTNode]:
     """Return the nodes of a tree inside of which some others stand."""
     found: set[cst.CSTNode] = set()
+    seen = {id(node) for node in inner}  # a node's own hash is a call of Python
     for node in reversed(_nodes(tree)):  # inner ones before outer ones
-        if any(child in inner or child in found for child in _children(node)):
+        if not seen.isdisjoint(map(id, _children(node))):
             found.add(node)
+            seen.add(id(node))
     return found
 
 
@@ -40,6 +42,14 @@ def _kinds(matcher: m.BaseMatcherNode) -> tuple[type[cst.CSTNode], ...]:
     """Return the types of nodes that can match."""
     options = matcher.options if isinstance(matcher, m.OneOf) else [matcher]
     return tuple(getattr(cst, type(option).__name__, cst.CSTNode) for option in options)
+
+
+@functools.cache
+def _concrete(kinds: tuple[type[cst.CSTNode], ...]) -> frozenset[type[cst.CSTNode]]:
+    """Return the types with all that inherit from them: nodes are abstract classes, and `isinstance` asks ten times as
+    long."""
+    inner = [one for kind in kinds for one in kind.__subclasses__()]
+    return frozenset(kinds) | _concrete(tuple(inner)) if inner else frozenset(kinds)
 
 
 @functools.lru_cache(maxsize=TREES)

@@ -45,9 +45,10 @@ def names(node: cst.CSTNode) -> set[str]:
     left = [node]
     while left:
         one = left.pop()
-        if isinstance(one, cst.Name):
+        # `isinstance` takes ten times as long, since nodes are abstract classes.
+        if type(one) is cst.Name:
             found.add(one.value)
-        elif isinstance(one, cst.Attribute | cst.Arg):
+        elif type(one) is cst.Attribute or type(one) is cst.Arg:
             left.append(one.value)  # not its keyword
         else:
             left.extend(_inside(one))
@@ -58,10 +59,15 @@ def _inside(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield the nodes right inside of one in any order, a fifth of the time of `node.children`."""
     for name in _fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             yield from value
+        elif _is_node(value.__class__):
+            yield value
+
+
+@functools.cache
+def _is_node(kind: type) -> bool:
+    return issubclass(kind, cst.CSTNode)
 
 
 @functools.cache
