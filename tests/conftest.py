@@ -156,6 +156,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     # Threads that wait for work must not spin: another worker measures on the same cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # For each new folder of its cache Inductor compiles and imports a file per kind of vector instructions, to see
+    # whether the compiler has them: half of what a compilation takes, and the tests have many such folders.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
     folder = Path(tempfile.mkdtemp(prefix="kernelwright-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ |= {FOLDER: str(folder), OWNER: str(os.getpid())}
