@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,7 +86,7 @@ def test_rows_that_no_descriptor_allows_are_loaded_as_before(evaluator: LocalEva
     assert found.status is Status.OK, found.message
 
 
-def changed(name: str, *replacements: tuple[str, str]) -> PythonKernel:
+def with_changes(name: str, *replacements: tuple[str, str]) -> PythonKernel:
     source = case_of(name).kernel.source
     for old, new in replacements:
         assert old in source
@@ -92,8 +94,16 @@ def changed(name: str, *replacements: tuple[str, str]) -> PythonKernel:
     return PythonKernel.parse(source)
 
 
-def precise(name: str, *replacements: tuple[str, str]) -> PythonKernel:
-    return applied("split-precision", changed(name, *replacements)).kernel
+Made = Callable[[], PythonKernel]
+"""A kernel that is made when its test runs: every worker of a run reads this file."""
+
+
+def changed(name: str, *replacements: tuple[str, str]) -> Made:
+    return partial(with_changes, name, *replacements)
+
+
+def precise(name: str, *replacements: tuple[str, str]) -> Made:
+    return lambda: applied("split-precision", with_changes(name, *replacements)).kernel
 
 
 DOES_NOT_FIRE = [
@@ -108,13 +118,13 @@ DOES_NOT_FIRE = [
     ("split-operands", changed("1_1", ("        acc = tl.dot(a, b", "        acc = tl.dot(a * 2.0, b")), "no load"),
     ("split-operands", changed("1_1", ("acc, mask", "acc.to(a_ptr.dtype.element_ty), mask")), "the type is read"),
     ("grouped-order", changed("1_1", ("tl.store(c_ptrs, acc,", "tl.atomic_add(c_ptrs, acc,")), "programs add up"),
-    ("grouped-order", case_of("2_10").kernel, "the first axis is of samples and tiles"),
+    ("grouped-order", changed("2_10"), "the first axis is of samples and tiles"),
     ("grouped-order", changed("1_1", ("tl.program_id(1)", "(tl.num_programs(1) - tl.program_id(1))")), "it counts"),
     ("even-sizes", changed("1_19", ("numel, BLOCK_SIZE),", "numel, BLOCK_SIZE) + 1,")), "programs beyond the size"),
     ("even-sizes", changed("1_19", ("offs < numel", "offs < numel - 1")), "another bound"),
     ("even-sizes", changed("1_19", ("offs = tl", "numel = numel // 2\n    offs = tl")), "the size changes"),
     ("even-sizes", changed("1_19", ("x < 0.0", "x * mask < 0.0")), "the mask is a value too"),
-    ("tensor-descriptors", case_of("2_12").kernel, "products on the vector units would spill"),
+    ("tensor-descriptors", changed("2_12"), "products on the vector units would spill"),
     ("tensor-descriptors", precise("1_1", ("(offs_k[None, :] < K - k)", "(offs_k[None, :] < K)")), "no size's bound"),
     (
         "tensor-descriptors",
@@ -138,15 +148,15 @@ DOES_NOT_FIRE = [
         "a return",
     ),
     ("persistent-grid", changed("2_10", ("    tile = tl.program_id(0)", "    tile = tl.program_id(2)")), "three axes"),
-    ("split-k", case_of("1_1").kernel, "the number of tiles is not in the file"),
-    ("split-k", from_inductor("2_12"), "512 tiles"),
-    ("split-k", from_inductor("1_3"), "more tiles than multiprocessors"),
+    ("split-k", changed("1_1"), "the number of tiles is not in the file"),
+    ("split-k", partial(from_inductor, "2_12"), "512 tiles"),
+    ("split-k", partial(from_inductor, "1_3"), "more tiles than multiprocessors"),
 ]
 
 
 @pytest.mark.parametrize(("name", "kernel", "reason"), DOES_NOT_FIRE)
-def test_does_not_fire(name: str, kernel: PythonKernel, reason: str) -> None:
-    assert BY_NAME[name].apply(kernel, MACHINE) is None, reason
+def test_does_not_fire(name: str, kernel: Made, reason: str) -> None:
+    assert BY_NAME[name].apply(kernel(), MACHINE) is None, reason
 
 
 PRODUCT_RULES = [rule.name for rule in RULES if ".triton." in type(rule).__module__ and rule.work == "products"]
@@ -166,11 +176,11 @@ def test_a_rule_for_products_leaves_nothing_for_itself_and_other_kernels_alone(n
 
 def test_wide_tiles_replace_a_limit_on_accumulators_and_keep_every_other_constraint() -> None:
     own = '"BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * 64",'
-    kernel = changed("2_12", (own, '"BLOCK_M * BLOCK_N // 32 <= NUM_WARPS * 16", "BLOCK_M <= M",'))
+    kernel = with_changes("2_12", (own, '"BLOCK_M * BLOCK_N // 32 <= NUM_WARPS * 16", "BLOCK_M <= M",'))
     (limit, size, shared) = applied("split-precision+wide-tiles", kernel).kernel.declared_constraints
     assert limit == "BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * (128 if PRECISION == 'bf16x3' else 64)"
     assert (size, shared) == ("BLOCK_M <= M", case_of("2_12").kernel.declared_constraints[1])
-    odd = changed("2_12", (own, '"BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000",'))
+    odd = with_changes("2_12", (own, '"BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000",'))
     assert "BLOCK_M * BLOCK_N * BLOCK_M <= NUM_WARPS * 100000" in applied("wide-tiles", odd).kernel.declared_constraints
 
 
@@ -188,7 +198,7 @@ def test_tiles_of_two_products_share_the_parameter_of_their_precision() -> None:
 
 
 def test_tiles_of_a_file_that_declares_none_are_large_enough_for_a_product() -> None:
-    kernel = changed("2_12", ("SEARCH_SPACE = {", "NOTES = {"), ("CONSTRAINTS = [", "MORE_NOTES = ["))
+    kernel = with_changes("2_12", ("SEARCH_SPACE = {", "NOTES = {"), ("CONSTRAINTS = [", "MORE_NOTES = ["))
     declared = applied("wide-tiles", kernel).kernel.declared_values
     assert [declared[f"BLOCK_{side}"][0] for side in "MNK"] == [16, 16, 16]
 
