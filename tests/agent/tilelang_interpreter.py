@@ -47,9 +47,12 @@ class Buffer:
         self.data, self.dtype, self.is_tensor = data, dtype, is_tensor
 
     def inside(self, index: Sequence[int]) -> bool:
-        found = all(0 <= one < size for one, size in zip(index, self.data.shape, strict=True))
-        assert found or self.is_tensor, (index, self.data.shape)
-        return found
+        # A loop, since a generator for each element took a fifth of the time of a run.
+        for one, size in zip(index, self.data.shape, strict=True):
+            if not 0 <= one < size:
+                assert self.is_tensor, (index, self.data.shape)
+                return False
+        return True
 
     def __getitem__(self, index: Any) -> Element:
         index = index if isinstance(index, tuple) else (index,)

@@ -238,7 +238,7 @@ class Tensor(Buffer):
 
     def __getitem__(self, index: Any) -> Any:
         index = index if isinstance(index, tuple) else (index,)
-        return super().__getitem__(tuple(one.start if isinstance(one, slice) else one for one in index))
+        return super().__getitem__(tuple([one.start if isinstance(one, slice) else one for one in index]))
 
 
 class Slices(Buffer):
