@@ -22,7 +22,7 @@ from ..evaluators.local import LocalEvaluator
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from .archive import EarlierRuns
-from .bring_back import bring_back, faster_at_some, same_but_config
+from .bring_back import NOTHING, bring_back, same_but_config
 from .devices import choose_device
 from .evaluators import Evaluators, joined
 from .first_kernels import first_kernels_of, open_problem
@@ -151,6 +151,9 @@ class Session:
         """Write the result into what the user's own package reads, where that is asked for."""
         if job.function is None or not isinstance(self._options, ReturnOptions):
             return None
+        if not outcome.verified:
+            self._observer.note(NOTHING)
+            return None
         tried = [
             evaluation
             for turn in outcome.turns
@@ -158,10 +161,6 @@ class Session:
             for evaluation in turn.evaluations
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
-        changed = outcome.kernel.digest != job.kernel.digest
-        if not outcome.verified or not (changed or faster_at_some(job, best, tried)):
-            self._observer.note("nothing became faster, so there is nothing to bring back")
-            return None
         return bring_back(self._options, job, outcome.kernel, best, tried, self._observer)
 
     def _criteria(self) -> StoppingCriteria:

@@ -19,7 +19,7 @@ from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune, seen_in
 from ..tuners.search import Found, Search
-from .bring_back import bring_back, faster_at_some
+from .bring_back import NOTHING, bring_back
 from .devices import CPU, choose_devices
 from .evaluators import at_workloads, joined, search_evaluator
 from .jobs import Job, find_joint_job, require_timed
@@ -97,14 +97,12 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
     if job.function is None or not (options.patch or options.triton_cache):
         return tuned
-    tried = [*found.evaluations, *found.finals]
-    best = found.best if tuned.faster and not tuned.not_replayed else None
-    if best is None and (own := tuned.own_constants) is not None and faster_at_some(job, own, tried):
-        best = own
+    best = found.best if tuned.faster and not tuned.not_replayed else tuned.own_constants
     if best is None:
-        observer.note("nothing became faster, so there is nothing to bring back")
+        observer.note(NOTHING)
         return tuned
-    return replace(tuned, patch=bring_back(options, job, job.kernel.bind(best.config), best, tried, observer))
+    kernel, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
+    return replace(tuned, patch=bring_back(options, job, kernel, best, tried, observer))
 
 
 def _warmth(

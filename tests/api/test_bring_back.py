@@ -9,8 +9,12 @@ from pathlib import Path
 
 import kernelwright
 import pytest
+from kernelwright.api.bring_back import NOTHING, bring_back
+from kernelwright.api.jobs import Job
+from kernelwright.api.observers import Observer
+from kernelwright.api.options.tune import TuneOptions
 from kernelwright.api.triton_cache import enter_timings
-from kernelwright.core import Evaluation, KernelError, Status
+from kernelwright.core import Config, Evaluation, KernelError, Status
 from kernelwright.core.workload_rows import merged
 
 from ..cli.commands import kernelwright as command
@@ -48,6 +52,45 @@ def test_triton_functions_are_correct_as_kernel_files(package: UserPackage, tmp_
     evaluation = found.evaluation
     assert evaluation is not None and len(evaluation.workloads) == 2
     assert {row.status for row in evaluation.workloads.values()} == {Status.OK}
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def at_both(config: Config, decode: float, batch: float) -> Evaluation:
+    found = merged({"decode": timed(decode), "batch": timed(batch)})
+    return found.model_copy(update={"config": dict(config)})
+
+
+@pytest.mark.parametrize(
+    ("batch", "tiles"),
+    [(1.0, ['16, "BLOCK_N": 64', '128, "BLOCK_N": 128']), (3.0, [])],
+    ids=["faster than their own", "slower than one of their own"],
+)
+def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batch: float, tiles: list[str]) -> None:
+    """A decoded token and a batch want other tiles: no config is the fastest at both, and the code stays as it is."""
+    folder = SWIGLU.copied(tmp_path)
+    function, notes = SWIGLU.translated(folder), Notes()
+    job = Job(function.kernel, function.problem, "cuda", "swiglu", function=function)
+    first, second, third = function.kernel.declared_configs
+    start = at_both(first, 1.0, 4.0)
+    wide = Config({**first, "BLOCK_M": 128, "BLOCK_N": 128})
+    tried = [start, at_both(second, 2.0, 2.0), at_both(third, 3.0, 3.0), at_both(wide, 3.0, batch)]
+    options = TuneOptions("gatedmlp/ops.py::swiglu", patch=tmp_path / "out.diff")
+    patch = bring_back(options, job, job.kernel.bind(first), start, tried, notes)
+    assert (patch is not None) is bool(tiles)
+    assert notes.notes == ([] if tiles else [NOTHING])
+    if patch is None:
+        assert not (tmp_path / "out.diff").exists()
+        return
+    assert (run := apply(patch, folder)).returncode == 0, run.stderr
+    text = (folder / "gatedmlp" / "kernels.py").read_text()
+    assert text.count("triton.Config(") == 2 and all(f'"BLOCK_M": {one}' in text for one in tiles)
 
 
 def test_usage_is_one_line(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch
 from kernelwright.agent.first_kernels.from_inductor import first_kernel
 from kernelwright.agent.first_kernels.kernels import GeneratedKernel
 from kernelwright.agent.first_kernels.obstacle import Obstacle
@@ -18,6 +20,7 @@ from kernelwright.evaluators.guards.source import find_violation
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.reference.decompositions import long_sums
 from kernelwright.evaluators.reference.inductor import Ahead, generated
+from kernelwright.evaluators.reference.inductor_compiler import lowered, traced
 from kernelwright.evaluators.settings import AllowTorch, Convolutions
 from kernelwright.evaluators.workers.modules import ProblemModule
 
@@ -106,6 +109,16 @@ def code_of(problem: TorchProblem, folder: Path, convolutions: Convolutions = Co
         ahead = Ahead.of(model, inputs, convolutions)
         assert ahead.compiled is None, "only for real tensors of a GPU"
         return GeneratedCode.model_validate(generated(model, inputs, convolutions, ahead))
+
+
+def test_the_compiler_works_in_the_mode_of_fake_tensors_that_the_graph_has() -> None:
+    """Where inputs are real, another mode would meet the graph's, and those do not mix (2_84, torch 2.11)."""
+    graph, _ = traced(torch.nn.ReLU(), {}, [torch.ones(4)], False)
+    (taken,) = (node.meta["val"] for node in graph.graph.find_nodes(op="placeholder"))
+    with mock.patch("torch._inductor.compile_fx.compile_fx_inner") as compiled:
+        lowered(graph, [torch.ones(4)])
+    (fake,) = compiled.call_args.args[1]
+    assert fake.fake_mode is taken.fake_mode
 
 
 @pytest.fixture(scope="module")

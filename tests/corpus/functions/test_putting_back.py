@@ -10,11 +10,9 @@ import black
 import pytest
 from kernelwright.agent.rule_proposer import formatted
 from kernelwright.agent.rules import RULES, Machine
-from kernelwright.api.bring_back import faster_at_some
-from kernelwright.api.jobs import Job
 from kernelwright.api.patches import untried, worthwhile, write_patch
 from kernelwright.api.workload_keys import workload_keys
-from kernelwright.core import Config, Evaluation, KernelError, PythonKernel
+from kernelwright.core import Config, KernelError, PythonKernel
 from kernelwright.corpus.functions.putting_back import put_back
 from kernelwright.corpus.functions.translation import UserFunction, translate
 
@@ -178,29 +176,6 @@ def test_a_config_for_a_workload_only_where_it_is_faster_there_and_the_key_tells
     faster = merged({"few": timed(0.9, block=16), "many": timed(9.0, block=16)})
     assert worthwhile(best, [best, noise, faster], apart) == [Config({"BLOCK": 4}), Config({"BLOCK": 16})]
     assert worthwhile(best, [best, noise, faster], same) == [Config({"BLOCK": 4})]
-
-
-def test_an_autotuner_gains_by_a_config_that_is_slower_elsewhere() -> None:
-    """A decoded token and a prompt want other tiles: no config is the fastest at both."""
-    function = SWIGLU.translated()
-    job = Job(function.kernel, function.problem, "cuda", "swiglu", function=function)
-    own, second, _ = function.kernel.declared_configs
-
-    def tried(config: Config, decode: float, batch: float) -> Evaluation:
-        found = merged({"decode": timed(decode), "batch": timed(batch)})
-        return found.model_copy(update={"config": dict(config)})
-
-    start, theirs = tried(own, 1.0, 4.0), tried(second, 2.0, 2.0)
-    assert not faster_at_some(job, start, [start, theirs])  # their autotuner would take it already
-    wide = Config({**own, "BLOCK_M": 128, "BLOCK_N": 128})
-    assert not faster_at_some(job, start, [start, theirs, tried(wide, 3.0, 3.0)])
-    assert faster_at_some(job, start, [start, theirs, tried(wide, 3.0, 1.0)])
-    norm = RMS_NORM.translated()  # whose key does not tell its workloads apart
-    job = Job(norm.kernel, norm.problem, "cuda", "rms_norm", function=norm)
-    rows = {"M=4": timed(3.0), "M=32": timed(1.0)}
-    wide_rows = merged(rows).model_copy(update={"config": {"BLOCK": 4096}})
-    before = merged({"M=4": timed(1.0), "M=32": timed(1.5)}).model_copy(update={"config": {"BLOCK": 512}})
-    assert not faster_at_some(job, before, [before, wide_rows])
 
 
 def test_configs_of_the_users_own_that_were_not_measured_stay() -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,7 +22,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.servers import server_environment
 from kernelwright.evaluators.workers.client import ForkServer, start_server
 
-from ...conftest import FAST, torch_kernel
+from ...conftest import FAST
 
 Result = TypeVar("Result")
 
@@ -82,10 +84,19 @@ def test_a_server_leaves_byte_code_of_what_it_imports(tmp_path: Path) -> None:
     assert list((tmp_path / "__pycache__").glob("left_without.*.pyc"))
 
 
-def test_a_worker_leaves_none(evaluator: LocalEvaluator, scale_problem: Problem) -> None:
-    kernel = torch_kernel("assert sys.dont_write_bytecode\n        return x * self.weight", "import sys")
-    (found,) = evaluator.evaluate(scale_problem, kernel, [Config()])
-    assert found.status is Status.OK, found.message
+FORK = """
+import os, socket, sys
+from kernelwright.evaluators.workers import confinement, fork_server
+confinement.enter = lambda *_, **__: os._exit(7 if sys.dont_write_bytecode else 8)
+pid = fork_server._fork(socket.socket(), {"folder": "."}, 0, 0)
+print(sys.dont_write_bytecode, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_worker_leaves_none() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    run = subprocess.run([sys.executable, "-c", FORK], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "7"]
 
 
 def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Problem, scale_kernel: Kernel) -> None:
