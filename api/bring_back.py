@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core import Evaluation, Kernel, KernelError, PythonKernel
@@ -14,21 +14,27 @@ NOTHING = "nothing became faster, so there is nothing to bring back"
 
 
 def bring_back(
-    options: ReturnOptions, job: Job, kernel: Kernel, best: Evaluation, tried: Sequence[Evaluation], observer: Observer
+    options: ReturnOptions,
+    job: Job,
+    kernel: Kernel,
+    best: Evaluation,
+    tried: Sequence[Evaluation],
+    keys: Mapping[str, str],
+    observer: Observer,
 ) -> Path | None:
     """Write what the options ask for; return the patch.
 
     `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. Where the
     winner is the function as it was, its autotuner may still gain: by configs that are faster at some of the workloads,
-    where its key tells these apart. Raises `KernelError` where the result has no place in the user's files.
+    where its key tells these apart (`keys`, from `workload_keys`). Raises `KernelError` where the result has no place
+    in the user's files.
     """
     from .patches import undeclared, untried, worthwhile, write_patch
     from .triton_cache import enter_timings
-    from .workload_keys import workload_keys
 
     function = job.function
     assert function is not None and isinstance(kernel, PythonKernel)
-    own, configs = function.kernel.declared_configs, worthwhile(best, tried, workload_keys(function, job.problem))
+    own, configs = function.kernel.declared_configs, worthwhile(best, tried, keys)
     if kernel.digest == job.kernel.digest and not (own and undeclared(configs[1:], own)):
         observer.note(NOTHING)
         return None

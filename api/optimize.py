@@ -161,7 +161,10 @@ class Session:
             for evaluation in turn.evaluations
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
-        return bring_back(self._options, job, outcome.kernel, best, tried, self._observer)
+        from .workload_keys import workload_keys
+
+        keys = workload_keys(job.function, job.problem)
+        return bring_back(self._options, job, outcome.kernel, best, tried, keys, self._observer)
 
     def _criteria(self) -> StoppingCriteria:
         options = self._options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import shutil
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from ..core import Config, Evaluation, KernelError, PythonKernel
 from ..core.files import write_whole
-from ..core.workload_rows import MOST_LOST
+from ..core.workload_rows import MOST_LOST, time_at, workloads_by_key
 from ..corpus.functions.putting_back import put_back
 from ..corpus.functions.translation import UserFunction
 
@@ -38,10 +37,9 @@ def worthwhile(best: Evaluation, evaluations: Sequence[Evaluation], keys: Mappin
     there by more than noise.
     """
     found = [Config(best.config)]
-    for key in dict.fromkeys(keys.values()):
-        names = [name for name in keys if keys[name] == key]
-        times = {Config(one.config): time for one in evaluations if (time := _time(one, names)) is not None}
-        own = times.get(Config(best.config), _time(best, names))
+    for names in workloads_by_key(keys):
+        times = {Config(one.config): time for one in evaluations if (time := time_at(one, names)) is not None}
+        own = times.get(Config(best.config), time_at(best, names))
         config = min(times, key=lambda one: times[one], default=None)
         if config is not None and own is not None and times[config] < (1 - MOST_LOST) * own:
             found.append(config)
@@ -63,13 +61,6 @@ def untried(declared: Sequence[Config], evaluations: Sequence[Evaluation]) -> li
 def _agrees(one: Config, other: Config) -> bool:
     """Return whether `one` has the values that `other` names."""
     return all(one.get(name) == value for name, value in other.items())
-
-
-def _time(evaluation: Evaluation, names: Sequence[str]) -> float | None:
-    """Return the geometric mean of the times at some workloads; None unless all were timed."""
-    rows = [evaluation.workloads[name].latency_ms for name in names if name in evaluation.workloads]
-    times = [one for one in rows if one]
-    return statistics.geometric_mean(times) if evaluation.ok and times and len(times) == len(names) else None
 
 
 def _root(path: Path) -> Path:

@@ -7,17 +7,20 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
 from ..core.space_inference import named_sizes
 from ..core.syntax_tree import literal
+from ..core.workload_rows import workloads_by_key
 from ..evaluators.remote.machines import Remote
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune, seen_in
+from ..tuners.per_key import TunerPerKey
 from ..tuners.search import Found, Search
 from .bring_back import NOTHING, bring_back
 from .devices import CPU, choose_devices
@@ -63,6 +66,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
             loading.start()
             profile = seen_in(evaluator.profile(job.problem), job.kernel)
+            keys = _keys(options, job)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         start = [
@@ -70,7 +74,9 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             *job.kernel.configs_in(space.space),
         ]
         pruned, rules = prune(space.space, job.kernel, profile, start) if options.prune else (space.space, [])
-        tuner = catalogue.create(options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
+        made = partial(catalogue.create, options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
+        apart = workloads_by_key(keys)
+        tuner = TunerPerKey([(made(), names) for names in apart]) if len(apart) > 1 and adaptive else made()
         budget = options.budget
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
 
@@ -95,14 +101,28 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     if tuned.kernel_path is not None and found.best is not None:
         kernel = job.kernel.bind(found.best.config)
         tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
-    if job.function is None or not (options.patch or options.triton_cache):
+    if not _returned(options, job):
         return tuned
     best = found.best if tuned.faster and not tuned.not_replayed else tuned.own_constants
     if best is None:
         observer.note(NOTHING)
         return tuned
     kernel, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
-    return replace(tuned, patch=bring_back(options, job, kernel, best, tried, observer))
+    return replace(tuned, patch=bring_back(options, job, kernel, best, tried, keys, observer))
+
+
+def _returned(options: TuneOptions, job: Job) -> bool:
+    """Whether the result goes back to a function of the user's own."""
+    return job.function is not None and bool(options.patch or options.triton_cache)
+
+
+def _keys(options: TuneOptions, job: Job) -> dict[str, str]:
+    """What the function's autotuner tells its workloads apart by; nothing where it gets no configs."""
+    if job.function is None or not _returned(options, job):
+        return {}
+    from .workload_keys import workload_keys
+
+    return workload_keys(job.function, job.problem)
 
 
 def _warmth(

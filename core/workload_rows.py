@@ -70,6 +70,18 @@ def loses(evaluation: Evaluation, start: Evaluation | None) -> str | None:
     return None
 
 
+def workloads_by_key(keys: Mapping[str, str]) -> list[list[str]]:
+    """Return the names of workloads with the same key, for each key."""
+    return [[name for name in keys if keys[name] == key] for key in dict.fromkeys(keys.values())]
+
+
+def time_at(evaluation: Evaluation, names: Sequence[str]) -> float | None:
+    """Return the geometric mean of the times at some workloads, in ms; None unless all were timed."""
+    rows = [evaluation.workloads[name].latency_ms for name in names if name in evaluation.workloads]
+    times = [one for one in rows if one]
+    return statistics.geometric_mean(times) if evaluation.ok and times and len(times) == len(names) else None
+
+
 def _mean(measurements: Sequence[Measurement | None]) -> Measurement | None:
     """Return the geometric mean: of the fastest samples, of the next ones, and so on. None unless all were timed."""
     timed = [one for one in measurements if one is not None]

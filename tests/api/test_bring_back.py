@@ -82,7 +82,7 @@ def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batc
     wide = Config({**first, "BLOCK_M": 128, "BLOCK_N": 128})
     tried = [start, at_both(second, 2.0, 2.0), at_both(third, 3.0, 3.0), at_both(wide, 3.0, batch)]
     options = TuneOptions("gatedmlp/ops.py::swiglu", patch=tmp_path / "out.diff")
-    patch = bring_back(options, job, job.kernel.bind(first), start, tried, notes)
+    patch = bring_back(options, job, job.kernel.bind(first), start, tried, {"decode": "16", "batch": "64"}, notes)
     assert (patch is not None) is bool(tiles)
     assert notes.notes == ([] if tiles else [NOTHING])
     if patch is None:

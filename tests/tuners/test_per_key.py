@@ -1,0 +1,73 @@
+"""A search for several configs at once, one for each set of workloads."""
+
+from __future__ import annotations
+
+import pytest
+from kernelwright.core import Config, Evaluation, SearchSpace, Status
+from kernelwright.core.workload_rows import merged
+from kernelwright.tuners import catalogue
+from kernelwright.tuners.grid import Grid
+from kernelwright.tuners.per_key import TunerPerKey
+
+from ..core.test_workload_rows import timed
+
+SPACE = SearchSpace.of({"M": [16, 32, 64, 128], "N": [16, 32, 64, 128], "STAGES": [1, 2, 3, 4]})
+SMALL, LARGE = Config({"M": 16, "N": 64, "STAGES": 4}), Config({"M": 128, "N": 128, "STAGES": 2})
+
+
+def away(config: Config, best: Config) -> float:
+    return 2.0 ** sum(config[name] != value for name, value in best.items())
+
+
+def measured(config: Config) -> Evaluation:
+    """Small tiles are fast for few rows and slow for many; what serves both is the best at neither."""
+    found = merged({"few": timed(away(config, SMALL)), "many": timed(100 * away(config, LARGE))})
+    return found.model_copy(update={"config": dict(config)})
+
+
+def per_key(name: str) -> TunerPerKey:
+    return TunerPerKey([(catalogue.create(name, SPACE, seed), [at]) for seed, at in enumerate(["few", "many"])])
+
+
+@pytest.mark.parametrize("name", ["portfolio", "hill_climb"])
+def test_the_best_of_each_workload_is_found_in_half_of_the_space(name: str) -> None:
+    tuner, asked = per_key(name), []
+    for _ in range(SPACE.cardinality // 2):
+        (config,) = tuner.ask()
+        tuner.tell(config, measured(config))
+        asked.append(config)
+    assert {SMALL, LARGE} <= set(asked)
+    assert len(set(asked)) == len(asked)
+
+
+def test_all_of_the_space_is_asked_for_once_and_then_nothing() -> None:
+    tuner = TunerPerKey([(Grid(SPACE, 1), ["few"]), (Grid(SPACE, 1), ["many"])])
+    asked = [*tuner.ask(3), *tuner.ask(1000)]
+    assert len(asked) == SPACE.cardinality == len(set(asked))
+    assert tuner.ask(2) == []
+
+
+def test_results_of_an_earlier_run_are_not_asked_for_again() -> None:
+    tuner, known = per_key("portfolio"), list(SPACE)[:30]
+    for config in known:
+        tuner.tell(config, measured(config))
+    assert not set(tuner.ask(20)) & set(known)
+
+
+def test_a_failure_counts_at_every_workload() -> None:
+    class Noting(Grid):
+        def __init__(self) -> None:
+            super().__init__(SPACE, 1)
+            self.told: list[float | None] = []
+
+        def tell(self, config: Config, evaluation: Evaluation) -> None:
+            self.told.append(evaluation.latency_ms)
+
+    few, many = Noting(), Noting()
+    tuner = TunerPerKey([(few, ["few"]), (many, ["many"])])
+    (config,) = tuner.ask()
+    failed = Evaluation(status=Status.TIMEOUT, kernel_digest="d", config=dict(config), message="too slow")
+    tuner.tell(config, failed)
+    tuner.tell(config, measured(config))
+    assert few.told == [None, pytest.approx(away(config, SMALL))]
+    assert many.told == [None, pytest.approx(100 * away(config, LARGE))]
