@@ -110,6 +110,20 @@ def test_load_of_others_is_seen_and_ours_is_not() -> None:
     assert tolerated_cores() >= 0.15
 
 
+def test_a_kernel_alone_is_sampled_in_few_chunks() -> None:
+    """Each begins with inputs of its own, which take longer than the calls of a small kernel."""
+    asked: list[int] = []
+
+    def timer(samples: int) -> Message:
+        asked.append(samples)
+        return {"samples_ms": [random.random() for _ in range(samples)], "host_ms": [0.4] * samples, "method": "a"}
+
+    sampling = Sampling(precision=1e-9, max_samples=50, chunk_s=0.01)
+    (timing,) = interleave([timer], sampling, prune_above_ms=2.0)
+    assert asked == [1, 2, 25, 25]
+    assert len(timing.measurement.samples_ms) == 50
+
+
 def test_what_events_add_is_taken_off_every_sample() -> None:
     timers = [Clockwork("a", [], 0.014, 0.0, 1), Clockwork("b", [], 0.0041, 0.0, 2)]
     one, two = interleave(timers, Sampling(), overhead_ms=0.004)
