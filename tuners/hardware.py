@@ -192,13 +192,14 @@ class TileModel:
         names = ("area", "intensity", "waves", "tail", "padding", "shared", "accumulators")
         return np.column_stack([*(np.log2(one[name]) for name in names), self.estimate(rows)])
 
-    def estimate(self, rows: Rows, alone: Mask | None = None) -> Floats:
+    def estimate(self, rows: Rows, alone: Mask | None = None, adding: Floats | float = 0.0) -> Floats:
         """Return the logarithm of a relative time: good enough to choose first candidates.
 
         Blocks that share a multiprocessor do a step of the loop over k together. A step takes as long as the slowest
         of: multiplying, at the rate of the matrix units; loading the tiles from L2; and the latency of a load, divided
         by the stages in flight. The number of rounds follows from the number of blocks. Rows that are `alone` share no
-        multiprocessor, as programs that loop over tiles do.
+        multiprocessor, as programs that loop over tiles do. `adding` are clocks of each step in which a block does not
+        multiply, since it adds a sum to another one; the others on its multiprocessor do meanwhile.
         """
         one, product = self._metrics(rows, alone), self._product
         steps = product.taps * np.ceil(product.k / product.taps / one["split"] / one["k"])
@@ -208,7 +209,7 @@ class TileModel:
         fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
         latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
         shared_out = one["together"]
-        step = ((shared_out * multiply) ** 3 + (shared_out * fetch) ** 3 + latency**3) ** (1 / 3)
+        step = ((shared_out * multiply + adding) ** 3 + (shared_out * fetch) ** 3 + latency**3) ** (1 / 3)
         store = one["m"] * one["n"] * product.element_bytes / L2_BYTES * shared_out
         return np.asarray(np.log(one["rounds"] * (steps * step + 2 * LATENCY + store)))
 

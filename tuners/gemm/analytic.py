@@ -38,27 +38,36 @@ DESCRIBED = {
 """Forms with descriptors, and their bytes of shared memory beside the operands: for barriers, and for the part of a
 result that leaves through shared memory while the next tile's operands arrive there."""
 FORMS = {
-    "plain": (1.0, 1.0, 1.0),
-    "tma": (0.9, 1.11, 1.15),
-    "persistent": (0.98, 1.05, 1.2),
-    "tma_tile": (0.86, 1.0, 1.05),
-    **dict.fromkeys(("roles", "turns"), (1.0, 1.0, 0.5)),
-    "pairs": (1.0, 1.0, 0.53),
+    "plain": (1.0, 1.0, 1.0, 1.0),
+    "tma": (0.9, 1.11, 0.98, 1.1),
+    "persistent": (0.98, 1.05, 1.05, 1.1),
+    "tma_tile": (0.86, 1.0, 0.98, 1.1),
+    **dict.fromkeys(("roles", "turns"), (1.0, 1.0, 1.0, 1.0)),
+    "pairs": (1.0, 1.0, 1.05, 1.05),
 }
-"""Forms that a search begins with, and their times as shares of the plain form's: on wide tiles, on others, and where
-products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for the last
-number of `tma_tile`, which no trial had: it is that of `tma`, less what other small tiles save by sharing a
-multiprocessor. Those in roles exist for sums of two kinds only: the fastest took 0.48 to 0.56 of the time of the
-fastest plain one at three shapes, and pairs 1.05 times as long as turns (geometric mean of 19 pairs)."""
+"""Forms that a search begins with, and their times as shares of the plain form's: on wide tiles and on others, then the
+same where products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, and
+for two sums from 242 others, less what the model of tiles knows of them; those in roles exist for two sums only, and
+pairs took 1.05 times as long as turns (geometric mean of 19 pairs)."""
 LOOPING = ["persistent", "tma", *IN_ROLES]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1
 """Factor of `tma_tile` on wide tiles of which multiprocessors get several: only a loop loads the next one meanwhile."""
 NOT_SPILLING = ["persistent", *IN_ROLES]
-SPILLING = 1.6
+SPILLING = 1.25
 """Factor of the other forms for tiles of as many sums as a thread can have: their loops spill. With block
-scales, tiles of 128 x 256 in 8 warps took 1.27 to 2.25 times as long in these forms on an H200, before scales were
-requested a step ahead, which spills less."""
+scales, tiles of 128 x 256 in 8 warps took 1.11 to 1.39 times as long in the plain form as in the persistent one on an
+H200."""
+GROUP_OF_WARPS = 4
+"""Warps that multiply together, 64 rows at a time."""
+SHARED_ROWS = 1.1
+"""Factor of two sums for several such groups on a tile of 64 rows or fewer, which share its columns instead: 1.11 in
+the geometric mean of 136 pairs of trials on an H200 that differ in the warps alone."""
+ADDING, ADDING_EACH = 300.0, 0.045
+"""Clocks of a step in which a block scales its sum and adds it to another one: for each step, and for each element of
+its tile. Fitted to trials of block-scaled fp8 at 40 shapes on an H200 (results/samples/h200/gemm_a8w8_trials.json): of
+those of a shape, the one with the best estimate takes 1.05 times as long as the fastest, 1.14 without. Forms in roles
+multiply meanwhile, which alone makes them 0.47 to 0.63 of the plain form's time; 0.48 to 0.56 were measured."""
 WIDE_TILE = 64 * 128
 """Elements of a result tile from which descriptors paid."""
 FIRST = 12
@@ -153,7 +162,8 @@ def _ranked(space: SearchSpace, limits: DeviceLimits, product: MatrixProduct) ->
     kept = next((one for one in (whole, kept) if one.any()), np.ones(len(rows), dtype=bool))
     rows = rows[kept]
     alone = np.isin(space.encoded.columns(rows).get(VARIANT, np.zeros(len(rows))), LOOPING)
-    times = np.exp(model.estimate(rows, alone)) * _factors(rows, space, limits, product) + _parts(rows, space, product)
+    times = np.exp(model.estimate(rows, alone, _adding(rows, space, product))) * _factors(rows, space, limits, product)
+    times = times + _parts(rows, space, product)
     return rows[np.lexsort((_preference(rows, space), np.round(times, 3)))]
 
 
@@ -161,8 +171,7 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     """Return the ratio of a form's time to the plain form's.
 
     Copies by descriptors take their instructions from the warps that multiply, which pays where the matrix units set
-    the pace; a small tile only waits for its descriptors. Where each step's product is added to another sum, the warps
-    wait for it in every form, and the plain form's blocks wait side by side.
+    the pace; a small tile only waits for its descriptors.
     """
     columns = space.encoded.columns(rows)
     if VARIANT not in columns:
@@ -170,16 +179,27 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     m, n = (np.asarray(columns[name], dtype=np.float64) for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N"))
     wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (limits.capability in ASYNCHRONOUS)
     found = np.ones(len(rows))
-    for form, (on_wide, on_others, of_two_sums) in FORMS.items():
-        ratio = np.where(wide, on_wide, on_others) if product.sums == 1 else of_two_sums
-        found = np.where(columns[VARIANT] == form, ratio, found)
+    for form, ratios in FORMS.items():
+        on_wide, on_others = ratios[:2] if product.sums == 1 else ratios[2:]
+        found = np.where(columns[VARIANT] == form, np.where(wide, on_wide, on_others), found)
     tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch
     threads = np.asarray(columns["NUM_WARPS"], dtype=np.float64) * WARP
     sums = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf))
     spilling = (sums >= ACCUMULATORS * threads) & ~np.isin(columns[VARIANT], NOT_SPILLING)
     found = np.where(spilling, SPILLING * found, found)
+    if product.sums > 1:
+        sharing = (m <= ASYNCHRONOUS_ROWS) & (threads > GROUP_OF_WARPS * WARP)
+        found = np.where(sharing, SHARED_ROWS * found, found)
     several = wide & (tiles > limits.multiprocessors) & (product.sums == 1) & (columns[VARIANT] == "tma_tile")
     return np.where(several, NOT_LOOPING * found, found)
+
+
+def _adding(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:
+    """Return the clocks of a step in which a block adds its sum to another one and nothing else."""
+    columns = space.encoded.columns(rows)
+    elements = np.prod([np.asarray(columns[name], dtype=np.float64) for name in TILE], axis=0)
+    meanwhile = np.isin(columns.get(VARIANT, np.zeros(len(rows))), IN_ROLES)
+    return np.where(meanwhile | (product.sums == 1), 0.0, ADDING + ADDING_EACH * elements)
 
 
 def _parts(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:

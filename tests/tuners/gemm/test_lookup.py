@@ -67,15 +67,16 @@ def test_the_analytic_choice_is_a_member_and_fills_the_gpu(m: int, n: int, k: in
     assert {config["SPLIT_K"] for config in list(fixed)[:50]} == {1}
 
 
-@pytest.mark.parametrize(("product", "tile"), [("gemm", (128, 128)), ("a8w8_blockscale", (128, 256))])
-def test_two_sums_of_fp8_fit_the_registers(product: str, tile: tuple[int, int]) -> None:
-    """128 x 256 of them do not, but where 128 columns at a time are multiplied."""
+@pytest.mark.parametrize("product", ["gemm", "a8w8_blockscale"])
+def test_two_sums_of_fp8_leave_room_for_another_block(product: str) -> None:
+    """Which multiplies while one adds its sums: with block scales the tile of 64 x 128 came before all wider ones at 13
+    of 15 shapes of 512 rows or more on an H200. This one is one of the others, where it took 1.08 times as long."""
     kernel, shape = find_kernel(f"gemm/{product}", "triton").read(), Shape(4096, 7168, 4096)
     sized = product_of(shape, 1, "float8_e4m3fn", kernel)
     chosen = analytic_choice(space_for(kernel, shape, sized, H200_LIMITS, {}), H200_LIMITS, sized)
-    assert (chosen["BLOCK_SIZE_M"], chosen["BLOCK_SIZE_N"]) == tile
+    assert (chosen["BLOCK_SIZE_M"], chosen["BLOCK_SIZE_N"]) == (64, 128)
     assert chosen["BLOCK_SIZE_K"] == 128  # a whole line of memory
-    assert chosen["NUM_WARPS"] == 8
+    assert chosen["NUM_WARPS"] == 4
 
 
 def test_the_result_of_the_form_with_descriptors_has_room_beside_the_operands() -> None:
