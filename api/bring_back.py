@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..core import Evaluation, Kernel, KernelError, PythonKernel
+from ..core import Config, Evaluation, Kernel, KernelError, PythonKernel
 from .jobs import Job
 from .observers import Observer
 from .options.groups import ReturnOptions
@@ -18,23 +18,22 @@ def bring_back(
     job: Job,
     kernel: Kernel,
     best: Evaluation,
+    configs: Sequence[Config],
     tried: Sequence[Evaluation],
-    keys: Mapping[str, str],
     observer: Observer,
 ) -> Path | None:
     """Write what the options ask for; return the patch.
 
-    `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. Where the
-    winner is the function as it was, its autotuner may still gain: by configs that are faster at some of the workloads,
-    where its key tells these apart (`keys`, from `workload_keys`). Raises `KernelError` where the result has no place
-    in the user's files.
+    `best` has the config of the winner, `kernel` is bound to it, and `tried` are all evaluations of its code. `configs`
+    are what an autotuner should choose from (`patches.worthwhile`): where the winner is the function as it was, it may
+    still gain by them. Raises `KernelError` where the result has no place in the user's files.
     """
-    from .patches import undeclared, untried, worthwhile, write_patch
+    from .patches import undeclared, untried, write_patch
     from .triton_cache import enter_timings
 
     function = job.function
     assert function is not None and isinstance(kernel, PythonKernel)
-    own, configs = function.kernel.declared_configs, worthwhile(best, tried, keys)
+    own = function.kernel.declared_configs
     if kernel.digest == job.kernel.digest and not (own and undeclared(configs[1:], own)):
         observer.note(NOTHING)
         return None

@@ -161,10 +161,11 @@ class Session:
             for evaluation in turn.evaluations
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
+        from .patches import worthwhile  # with it comes libcst
         from .workload_keys import workload_keys
 
-        keys = workload_keys(job.function, job.problem)
-        return bring_back(self._options, job, outcome.kernel, best, tried, keys, self._observer)
+        configs = worthwhile(best, tried, workload_keys(job.function, job.problem))
+        return bring_back(self._options, job, outcome.kernel, best, configs, tried, self._observer)
 
     def _criteria(self) -> StoppingCriteria:
         options = self._options

@@ -20,7 +20,7 @@ from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune, seen_in
-from ..tuners.per_key import TunerPerKey
+from ..tuners.per_key import per_key
 from ..tuners.search import Found, Search
 from .bring_back import NOTHING, bring_back
 from .devices import CPU, choose_devices
@@ -66,7 +66,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
             loading.start()
             profile = seen_in(evaluator.profile(job.problem), job.kernel)
-            keys = _keys(options, job)
+            keys = told_apart(options, job)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         start = [
@@ -74,11 +74,13 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
             *job.kernel.configs_in(space.space),
         ]
         pruned, rules = prune(space.space, job.kernel, profile, start) if options.prune else (space.space, [])
-        made = partial(catalogue.create, options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
+        make = partial(catalogue.create, options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
         apart = workloads_by_key(keys)
-        tuner = TunerPerKey([(made(), names) for names in apart]) if len(apart) > 1 and adaptive else made()
+        tuner = per_key(make, apart) if adaptive else make()
         budget = options.budget
-        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience)
+        search = Search(
+            job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience, apart=apart
+        )
 
         def result(found: Found) -> TuneResult:
             write: dict[str, Any] = {"save": options.save, "require_replay": options.require_replay}
@@ -107,8 +109,11 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     if best is None:
         observer.note(NOTHING)
         return tuned
+    from .patches import worthwhile  # with it comes libcst
+
     kernel, tried = job.kernel.bind(best.config), [*found.evaluations, *found.finals]
-    return replace(tuned, patch=bring_back(options, job, kernel, best, tried, keys, observer))
+    configs = worthwhile(best, tuned.compared, keys)
+    return replace(tuned, patch=bring_back(options, job, kernel, best, configs, tried, observer))
 
 
 def _returned(options: TuneOptions, job: Job) -> bool:
@@ -116,9 +121,9 @@ def _returned(options: TuneOptions, job: Job) -> bool:
     return job.function is not None and bool(options.patch or options.triton_cache)
 
 
-def _keys(options: TuneOptions, job: Job) -> dict[str, str]:
-    """What the function's autotuner tells its workloads apart by; nothing where it gets no configs."""
-    if job.function is None or not _returned(options, job):
+def told_apart(options: TuneOptions, job: Job) -> dict[str, str]:
+    """What the function's autotuner tells its workloads apart by; nothing where it has none, or gets no configs."""
+    if job.function is None or not job.function.kernels or not _returned(options, job):
         return {}
     from .workload_keys import workload_keys
 

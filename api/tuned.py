@@ -58,6 +58,11 @@ class TuneResult:
         write_whole(self.folder / "summary.json", json.dumps(self.summary(), indent=1) + "\n")
 
     @property
+    def compared(self) -> list[Evaluation]:
+        """What an autotuner's configs are chosen from: the finalists, timed interleaved, or else all trials."""
+        return [one for one in self.found.finals if one.config] or list(self.found.evaluations)
+
+    @property
     def own(self) -> bool:
         """Whether the winner has the kernel's own constants."""
         best, present = self.found.best, self.job.kernel.config

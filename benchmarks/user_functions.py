@@ -77,11 +77,10 @@ def measured(package: UserPackage, device: str, trials: int, folder: Path) -> di
 
 def in_patch(tuned: TuneResult) -> list[Evaluation]:
     """Return the evaluations of the configs among which the patched function's autotuner chooses."""
-    tried = [*tuned.found.evaluations, *tuned.found.finals]
     best = tuned.found.best if tuned.faster else tuned.own_constants
     assert best is not None and tuned.job.function is not None
-    configs = worthwhile(best, tried, workload_keys(tuned.job.function, tuned.job.problem))
-    return [one for one in (best, *tried) if Config(one.config) in configs and one.ok]
+    configs = worthwhile(best, tuned.compared, workload_keys(tuned.job.function, tuned.job.problem))
+    return [one for one in (best, *tuned.compared) if Config(one.config) in configs and one.ok]
 
 
 def least_ms(evaluations: Sequence[Evaluation], workload: str) -> float | None:

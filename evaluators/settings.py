@@ -49,6 +49,8 @@ class Sampling:
     min_samples: int = 20
     max_samples: int = 500
     chunk_s: float = 0.05
+    chunks: int = 8
+    """The maximum of samples is taken in at least this many chunks, each of which has inputs of its own."""
     quiet_timeout_s: float = 10.0
     """Seconds to wait for other processes to leave the processor idle before timing once more."""
 
@@ -81,9 +83,10 @@ class SearchSettings:
     """A config whose first samples are all this many times slower than the best is pruned."""
     sampling: Sampling = field(
         default_factory=lambda: Sampling(
-            precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, quiet_timeout_s=3.0
+            precision=0.005, seconds=0.3, max_samples=50, chunk_s=0.01, chunks=1, quiet_timeout_s=3.0
         )
     )
+    """In one chunk, if a kernel is fast: on a GPU a chunk's inputs take ten milliseconds, as long as thirty samples."""
 
     @classmethod
     def of(cls, compilers: int | None, cores: int, ahead: bool, adaptive: bool) -> SearchSettings:

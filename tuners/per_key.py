@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..core import Config, Evaluation, Measurement, Tuner
 from ..core.workload_rows import time_at
+
+
+def per_key(make: Callable[[], Tuner], sets: Sequence[Sequence[str]]) -> Tuner:
+    """Return a tuner for each set of workloads, as one, or an ordinary one where nothing tells workloads apart."""
+    return TunerPerKey([(make(), names) for names in sets]) if len(sets) > 1 else make()
 
 
 class TunerPerKey:
@@ -48,7 +53,7 @@ class TunerPerKey:
 def _at(evaluation: Evaluation, names: Sequence[str]) -> Evaluation:
     """Return an evaluation with its time at some workloads."""
     time, whole = time_at(evaluation, names), evaluation.measurement
-    if time is None or whole is None:
+    if whole is None:
         return evaluation
-    there = Measurement(samples_ms=(time,), method=whole.method, warmup=whole.warmup)
-    return evaluation.model_copy(update={"measurement": there})
+    there = Measurement(samples_ms=(time,), method=whole.method, warmup=whole.warmup) if time else None
+    return evaluation.model_copy(update={"measurement": there, "reference": None})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from ..core import Budget, Config, Evaluation, Evaluator, Journal, Kernel, Problem, Status, Trial, Tuner
-from ..core.workload_rows import loses
+from ..core.workload_rows import loses, time_at
 
 FINALISTS = 5
 """How many configs are measured again at most, by default."""
@@ -100,7 +102,8 @@ class Search:
 
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
-    a better one. At the end the fastest are compared, `finalists` at most.
+    a better one. At the end the fastest are compared, `finalists` at most, and the fastest of each set of workloads in
+    `apart`, for which an autotuner may take a config of their own.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Search:
         patience: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         finalists: int = FINALISTS,
+        apart: Sequence[Sequence[str]] = (),
     ) -> None:
         self.problem = problem
         self.kernel = kernel
@@ -127,6 +131,7 @@ class Search:
         self.observer = observer
         self.patience = patience
         self.finalists = finalists
+        self.apart = apart
         self.progress = Progress()
         self._clock = clock
         self._started = clock()
@@ -135,6 +140,7 @@ class Search:
         self._stale = 0
         self._stopped: str | None = None
         self._evaluations: list[Evaluation] = []
+        self._least = [math.inf] * len(apart)
 
     def run(self) -> Found:
         """Search until the space or the budget is used up, then compare the finalists."""
@@ -216,7 +222,11 @@ class Search:
         self._evaluations.append(evaluation)
         self.progress.add(evaluation)
         self.progress.seconds = self._spent(self._clock())
-        self._stale = 0 if self.progress.best is not before else self._stale + 1
+        better = self.progress.best is not before
+        for place, names in enumerate(self.apart):
+            if (time := time_at(evaluation, names)) is not None and time < self._least[place]:
+                self._least[place], better = time, True
+        self._stale = 0 if better else self._stale + 1
         self.observer.trial(evaluation, self.progress)
 
     def _spent(self, now: float) -> float:
@@ -234,4 +244,9 @@ class Search:
         for e in timed:
             if (e.latency_ms or 0.0) <= CLOSE * (timed[0].latency_ms or 0.0):
                 same_code.setdefault(Config(e.duplicate_of or e.config), Config(e.config))
-        return list(same_code.values())[: self.finalists]
+        apart = [min(timed, key=partial(_time_or_inf, names=names)) for names in self.apart if timed]
+        return list(dict.fromkeys([*list(same_code.values())[: self.finalists], *(Config(e.config) for e in apart)]))
+
+
+def _time_or_inf(evaluation: Evaluation, names: Sequence[str]) -> float:
+    return time_at(evaluation, names) or math.inf

@@ -15,8 +15,6 @@ from ..workers.channel import Message
 
 MIN_SAMPLES = 6
 """Fewer samples do not bound a median with 95 % confidence, however slow the kernel is."""
-MIN_CHUNKS = 8
-"""Of kernels that are interleaved, each one's maximum of samples is taken in at least this many chunks."""
 PRUNE_AFTER = 5
 """Samples after which a kernel may be pruned, by their fastest: after a pause the first ones can take ten times as long
 on a GPU."""
@@ -63,19 +61,17 @@ def interleave(
     """Sample all kernels in interleaved chunks.
 
     Interleaving exposes all kernels to the same drift of clocks and of the machine's load: there are at least half of
-    `MIN_CHUNKS` chunks, however fast the kernels are. The order within a round changes every round. Where the
+    `sampling.chunks` chunks, however fast the kernels are. The order within a round changes every round. Where the
     first samples of the first kernel are slower than `prune_above_ms`, nothing is timed any further, and its timing is
-    all there is. A kernel alone is sampled in chunks of `sampling.chunk_s`: each begins with inputs of its own, which
-    takes ten milliseconds on a GPU, as long as thirty samples of a small kernel. `overhead_ms` is subtracted from every
-    sample (see `overhead`). `watch` is called after each chunk, when nothing is timed.
+    all there is. `overhead_ms` is subtracted from every sample (see `overhead`). `watch` is called after each chunk,
+    when nothing is timed.
     """
     start = time.perf_counter()
-    chunks = MIN_CHUNKS if len(timers) > 1 else 1
-    everyone = [_Series(timer, sampling, overhead_ms, chunks) for timer in timers]
+    everyone = [_Series(timer, sampling, overhead_ms) for timer in timers]
     if everyone[0].slower_than(prune_above_ms):
         return [everyone[0].timing(pruned=True)]
     order = list(everyone)
-    least = max(1, chunks // 2)
+    least = max(1, sampling.chunks // 2) if len(everyone) > 1 else 1
     for turn in itertools.count(1):
         for series in order:
             series.extend()
@@ -91,10 +87,9 @@ def interleave(
 class _Series:
     """The growing samples of one kernel."""
 
-    def __init__(self, timer: Timer, sampling: Sampling, overhead_ms: float, chunks: int) -> None:
+    def __init__(self, timer: Timer, sampling: Sampling, overhead_ms: float) -> None:
         self.timer = timer
         self.sampling = sampling
-        self.most_at_once = sampling.max_samples // chunks
         self.overhead_ms = overhead_ms
         self.samples: list[float] = []
         self.cores: list[float] = []
@@ -117,7 +112,7 @@ class _Series:
         room = self.sampling.max_samples - len(self.samples)
         count = int(self.sampling.chunk_s * 1e3 / max(self.wall_ms, 1e-3))
         if room > 0:
-            self._take(max(1, min(count, room, self.most_at_once)))
+            self._take(max(1, min(count, room, self.sampling.max_samples // self.sampling.chunks)))
 
     def _take(self, count: int) -> None:
         message = self.timer(count)

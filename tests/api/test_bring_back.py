@@ -13,9 +13,11 @@ from kernelwright.api.bring_back import NOTHING, bring_back
 from kernelwright.api.jobs import Job
 from kernelwright.api.observers import Observer
 from kernelwright.api.options.tune import TuneOptions
+from kernelwright.api.patches import worthwhile
 from kernelwright.api.triton_cache import enter_timings
+from kernelwright.api.tune import told_apart
 from kernelwright.core import Config, Evaluation, KernelError, Status
-from kernelwright.core.workload_rows import merged
+from kernelwright.core.workload_rows import merged, workloads_by_key
 
 from ..cli.commands import kernelwright as command
 from ..cli.commands import refused
@@ -82,7 +84,8 @@ def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batc
     wide = Config({**first, "BLOCK_M": 128, "BLOCK_N": 128})
     tried = [start, at_both(second, 2.0, 2.0), at_both(third, 3.0, 3.0), at_both(wide, 3.0, batch)]
     options = TuneOptions("gatedmlp/ops.py::swiglu", patch=tmp_path / "out.diff")
-    patch = bring_back(options, job, job.kernel.bind(first), start, tried, {"decode": "16", "batch": "64"}, notes)
+    configs = worthwhile(start, tried, {"decode": "16", "batch": "64"})
+    patch = bring_back(options, job, job.kernel.bind(first), start, configs, tried, notes)
     assert (patch is not None) is bool(tiles)
     assert notes.notes == ([] if tiles else [NOTHING])
     if patch is None:
@@ -91,6 +94,16 @@ def test_an_autotuner_gets_what_is_faster_at_some_workloads(tmp_path: Path, batc
     assert (run := apply(patch, folder)).returncode == 0, run.stderr
     text = (folder / "gatedmlp" / "kernels.py").read_text()
     assert text.count("triton.Config(") == 2 and all(f'"BLOCK_M": {one}' in text for one in tiles)
+
+
+@pytest.mark.parametrize(("package", "keys"), [(SWIGLU, 2), (LINEAR, 0)], ids=lambda one: getattr(one, "name", None))
+def test_workloads_are_tuned_apart_where_an_autotuner_tells_them_apart(
+    package: UserPackage, keys: int, tmp_path: Path
+) -> None:
+    function = package.translated(package.copied(tmp_path))
+    job = Job(function.kernel, function.problem, "cuda", package.name, function=function)
+    assert len(workloads_by_key(told_apart(TuneOptions("x.py::f", patch=tmp_path / "out.diff"), job))) == keys
+    assert told_apart(TuneOptions("x.py::f"), job) == {}
 
 
 def test_usage_is_one_line(tmp_path: Path) -> None:

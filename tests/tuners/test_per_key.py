@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from kernelwright.core import Config, Evaluation, SearchSpace, Status
+from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner
 from kernelwright.core.workload_rows import merged
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.grid import Grid
-from kernelwright.tuners.per_key import TunerPerKey
+from kernelwright.tuners.per_key import TunerPerKey, per_key
 
+from ..contracts.test_tuner import drive
 from ..core.test_workload_rows import timed
 
 SPACE = SearchSpace.of({"M": [16, 32, 64, 128], "N": [16, 32, 64, 128], "STAGES": [1, 2, 3, 4]})
@@ -25,19 +28,40 @@ def measured(config: Config) -> Evaluation:
     return found.model_copy(update={"config": dict(config)})
 
 
-def per_key(name: str) -> TunerPerKey:
-    return TunerPerKey([(catalogue.create(name, SPACE, seed), [at]) for seed, at in enumerate(["few", "many"])])
+def apart(name: str) -> Tuner:
+    return per_key(partial(catalogue.create, name, SPACE), [["few"], ["many"]])
 
 
 @pytest.mark.parametrize("name", ["portfolio", "hill_climb"])
 def test_the_best_of_each_workload_is_found_in_half_of_the_space(name: str) -> None:
-    tuner, asked = per_key(name), []
+    tuner, asked = apart(name), []
     for _ in range(SPACE.cardinality // 2):
         (config,) = tuner.ask()
         tuner.tell(config, measured(config))
         asked.append(config)
     assert {SMALL, LARGE} <= set(asked)
     assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue.names() if catalogue.adaptive(name)])
+@pytest.mark.parametrize("late", [0, 5])
+def test_each_config_is_asked_for_once_however_late_its_result_is(name: str, late: int) -> None:
+    asked = drive(apart(name), late=late, answer=measured)
+    assert len(asked) == SPACE.cardinality == len(set(asked))
+
+
+@pytest.mark.parametrize("sets", [[], [["few", "many"]]])
+def test_without_several_sets_it_is_an_ordinary_tuner(sets: list[list[str]]) -> None:
+    assert isinstance(per_key(lambda: Grid(SPACE, 1), sets), Grid)
+
+
+def test_a_time_that_is_not_known_at_a_workload_is_none() -> None:
+    class Noting(Grid):
+        def tell(self, config: Config, evaluation: Evaluation) -> None:
+            assert evaluation.ok and evaluation.latency_ms is None
+
+    tuner = TunerPerKey([(Noting(SPACE, 1), ["few"]), (Noting(SPACE, 1), ["many"])])
+    tuner.tell(SMALL, timed(1.0))
 
 
 def test_all_of_the_space_is_asked_for_once_and_then_nothing() -> None:
@@ -48,7 +72,7 @@ def test_all_of_the_space_is_asked_for_once_and_then_nothing() -> None:
 
 
 def test_results_of_an_earlier_run_are_not_asked_for_again() -> None:
-    tuner, known = per_key("portfolio"), list(SPACE)[:30]
+    tuner, known = apart("portfolio"), list(SPACE)[:30]
     for config in known:
         tuner.tell(config, measured(config))
     assert not set(tuner.ask(20)) & set(known)

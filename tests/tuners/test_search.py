@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from kernelwright.core import Budget, Config, Evaluation, Journal, Kernel, Problem, ResultsError, Status
+from kernelwright.core.workload_rows import merged
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.grid import Grid
 from kernelwright.tuners.search import CLOSE, FINALISTS, Found, Search
 
+from ..core.test_workload_rows import timed
 from ..fakes import PROBLEM
 from .searching import KERNEL, SPACE, WINDOW, Answer, Clock, Table, Watcher, configs, search, times, trials_in
 
@@ -173,6 +175,29 @@ def test_patience_restarts_with_every_better_one(path: Path) -> None:
     # Up to 6 each is better; then 7, 8, 9 and 10 are not, and the space ends with them.
     assert found.progress.trials == 10
     assert found.stopped == "4 trials in a row were no better"
+
+
+class AtBoth(Table):
+    """Small is fast for few, and by the mean over both; large is fast for many."""
+
+    def _evaluate(self, kernel: Kernel, configs: Iterable[Config]) -> Iterator[Evaluation]:
+        for one in super()._evaluate(kernel, configs):
+            size = int(one.config["A"])
+            both = merged({"few": timed(float(size)), "many": timed(20.0 - size)})
+            yield both.model_copy(update={"config": one.config, "kernel_digest": one.kernel_digest})
+
+
+def test_the_fastest_of_each_set_of_workloads_is_a_finalist_and_counts_for_patience(path: Path) -> None:
+    table, mean = AtBoth(lambda config: 1.0, window=1), AtBoth(lambda config: 1.0, window=1)
+    with Journal(path) as journal, Journal(path.with_name("mean.jsonl")) as other:
+        given = (Budget(), Watcher(), 3)
+        Search(PROBLEM, KERNEL, SPACE, Grid(SPACE), mean, other, *given, clock=Clock()).run()
+        apart = [["few"], ["many"]]
+        Search(PROBLEM, KERNEL, SPACE, Grid(SPACE), table, journal, *given, clock=Clock(), apart=apart).run()
+    assert mean.measured == configs(1, 2, 3, 4)
+    assert mean.compared == [[Config(), *configs(1)]]
+    assert table.measured == configs(*range(1, 11))
+    assert table.compared == [[Config(), *configs(1, 10)]]
 
 
 def test_finalists_are_the_close_ones_and_the_kernel_as_it_stands(path: Path) -> None:

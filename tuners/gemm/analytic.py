@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ LAUNCH = 5000.0
 """Clocks of the second kernel that adds the parts of K."""
 TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N")
 PART = "PART_N"
+SCALED = "BLOCK"
+"""The constant of kernels whose operands have a scale for so many elements."""
 LINE = 128
 """Bytes that memory delivers at once."""
 BYTES = 2500.0
@@ -37,18 +39,32 @@ DESCRIBED = {
 }
 """Forms with descriptors, and their bytes of shared memory beside the operands: for barriers, and for the part of a
 result that leaves through shared memory while the next tile's operands arrive there."""
+
+
+class FormTimes(NamedTuple):
+    """A form's times as shares of the plain form's."""
+
+    wide: float = 1.0
+    """On wide tiles."""
+    others: float = 1.0
+    two_sums: float = 1.0
+    """Where the sum of each step is added to another one."""
+    scaled_wide: float = 1.0
+    """Where it is scaled too, less what `ADDING` explains; on wide tiles."""
+    scaled_others: float = 1.0
+
+
 FORMS = {
-    "plain": (1.0, 1.0, 1.0, 1.0),
-    "tma": (0.9, 1.11, 0.98, 1.1),
-    "persistent": (0.98, 1.05, 1.05, 1.1),
-    "tma_tile": (0.86, 1.0, 0.98, 1.1),
-    **dict.fromkeys(("roles", "turns"), (1.0, 1.0, 1.0, 1.0)),
-    "pairs": (1.0, 1.0, 1.05, 1.05),
+    "plain": FormTimes(),
+    "tma": FormTimes(0.9, 1.11, 1.15, 0.98, 1.1),
+    "persistent": FormTimes(0.98, 1.05, 1.2, 1.05, 1.1),
+    "tma_tile": FormTimes(0.86, 1.0, 1.05, 0.98, 1.1),
+    "roles": FormTimes(),
+    "turns": FormTimes(),
+    "pairs": FormTimes(scaled_wide=1.05, scaled_others=1.05),
 }
-"""Forms that a search begins with, and their times as shares of the plain form's: on wide tiles and on others, then the
-same where products add to another sum. Rounded from 212 pairs of trials on an H200 that differ in the form alone, and
-for two sums from 242 others, less what the model of tiles knows of them; those in roles exist for two sums only, and
-pairs took 1.05 times as long as turns (geometric mean of 19 pairs)."""
+"""Forms that a search begins with. Rounded from 212 pairs of trials on an H200 that differ in the form alone, and for
+scaled sums from 264 others; pairs took 1.05 times as long as turns (geometric mean of 19 pairs)."""
 LOOPING = ["persistent", "tma", *IN_ROLES]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1
@@ -56,18 +72,15 @@ NOT_LOOPING = 1.1
 NOT_SPILLING = ["persistent", *IN_ROLES]
 SPILLING = 1.25
 """Factor of the other forms for tiles of as many sums as a thread can have: their loops spill. With block
-scales, tiles of 128 x 256 in 8 warps took 1.11 to 1.39 times as long in the plain form as in the persistent one on an
+scales, tiles of 128 x 256 in 8 warps took 1.11 to 1.40 times as long in the plain form as in the persistent one on an
 H200."""
-GROUP_OF_WARPS = 4
-"""Warps that multiply together, 64 rows at a time."""
-SHARED_ROWS = 1.1
-"""Factor of two sums for several such groups on a tile of 64 rows or fewer, which share its columns instead: 1.11 in
-the geometric mean of 136 pairs of trials on an H200 that differ in the warps alone."""
 ADDING, ADDING_EACH = 300.0, 0.045
-"""Clocks of a step in which a block scales its sum and adds it to another one: for each step, and for each element of
-its tile. Fitted to trials of block-scaled fp8 at 40 shapes on an H200 (results/samples/h200/gemm_a8w8_trials.json): of
-those of a shape, the one with the best estimate takes 1.05 times as long as the fastest, 1.14 without. Forms in roles
-multiply meanwhile, which alone makes them 0.47 to 0.63 of the plain form's time; 0.48 to 0.56 were measured."""
+"""Clocks of a step in which a block scales its sum and adds it to another one: for each step, and for each element
+of its tile. Fitted to trials of block-scaled fp8 at 40 shapes on an H200
+(results/samples/h200/gemm_a8w8_trials.json): of those of a shape, the one with the best estimate takes 1.05 times
+as long as the fastest, 1.14 without; the same where the weight's trials are left out of the fit. Forms in roles
+multiply meanwhile, which alone makes them 0.47 to 0.63 of the plain form's time for 2048 rows and more; 0.48 to
+0.56 were measured. For experts it is assumed."""
 WIDE_TILE = 64 * 128
 """Elements of a result tile from which descriptors paid."""
 FIRST = 12
@@ -86,6 +99,7 @@ def product_of(shape: Shape, element_bytes: int, dtype: str, kernel: Kernel | No
     # Tensor cores add fp8 products with few bits, so the kernels add the sum of each step to another one.
     common: dict[str, Any] = {"element_bytes": element_bytes, "dtype": dtype, "sums": 1 + dtype.startswith("float8")}
     common["part"] = 0 if kernel is None else kernel.config.get(PART, 0)
+    common["scaled"] = common["sums"] > 1 and kernel is not None and SCALED in kernel.config
     if not shape.experts:
         return MatrixProduct(m=shape.m, n=shape.n, k=shape.k, **common)
     pairs = shape.m * shape.top_k
@@ -179,27 +193,29 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     m, n = (np.asarray(columns[name], dtype=np.float64) for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N"))
     wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (limits.capability in ASYNCHRONOUS)
     found = np.ones(len(rows))
-    for form, ratios in FORMS.items():
-        on_wide, on_others = ratios[:2] if product.sums == 1 else ratios[2:]
-        found = np.where(columns[VARIANT] == form, np.where(wide, on_wide, on_others), found)
+    for form, times in FORMS.items():
+        if product.scaled:
+            ratio = np.where(wide, times.scaled_wide, times.scaled_others)
+        else:
+            ratio = (
+                np.where(wide, times.wide, times.others) if product.sums == 1 else np.full(len(rows), times.two_sums)
+            )
+        found = np.where(columns[VARIANT] == form, ratio, found)
     tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch
     threads = np.asarray(columns["NUM_WARPS"], dtype=np.float64) * WARP
     sums = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf))
     spilling = (sums >= ACCUMULATORS * threads) & ~np.isin(columns[VARIANT], NOT_SPILLING)
     found = np.where(spilling, SPILLING * found, found)
-    if product.sums > 1:
-        sharing = (m <= ASYNCHRONOUS_ROWS) & (threads > GROUP_OF_WARPS * WARP)
-        found = np.where(sharing, SHARED_ROWS * found, found)
     several = wide & (tiles > limits.multiprocessors) & (product.sums == 1) & (columns[VARIANT] == "tma_tile")
     return np.where(several, NOT_LOOPING * found, found)
 
 
 def _adding(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:
-    """Return the clocks of a step in which a block adds its sum to another one and nothing else."""
+    """Return the clocks of a step in which a block scales its sum and adds it to another one, and nothing else."""
     columns = space.encoded.columns(rows)
     elements = np.prod([np.asarray(columns[name], dtype=np.float64) for name in TILE], axis=0)
     meanwhile = np.isin(columns.get(VARIANT, np.zeros(len(rows))), IN_ROLES)
-    return np.where(meanwhile | (product.sums == 1), 0.0, ADDING + ADDING_EACH * elements)
+    return np.where(meanwhile | (not product.scaled), 0.0, ADDING + ADDING_EACH * elements)
 
 
 def _parts(rows: Rows, space: SearchSpace, product: MatrixProduct) -> Floats:

@@ -6,10 +6,11 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from kernelwright.core import Measurement
-from kernelwright.evaluators.settings import Sampling
+from kernelwright.evaluators.settings import Sampling, SearchSettings
 from kernelwright.evaluators.timing.contention import LoadMeter, tolerated_cores
 from kernelwright.evaluators.timing.sampling import PRUNE_AFTER, Timing, interleave
 from kernelwright.evaluators.workers.channel import Message
@@ -108,7 +109,7 @@ def test_load_of_others_is_seen_and_ours_is_not() -> None:
     assert tolerated_cores() >= 0.15
 
 
-def test_a_kernel_alone_is_sampled_in_few_chunks() -> None:
+def test_a_search_samples_in_few_chunks() -> None:
     """Each begins with inputs of its own, which take longer than the calls of a small kernel."""
     asked: list[int] = []
 
@@ -116,7 +117,7 @@ def test_a_kernel_alone_is_sampled_in_few_chunks() -> None:
         asked.append(samples)
         return {"samples_ms": [random.random() for _ in range(samples)], "host_ms": [0.4] * samples, "method": "a"}
 
-    sampling = Sampling(precision=1e-9, max_samples=50, chunk_s=0.01)
+    sampling = replace(SearchSettings().sampling, precision=1e-9)
     (timing,) = interleave([timer], sampling, prune_above_ms=2.0)
     assert asked == [1, 2, 25, 25]
     assert len(timing.measurement.samples_ms) == 50
