@@ -154,6 +154,9 @@ class Session:
         if not outcome.verified:
             self._observer.note(NOTHING)
             return None
+        from .patches import worthwhile  # with it comes libcst
+        from .workload_keys import workload_keys
+
         tried = [
             evaluation
             for turn in outcome.turns
@@ -161,9 +164,6 @@ class Session:
             for evaluation in turn.evaluations
         ]
         best = outcome.best.model_copy(update={"config": dict(outcome.kernel.config)})
-        from .patches import worthwhile  # with it comes libcst
-        from .workload_keys import workload_keys
-
         configs = worthwhile(best, tried, workload_keys(job.function, job.problem))
         return bring_back(self._options, job, outcome.kernel, best, configs, tried, self._observer)
 

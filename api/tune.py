@@ -20,7 +20,7 @@ from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
 from ..tuners.hardware import prune, seen_in
-from ..tuners.per_key import per_key
+from ..tuners.per_workload import per_workload
 from ..tuners.search import Found, Search
 from .bring_back import NOTHING, bring_back
 from .devices import CPU, choose_devices
@@ -66,7 +66,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
             loading.start()
             profile = seen_in(evaluator.profile(job.problem), job.kernel)
-            keys = told_apart(options, job)
+            keys = autotuner_keys(options, job)
             loading.join()
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         start = [
@@ -75,12 +75,11 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         ]
         pruned, rules = prune(space.space, job.kernel, profile, start) if options.prune else (space.space, [])
         make = partial(catalogue.create, options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
-        apart = workloads_by_key(keys)
-        tuner = per_key(make, apart) if adaptive else make()
+        sets = workloads_by_key(keys)
+        tuner = per_workload(make, sets) if adaptive else make()
         budget = options.budget
-        search = Search(
-            job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, options.patience, apart=apart
-        )
+        more: dict[str, Any] = {"patience": options.patience, "workload_sets": sets}
+        search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, **more)
 
         def result(found: Found) -> TuneResult:
             write: dict[str, Any] = {"save": options.save, "require_replay": options.require_replay}
@@ -103,7 +102,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     if tuned.kernel_path is not None and found.best is not None:
         kernel = job.kernel.bind(found.best.config)
         tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
-    if not _returned(options, job):
+    if not _comes_back(options, job):
         return tuned
     best = found.best if tuned.faster and not tuned.not_replayed else tuned.own_constants
     if best is None:
@@ -116,14 +115,14 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
     return replace(tuned, patch=bring_back(options, job, kernel, best, configs, tried, observer))
 
 
-def _returned(options: TuneOptions, job: Job) -> bool:
+def _comes_back(options: TuneOptions, job: Job) -> bool:
     """Whether the result goes back to a function of the user's own."""
     return job.function is not None and bool(options.patch or options.triton_cache)
 
 
-def told_apart(options: TuneOptions, job: Job) -> dict[str, str]:
+def autotuner_keys(options: TuneOptions, job: Job) -> dict[str, str]:
     """What the function's autotuner tells its workloads apart by; nothing where it has none, or gets no configs."""
-    if job.function is None or not job.function.kernels or not _returned(options, job):
+    if job.function is None or not job.function.kernels or not _comes_back(options, job):
         return {}
     from .workload_keys import workload_keys
 

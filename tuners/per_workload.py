@@ -8,12 +8,12 @@ from ..core import Config, Evaluation, Measurement, Tuner
 from ..core.workload_rows import time_at
 
 
-def per_key(make: Callable[[], Tuner], sets: Sequence[Sequence[str]]) -> Tuner:
+def per_workload(make: Callable[[], Tuner], sets: Sequence[Sequence[str]]) -> Tuner:
     """Return a tuner for each set of workloads, as one, or an ordinary one where nothing tells workloads apart."""
-    return TunerPerKey([(make(), names) for names in sets]) if len(sets) > 1 else make()
+    return TunerPerWorkload([(make(), names) for names in sets]) if len(sets) > 1 else make()
 
 
-class TunerPerKey:
+class TunerPerWorkload:
     """Tuners that take turns, each with the times at its own workloads only.
 
     What is fast for one decoded token is slow for a prompt: by its mean over both, a config that is the fastest at one

@@ -102,8 +102,8 @@ class Search:
 
     Every trial is in the journal before the next begins. The tuner first gets the results in the journal, which are
     never measured again; their seconds count as spent. `patience` ends a search after that many trials in a row without
-    a better one. At the end the fastest are compared, `finalists` at most, and the fastest of each set of workloads in
-    `apart`, for which an autotuner may take a config of their own.
+    a better one. At the end the fastest are compared, `finalists` at most, and the fastest of each of the
+    `workload_sets` for which an autotuner may take a config of its own.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Search:
         patience: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         finalists: int = FINALISTS,
-        apart: Sequence[Sequence[str]] = (),
+        workload_sets: Sequence[Sequence[str]] = (),
     ) -> None:
         self.problem = problem
         self.kernel = kernel
@@ -131,7 +131,7 @@ class Search:
         self.observer = observer
         self.patience = patience
         self.finalists = finalists
-        self.apart = apart
+        self.workload_sets = workload_sets
         self.progress = Progress()
         self._clock = clock
         self._started = clock()
@@ -140,7 +140,7 @@ class Search:
         self._stale = 0
         self._stopped: str | None = None
         self._evaluations: list[Evaluation] = []
-        self._least = [math.inf] * len(apart)
+        self._least = [math.inf] * len(workload_sets)
 
     def run(self) -> Found:
         """Search until the space or the budget is used up, then compare the finalists."""
@@ -223,9 +223,9 @@ class Search:
         self.progress.add(evaluation)
         self.progress.seconds = self._spent(self._clock())
         better = self.progress.best is not before
-        for place, names in enumerate(self.apart):
-            if (time := time_at(evaluation, names)) is not None and time < self._least[place]:
-                self._least[place], better = time, True
+        for place, names in enumerate(self.workload_sets):
+            if (latency := _latency_at(evaluation, names)) < self._least[place]:
+                self._least[place], better = latency, True
         self._stale = 0 if better else self._stale + 1
         self.observer.trial(evaluation, self.progress)
 
@@ -244,9 +244,11 @@ class Search:
         for e in timed:
             if (e.latency_ms or 0.0) <= CLOSE * (timed[0].latency_ms or 0.0):
                 same_code.setdefault(Config(e.duplicate_of or e.config), Config(e.config))
-        apart = [min(timed, key=partial(_time_or_inf, names=names)) for names in self.apart if timed]
-        return list(dict.fromkeys([*list(same_code.values())[: self.finalists], *(Config(e.config) for e in apart)]))
+        found = list(same_code.values())[: self.finalists]
+        sets = self.workload_sets if timed else ()
+        found += [Config(min(timed, key=partial(_latency_at, names=names)).config) for names in sets]
+        return list(dict.fromkeys(found))
 
 
-def _time_or_inf(evaluation: Evaluation, names: Sequence[str]) -> float:
+def _latency_at(evaluation: Evaluation, names: Sequence[str]) -> float:
     return time_at(evaluation, names) or math.inf

@@ -9,7 +9,7 @@ from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner
 from kernelwright.core.workload_rows import merged
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.grid import Grid
-from kernelwright.tuners.per_key import TunerPerKey, per_key
+from kernelwright.tuners.per_workload import TunerPerWorkload, per_workload
 
 from ..contracts.test_tuner import drive
 from ..core.test_workload_rows import timed
@@ -28,8 +28,19 @@ def measured(config: Config) -> Evaluation:
     return found.model_copy(update={"config": dict(config)})
 
 
+class Noting(Grid):
+    """Remembers the times that it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(SPACE, 1)
+        self.told: list[float | None] = []
+
+    def tell(self, config: Config, evaluation: Evaluation) -> None:
+        self.told.append(evaluation.latency_ms)
+
+
 def apart(name: str) -> Tuner:
-    return per_key(partial(catalogue.create, name, SPACE), [["few"], ["many"]])
+    return per_workload(partial(catalogue.create, name, SPACE), [["few"], ["many"]])
 
 
 @pytest.mark.parametrize("name", ["portfolio", "hill_climb"])
@@ -52,20 +63,17 @@ def test_each_config_is_asked_for_once_however_late_its_result_is(name: str, lat
 
 @pytest.mark.parametrize("sets", [[], [["few", "many"]]])
 def test_without_several_sets_it_is_an_ordinary_tuner(sets: list[list[str]]) -> None:
-    assert isinstance(per_key(lambda: Grid(SPACE, 1), sets), Grid)
+    assert isinstance(per_workload(lambda: Grid(SPACE, 1), sets), Grid)
 
 
 def test_a_time_that_is_not_known_at_a_workload_is_none() -> None:
-    class Noting(Grid):
-        def tell(self, config: Config, evaluation: Evaluation) -> None:
-            assert evaluation.ok and evaluation.latency_ms is None
-
-    tuner = TunerPerKey([(Noting(SPACE, 1), ["few"]), (Noting(SPACE, 1), ["many"])])
-    tuner.tell(SMALL, timed(1.0))
+    few, many = Noting(), Noting()
+    TunerPerWorkload([(few, ["few"]), (many, ["many"])]).tell(SMALL, timed(1.0))
+    assert few.told == many.told == [None]
 
 
 def test_all_of_the_space_is_asked_for_once_and_then_nothing() -> None:
-    tuner = TunerPerKey([(Grid(SPACE, 1), ["few"]), (Grid(SPACE, 1), ["many"])])
+    tuner = TunerPerWorkload([(Grid(SPACE, 1), ["few"]), (Grid(SPACE, 1), ["many"])])
     asked = [*tuner.ask(3), *tuner.ask(1000)]
     assert len(asked) == SPACE.cardinality == len(set(asked))
     assert tuner.ask(2) == []
@@ -79,16 +87,8 @@ def test_results_of_an_earlier_run_are_not_asked_for_again() -> None:
 
 
 def test_a_failure_counts_at_every_workload() -> None:
-    class Noting(Grid):
-        def __init__(self) -> None:
-            super().__init__(SPACE, 1)
-            self.told: list[float | None] = []
-
-        def tell(self, config: Config, evaluation: Evaluation) -> None:
-            self.told.append(evaluation.latency_ms)
-
     few, many = Noting(), Noting()
-    tuner = TunerPerKey([(few, ["few"]), (many, ["many"])])
+    tuner = TunerPerWorkload([(few, ["few"]), (many, ["many"])])
     (config,) = tuner.ask()
     failed = Evaluation(status=Status.TIMEOUT, kernel_digest="d", config=dict(config), message="too slow")
     tuner.tell(config, failed)

@@ -192,8 +192,8 @@ def test_the_fastest_of_each_set_of_workloads_is_a_finalist_and_counts_for_patie
     with Journal(path) as journal, Journal(path.with_name("mean.jsonl")) as other:
         given = (Budget(), Watcher(), 3)
         Search(PROBLEM, KERNEL, SPACE, Grid(SPACE), mean, other, *given, clock=Clock()).run()
-        apart = [["few"], ["many"]]
-        Search(PROBLEM, KERNEL, SPACE, Grid(SPACE), table, journal, *given, clock=Clock(), apart=apart).run()
+        sets = [["few"], ["many"]]
+        Search(PROBLEM, KERNEL, SPACE, Grid(SPACE), table, journal, *given, clock=Clock(), workload_sets=sets).run()
     assert mean.measured == configs(1, 2, 3, 4)
     assert mean.compared == [[Config(), *configs(1)]]
     assert table.measured == configs(*range(1, 11))

@@ -53,6 +53,12 @@ class FormTimes(NamedTuple):
     """Where it is scaled too, less what `ADDING` explains; on wide tiles."""
     scaled_others: float = 1.0
 
+    def of(self, product: MatrixProduct) -> tuple[float, float]:
+        """Return those of a product, on wide tiles and on others."""
+        if product.scaled:
+            return self.scaled_wide, self.scaled_others
+        return (self.wide, self.others) if product.sums == 1 else (self.two_sums, self.two_sums)
+
 
 FORMS = {
     "plain": FormTimes(),
@@ -63,8 +69,9 @@ FORMS = {
     "turns": FormTimes(),
     "pairs": FormTimes(scaled_wide=1.05, scaled_others=1.05),
 }
-"""Forms that a search begins with. Rounded from 212 pairs of trials on an H200 that differ in the form alone, and for
-scaled sums from 264 others; pairs took 1.05 times as long as turns (geometric mean of 19 pairs)."""
+"""Forms that a search begins with. Rounded from 212 pairs of trials on an H200 that differ in the form alone, but for
+two sums of `tma_tile`, which no trial had: it is that of `tma`, less what other small tiles save by sharing a
+multiprocessor. For scaled sums from 264 others; `pairs` took 1.05 times as long as `turns` (geometric mean of 19)."""
 LOOPING = ["persistent", "tma", *IN_ROLES]
 """Forms with one program per multiprocessor."""
 NOT_LOOPING = 1.1
@@ -194,13 +201,8 @@ def _factors(rows: Rows, space: SearchSpace, limits: DeviceLimits, product: Matr
     wide = (m >= ASYNCHRONOUS_ROWS) & (m * n >= WIDE_TILE) & (limits.capability in ASYNCHRONOUS)
     found = np.ones(len(rows))
     for form, times in FORMS.items():
-        if product.scaled:
-            ratio = np.where(wide, times.scaled_wide, times.scaled_others)
-        else:
-            ratio = (
-                np.where(wide, times.wide, times.others) if product.sums == 1 else np.full(len(rows), times.two_sums)
-            )
-        found = np.where(columns[VARIANT] == form, ratio, found)
+        on_wide, on_others = times.of(product)
+        found = np.where(columns[VARIANT] == form, np.where(wide, on_wide, on_others), found)
     tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch
     threads = np.asarray(columns["NUM_WARPS"], dtype=np.float64) * WARP
     sums = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf))
