@@ -7,15 +7,15 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Value, set_aside
+from ..core import Config, Journal, Kernel, ResultsError, SearchSpace, SpaceError, Tuner, Value, set_aside
 from ..core.space_inference import named_sizes
 from ..core.syntax_tree import literal
 from ..core.workload_rows import workloads_by_key
 from ..evaluators.remote.machines import Remote
+from ..evaluators.several_workloads import merged_profile
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
@@ -65,18 +65,25 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
         with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
             loading.start()
-            profile = seen_in(evaluator.profile(job.problem), job.kernel)
+            profiles = {name: seen_in(one, job.kernel) for name, one in evaluator.profiles(job.problem).items()}
             keys = autotuner_keys(options, job)
             loading.join()
+        profile = merged_profile(list(profiles.values()))
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))
         start = [
             Config({name: job.kernel.config[name] for name in space.space.names}),
             *job.kernel.configs_in(space.space),
         ]
         pruned, rules = prune(space.space, job.kernel, profile, start) if options.prune else (space.space, [])
-        make = partial(catalogue.create, options.tuner, pruned, options.seed, warm, start, profile, options.stride or 1)
+
+        def make(names: Sequence[str]) -> Tuner:
+            # Tiles for one decoded token say nothing of those for a prompt.
+            there = merged_profile([profiles[name] for name in names]) if names else profile
+            stride = options.stride or 1
+            return catalogue.create(options.tuner, pruned, options.seed, warm, start, there, stride)
+
         sets = workloads_by_key(keys)
-        tuner = per_workload(make, sets) if adaptive else make()
+        tuner = per_workload(make, sets) if adaptive else make(())
         budget = options.budget
         more: dict[str, Any] = {"patience": options.patience, "workload_sets": sets}
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, **more)

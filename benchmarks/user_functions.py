@@ -1,6 +1,6 @@
 """Functions of packages, written as users write theirs, from the command to a patch that applies: gains by workload.
 
-    python benchmarks/user_functions.py [--device cuda] [--trials 40] [--json FILE] [PACKAGE ...]
+    python benchmarks/user_functions.py [--device cuda] [--trials 40] [--folder DIR] [--json FILE] [PACKAGE ...]
 
 Each function is optimized by the rules and then tuned, over all its workloads at once. For each workload: the start
 (the first config in the function's own decorator), the fastest of the function's own configs, which is what Triton's
@@ -93,13 +93,15 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--folder", type=Path, help="for copies, patches and journals, which are kept there")
     parser.add_argument("--json", type=Path, help="write the metrics to this file too, after each package")
     options = parser.parse_args()
     default = [LINEAR.name] if options.device == "cpu" else [one.name for one in TRITON]
     results = []
     for name in options.packages or default:
-        with tempfile.TemporaryDirectory(prefix="kernelwright-functions-") as folder:
-            results.append(measured(PACKAGES[name], options.device, options.trials, Path(folder)))
+        with tempfile.TemporaryDirectory(prefix="kernelwright-functions-") as temporary:
+            folder = options.folder / name if options.folder else Path(temporary)
+            results.append(measured(PACKAGES[name], options.device, options.trials, folder.absolute()))
         print(json.dumps(results[-1]), flush=True)
         if options.json:
             options.json.write_text(json.dumps(results, indent=1) + "\n")

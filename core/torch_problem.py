@@ -45,6 +45,9 @@ class TorchProblem(Problem):
                 f"problem {self.name} lacks {', '.join(missing)}; a problem file defines Model, get_inputs() "
                 "and get_init_inputs()"
             )
+        if (share := self._matched()) is not None:
+            tolerances = {dtype: one._replace(matched=share) for dtype, one in self.tolerances.items()}
+            object.__setattr__(self, "tolerances", tolerances)
 
     @classmethod
     def of(cls, problem: Problem) -> TorchProblem:
@@ -105,6 +108,23 @@ class TorchProblem(Problem):
                 found[name] = value
         found = {name: value for name, value in found.items() if name not in self.sizes}
         return found | {name: value for name, value in self.sizes.items() if _whole(value)}
+
+    def _matched(self) -> float | None:
+        """Return the share of a result's elements that must be within the tolerance, None where the file says nothing.
+
+        MATCHED may be an expression over the other constants, since what is computed in fp8 at one size may be in bf16
+        at another.
+        """
+        text = next((ast.unparse(node) for name, node in _assignments(self.source) if name == "MATCHED"), None)
+        if text is None:
+            return None
+        try:
+            share = Expression(text)({**self.constants, **self.sizes})
+        except SpaceError as error:
+            raise ProblemError(f"problem {self.name}: MATCHED: {error}") from None
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise ProblemError(f"problem {self.name}: MATCHED is {share!r}; give a share above 0, at most 1")
+        return float(share)
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
         """Return the problem with these constants set; raises `ProblemError` for unknown constants."""

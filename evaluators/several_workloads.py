@@ -64,13 +64,14 @@ class SeveralWorkloads(Generic[EvaluatorT]):
         return [merged(dict(zip(problem.members, row, strict=True))) for row in zip(*found, strict=True)]
 
     def profile(self, problem: Problem) -> Profile:
-        """Return the last workload's operators and device, with the geometric mean of all workloads' work."""
+        """Return the profile of all workloads; see `merged_profile`."""
+        return merged_profile(list(self.profiles(problem).values()))
+
+    def profiles(self, problem: Problem) -> dict[str, Profile]:
+        """Return the profile at each workload, by name."""
         if not isinstance(problem, JointProblem) or not problem.members:
-            return self.first.profile(problem)
-        found = [evaluator.profile(member) for evaluator, member in self._at(problem)]
-        mean = {name: _mean([getattr(one, name) for one in found]) for name in ("min_bytes", "eager_bytes")}
-        mean |= {name: _mean([getattr(one, name) for one in found]) for name in ("flops", "matrix_flops")}
-        return found[-1].model_copy(update=mean)
+            return {problem.workload: self.first.profile(problem)}
+        return {member.workload: evaluator.profile(member) for evaluator, member in self._at(problem)}
 
     def _at(self, problem: JointProblem, kernel: Kernel | None = None) -> list[tuple[EvaluatorT, TorchProblem]]:
         while len(self._members) < len(problem.members):
@@ -129,6 +130,14 @@ class _Shared(Generic[Item]):
                     return
                 item = self._drawn[place]
             yield item
+
+
+def merged_profile(profiles: Sequence[Profile]) -> Profile:
+    """Return the last workload's operators and device, with the geometric mean of all workloads' work."""
+    if len(profiles) == 1:
+        return profiles[0]
+    counted = ("min_bytes", "eager_bytes", "flops", "matrix_flops")
+    return profiles[-1].model_copy(update={name: _mean([getattr(one, name) for one in profiles]) for name in counted})
 
 
 def _next(running: Generator[Evaluation]) -> Evaluation | None:

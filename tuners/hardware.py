@@ -22,6 +22,8 @@ from .observations import Floats
 ACCUMULATORS = 192
 """fp32 registers of a thread that a result tile may take; beyond this compilers spill, and run for minutes."""
 MAX_THREADS = 1024
+USUAL_THREADS = 128.0
+"""Of a block, where nothing says how many."""
 ASYNCHRONOUS = range(90, 120)
 """Compute capabilities of GPUs whose matrix units read their operands from shared memory."""
 ASYNCHRONOUS_ROWS = 64
@@ -55,6 +57,25 @@ def sums_each_step(kernel: Kernel) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
+def products_abreast(kernel: Kernel) -> int:
+    """Return how many sums a loop of a kernel keeps of products with the same left operand, at least 1.
+
+    `gate += dot(x, a)` and `up += dot(x, b)` are two; `acc += dot(x, a)` and `acc += dot(x, b)` are one.
+    """
+    most = 1
+    for loop in (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.For)):
+        sums: dict[str, set[str]] = {}
+        for node in ast.walk(loop):
+            if not isinstance(node, ast.AugAssign) or not isinstance(node.target, ast.Name):
+                continue
+            product = node.value
+            if isinstance(product, ast.Call) and product.args and _calls(product, {"dot"}):
+                sums.setdefault(ast.unparse(product.args[0]), set()).add(node.target.id)
+        most = max([most, *map(len, sums.values())])
+    return most
+
+
+@functools.lru_cache(maxsize=16)
 def sums_by_tap(kernel: Kernel) -> bool:
     """Return whether a kernel multiplies in a loop over single numbers: a convolution's taps, or taps and parts.
 
@@ -85,8 +106,8 @@ def turns_tiles(kernel: Kernel, roles: Roles) -> bool:
 def seen_in(profile: Profile, kernel: Kernel) -> Profile:
     """Return the profile with what a kernel shows of how it computes the problem's product.
 
-    These are the sums that it keeps for each result, and of a convolution whether taps are summed one after the other
-    and which side of a tile has the output channels.
+    These are the sums that it keeps for each result, the products that it computes side by side, and of a convolution
+    whether taps are summed one after the other and which side of a tile has the output channels.
     """
     product = profile.product
     if product is None:
@@ -94,6 +115,8 @@ def seen_in(profile: Profile, kernel: Kernel) -> Profile:
     seen: dict[str, int | bool] = {}
     if product.sums == 1 and sums_each_step(kernel):
         seen["sums"] = 2
+    if (abreast := products_abreast(kernel)) > 1:
+        seen["abreast"] = abreast
     if product.taps > 1 and not sums_by_tap(kernel):
         seen["taps"] = 1
     if turns_tiles(kernel, Roles.of(tuple(kernel.config))):
@@ -110,11 +133,12 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
     found = [f"{threads} <= {MAX_THREADS}"] if threads else []
     if not roles.tiled or not multiplies(kernel):
         return found
+    columns = f"{roles.n} * {product.abreast}" if product is not None and product.abreast > 1 else roles.n
     if threads:
-        found.append(f"{roles.m} * {roles.n} <= {threads} * {ACCUMULATORS}")
+        found.append(f"{roles.m} * {columns} <= {threads} * {ACCUMULATORS}")
     if product is not None:
         buffers = _buffers(kernel, roles, limits, product)
-        size = f"({roles.m} + {roles.n}) * {roles.k} * {product.element_bytes}"
+        size = f"({roles.m} + {columns}) * {roles.k} * {product.element_bytes}"
         found.append(f"{size}{f' * {buffers}' if buffers else ''} <= {limits.shared_bytes}")
     return found
 
@@ -205,8 +229,8 @@ class TileModel:
         steps = product.taps * np.ceil(product.k / product.taps / one["split"] / one["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
         width = np.where(one["rows"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
-        multiply = one["m"] * one["n"] * one["k"] * width / FMA_BYTES * _inefficiency(one)
-        fetch = (one["m"] + one["n"]) * one["k"] * product.element_bytes / L2_BYTES
+        multiply = one["m"] * one["n"] * product.abreast * one["k"] * width / FMA_BYTES * _inefficiency(one)
+        fetch = (one["m"] + one["n"] * product.abreast) * one["k"] * product.element_bytes / L2_BYTES
         latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
         shared_out = one["together"]
         step = ((shared_out * multiply + adding) ** 3 + (shared_out * fetch) ** 3 + latency**3) ** (1 / 3)
@@ -217,19 +241,27 @@ class TileModel:
         """Return the members with the best estimates, one per tile shape and width of the block.
 
         `like` is a row with values for what the model does not know, such as the order of tiles. Without them, and
-        where they go with no tile, members differ in these parameters by chance.
+        where they go with no tile, members differ in these parameters by chance. Of widths with the same estimate, as
+        tiles of few rows have, one is taken: the nearest to that row's.
         """
         members = self._encoded.sample(100_000, np.random.default_rng(0))
         if like is not None:
             members = self._alike(members, like)
-        order = np.argsort(self.estimate(members), kind="stable")
-        shape = [*(self._column(members, name) for name in (self._roles.m, self._roles.n)), self._threads(members)]
-        chosen: dict[tuple[float, ...], int] = {}
+        estimates, threads = self.estimate(members).round(9), self._threads(members)
+        usual = USUAL_THREADS if like is None else self._threads(like[None])[0]
+        order = np.lexsort((np.abs(np.log2(threads / usual)), estimates))
+        m, n = (self._column(members, name) for name in (self._roles.m, self._roles.n))
+        chosen: list[int] = []
+        seen: set[tuple[float, ...]] = set()
         for i in order.tolist():
-            chosen.setdefault(tuple(float(column[i]) for column in shape), i)
+            tile = (float(m[i]), float(n[i]))
+            known = {(*tile, float(threads[i])), (*tile, float(estimates[i]))}
+            if not known & seen:
+                chosen.append(i)
+            seen |= known
             if len(chosen) == count:
                 break
-        return members[list(chosen.values())]
+        return members[chosen]
 
     def _alike(self, members: Rows, like: Rows) -> Rows:
         """Return the members with the other parameters' values of a row; all of them where there are none."""
@@ -249,7 +281,7 @@ class TileModel:
     def _threads(self, rows: Rows) -> Floats:
         if self._roles.warps:
             return self._column(rows, self._roles.warps) * WARP
-        return self._column(rows, self._roles.threads, 128.0)
+        return self._column(rows, self._roles.threads, USUAL_THREADS)
 
     def _metrics(self, rows: Rows, alone: Mask | None = None) -> dict[str, Floats]:
         limits, product, roles = self._limits, self._product, self._roles
@@ -258,8 +290,9 @@ class TileModel:
         stages = np.maximum(self._column(rows, roles.stages, 2.0), 1.0)
         split = np.maximum(self._column(rows, roles.split), 1.0)
         tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split
-        shared = (m + n) * k * product.element_bytes * stages
-        accumulators = m * (n + (product.sums - 1) * np.minimum(n, product.part or np.inf)) / threads
+        shared = (m + n * product.abreast) * k * product.element_bytes * stages
+        kept = n + (product.sums - 1) * np.minimum(n, product.part or np.inf)
+        accumulators = m * kept * product.abreast / threads
         # A block's use of its multiprocessor limits the others: shared memory, registers (some beside the tile),
         # threads.
         by_shared = limits.shared_bytes / shared

@@ -8,9 +8,12 @@ from ..core import Config, Evaluation, Measurement, Tuner
 from ..core.workload_rows import time_at
 
 
-def per_workload(make: Callable[[], Tuner], sets: Sequence[Sequence[str]]) -> Tuner:
-    """Return a tuner for each set of workloads, as one, or an ordinary one where nothing tells workloads apart."""
-    return TunerPerWorkload([(make(), names) for names in sets]) if len(sets) > 1 else make()
+def per_workload(make: Callable[[Sequence[str]], Tuner], sets: Sequence[Sequence[str]]) -> Tuner:
+    """Return a tuner for each set of workloads, as one, or an ordinary one where nothing tells workloads apart.
+
+    `make` gets the names of a set, or none for all workloads.
+    """
+    return TunerPerWorkload([(make(names), names) for names in sets]) if len(sets) > 1 else make(())
 
 
 class TunerPerWorkload:

@@ -159,6 +159,7 @@ def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str 
     message = (
         f"{which}{wrong} of {expected.numel()} elements differ by more than {absolute:.2g} + {relative:g} of the "
         f"value; the first at {position}: {first[1]:.6g} against {first[2]:.6g}; largest error {max_abs:.3g}"
+        f"{f'; {1 - tolerance.matched:.2g} of all may' if tolerance.matched < 1 else ''}"
     )
     return {"status": Status.WRONG_VALUE, "message": message, **metrics}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kernelwright.core import Budget, Problem, ProblemError, Tolerance, TorchProblem
+from kernelwright.core.problem import TOLERANCES
 
 SOURCE = """
 batch, height = 4, 8
@@ -55,6 +56,23 @@ def test_workloads_of_another_form_are_refused(workloads: str) -> None:
     source = SOURCE.replace('{"cpu": {"batch": 1}}', workloads)
     with pytest.raises(ProblemError, match="WORKLOADS must be"):
         TorchProblem(id="x", name="x", source=source).at("cpu")
+
+
+def test_a_file_says_which_share_of_a_result_must_match() -> None:
+    source = f"DTYPE = 'bfloat16'\nMATCHED = 0.9 if DTYPE == 'float8' else 1\n{SOURCE}"
+    made = TorchProblem(id="x", name="x", source=source)
+    assert made.tolerances == TOLERANCES == problem().tolerances
+    coarse = made.at("DTYPE='float8'")
+    assert coarse.tolerances["bfloat16"] == TOLERANCES["bfloat16"]._replace(matched=0.9)
+    loose = replace(coarse, tolerances={"bfloat16": Tolerance(1.0, 1.0)})
+    assert loose.tolerances == {"bfloat16": Tolerance(1.0, 1.0, 0.9)}
+    assert coarse.at("default").tolerances == TOLERANCES
+
+
+@pytest.mark.parametrize(("share", "says"), [("0", "MATCHED is 0"), ("'all'", "is 'all'"), ("len(x)", "MATCHED: ")])
+def test_a_share_of_another_form_is_refused(share: str, says: str) -> None:
+    with pytest.raises(ProblemError, match=says):
+        TorchProblem(id="x", name="x", source=f"MATCHED = {share}\n{SOURCE}")
 
 
 def test_digests_are_those_of_records_written_before() -> None:

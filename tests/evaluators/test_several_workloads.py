@@ -45,7 +45,7 @@ class Member:
         return list(self.evaluate(problem, kernel, configs))
 
     def profile(self, problem: Problem) -> Profile:
-        return PROFILE
+        return PROFILE.model_copy(update={"device": problem.workload, "flops": 8.0 if problem.workload == "b" else 2.0})
 
 
 def several(kind: type[SeveralWorkloads[Any]], at_once: bool) -> tuple[SeveralWorkloads[Any], list[Member]]:
@@ -89,6 +89,15 @@ def test_configs_are_drawn_as_late_as_they_are_needed() -> None:
     assert [(next(running).latency_ms is not None, len(drawn)) for _ in range(2)] == [(True, 1), (True, 2)]
     running.close()
     assert drawn == [3.0, 5.0]
+
+
+def test_each_workload_has_its_profile_and_all_have_one() -> None:
+    evaluator, _ = several(SeveralWorkloads, at_once=False)
+    assert {name: one.flops for name, one in evaluator.profiles(JOINT).items()} == {"a": 2.0, "b": 8.0}
+    joined = evaluator.profile(JOINT)
+    assert (joined.device, joined.flops) == ("b", 4.0)
+    assert list(evaluator.profiles(PROBLEM)) == [PROBLEM.workload]
+    assert evaluator.profile(PROBLEM) == evaluator.profiles(PROBLEM)[PROBLEM.workload]
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -11,7 +11,7 @@ from kernelwright.core import Config, MatrixProduct, Profile, SearchSpace
 from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.formats import read_recording
-from kernelwright.tuners.hardware import TileModel, _inefficiency, prune, seen_in
+from kernelwright.tuners.hardware import TileModel, _inefficiency, constraints, prune, seen_in
 
 from .devices import CPU, GPU, TILES, TRITON, of
 
@@ -94,6 +94,56 @@ def test_a_kernel_that_adds_each_steps_sum_keeps_two_of_each_result(statement: s
     seen = seen_in(GPU, kernel)
     assert seen.product is not None and seen.product.sums == sums
     assert seen_in(CPU.model_copy(update={"product": None}), kernel).product is None
+
+
+GATED = """
+def f(a, b):
+    for start in range(0, K, BLOCK_K):
+        x = tl.load(x_ptrs)
+        gate += tl.dot(x, tl.load(gate_ptrs))
+        up += tl.dot(x, tl.load(up_ptrs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "abreast"),
+    [
+        (GATED, 2),
+        (GATED.replace("up += tl.dot(x,", "up += tl.dot(y,"), 1),
+        (GATED.replace("up +=", "gate +="), 1),
+        (GATED.replace("up += tl.dot(x, tl.load(up_ptrs))", "up += x * 2"), 1),
+        ("acc += tl.dot(a, b)", 1),
+    ],
+)
+def test_products_with_the_same_left_operand_are_computed_side_by_side(source: str, abreast: int) -> None:
+    seen = seen_in(GPU, replace(TRITON, source=source)).product
+    assert seen is not None and seen.abreast == abreast
+
+
+def test_products_side_by_side_need_the_registers_and_the_memory_of_all() -> None:
+    kernel = replace(TRITON, source=GATED)
+    rules = constraints(kernel, TILES.names, seen_in(GPU, kernel))
+    assert rules[1].startswith("BLOCK_M * BLOCK_N * 2 <= ")
+    assert rules[2].startswith("(BLOCK_M + BLOCK_N * 2) * BLOCK_K * 2 * ")
+    # As one product of twice the columns, but for the result, which is one.
+    one, two = of(TILES, GPU), of(TILES, seen_in(GPU, kernel))
+    (narrow,), (wide,) = (
+        TILES.encoded.rows([{"BLOCK_M": 64, "BLOCK_N": n, "BLOCK_K": 32, "NUM_WARPS": 4, "NUM_STAGES": 3,
+                             "LAYOUT": "row"}])
+        for n in (64, 128)
+    )  # fmt: skip
+    assert two(narrow[None])[0, 5:7].tolist() == one(wide[None])[0, 5:7].tolist()
+    assert two.estimate(narrow[None]) > one.estimate(narrow[None])
+
+
+def test_of_widths_that_make_no_difference_the_given_one_is_taken() -> None:
+    space = SearchSpace.of({"BM": [16], "BN": [32, 64], "BK": [64], "WARPS": [1, 2, 4, 8]})
+    few = GPU.model_copy(update={"product": MatrixProduct(m=16, n=11008, k=4096, element_bytes=2)})
+    for warps in (2, 8):
+        (like,) = space.encoded.rows([{"BM": 16, "BN": 32, "BK": 64, "WARPS": warps}])
+        found = [space.encoded.config(row) for row in of(space, few).candidates(10, like)]
+        assert {one["WARPS"] for one in found} == {warps}
+        assert sorted(one["BN"] for one in found) == [32, 64]
 
 
 def test_candidates_of_a_small_space_are_all_its_shapes() -> None:

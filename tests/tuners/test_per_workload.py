@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 import pytest
 from kernelwright.core import Config, Evaluation, SearchSpace, Status, Tuner
@@ -40,7 +40,7 @@ class Noting(Grid):
 
 
 def apart(name: str) -> Tuner:
-    return per_workload(partial(catalogue.create, name, SPACE), [["few"], ["many"]])
+    return per_workload(lambda names: catalogue.create(name, SPACE), [["few"], ["many"]])
 
 
 @pytest.mark.parametrize("name", ["portfolio", "hill_climb"])
@@ -63,7 +63,19 @@ def test_each_config_is_asked_for_once_however_late_its_result_is(name: str, lat
 
 @pytest.mark.parametrize("sets", [[], [["few", "many"]]])
 def test_without_several_sets_it_is_an_ordinary_tuner(sets: list[list[str]]) -> None:
-    assert isinstance(per_workload(lambda: Grid(SPACE, 1), sets), Grid)
+    assert isinstance(per_workload(lambda names: Grid(SPACE, 1 + len(names)), sets), Grid)
+
+
+def test_a_tuner_is_made_for_its_workloads() -> None:
+    made: list[list[str]] = []
+
+    def make(names: Sequence[str]) -> Tuner:
+        made.append(list(names))
+        return Grid(SPACE, 1)
+
+    per_workload(make, [["few"], ["many", "most"]])
+    per_workload(make, [["few", "many"]])
+    assert made == [["few"], ["many", "most"], []]
 
 
 def test_a_time_that_is_not_known_at_a_workload_is_none() -> None:
