@@ -131,12 +131,12 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
         return []
     threads = roles.thread_count
     found = [f"{threads} <= {MAX_THREADS}"] if threads else []
-    if not roles.tiled or not multiplies(kernel):
+    if not roles.m or not roles.n or not multiplies(kernel):
         return found
     columns = f"{roles.n} * {product.abreast}" if product is not None and product.abreast > 1 else roles.n
     if threads:
         found.append(f"{roles.m} * {columns} <= {threads} * {ACCUMULATORS}")
-    if product is not None:
+    if product is not None and roles.k:
         buffers = _buffers(kernel, roles, limits, product)
         size = f"({roles.m} + {columns}) * {roles.k} * {product.element_bytes}"
         found.append(f"{size}{f' * {buffers}' if buffers else ''} <= {limits.shared_bytes}")

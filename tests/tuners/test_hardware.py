@@ -66,6 +66,13 @@ def test_multiplying_is_read_from_the_calls(source: str, does: bool) -> None:
     assert multiplies(replace(TRITON, source=source)) is does
 
 
+def test_a_tile_whose_depth_is_no_parameter_needs_registers_too() -> None:
+    """128 x 512 results in one warp compile for two minutes, and spill."""
+    names = ("BLOCK_M", "BLOCK_N", "NUM_WARPS", "NUM_STAGES")
+    assert constraints(TRITON, names, GPU)[1:] == [f"BLOCK_M * BLOCK_N <= NUM_WARPS * 32 * {ACCUMULATORS}"]
+    assert len(constraints(replace(TRITON, source="x = a + b"), names, GPU)) == 1
+
+
 def test_constraints_of_triton() -> None:
     threads, registers, shared = constraints(TRITON, NAMES, GPU)
     assert threads == "NUM_WARPS * 32 <= 1024"
