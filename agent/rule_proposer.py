@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -50,6 +52,18 @@ class RuleProposer:
         self._rules = rules
         self._prior = prior
         self._made: dict[tuple[str, tuple[str, ...]], tuple[Rewritten, ...] | None] = {}
+        self._preparing: threading.Thread | None = None
+
+    def prepare(self, kernel: Kernel) -> None:
+        """Begin to apply each rule to a kernel, for `propose`; returns at once."""
+        self._preparing = threading.Thread(target=self._prepare, args=(kernel,), name="rules", daemon=True)
+        self._preparing.start()
+
+    def _prepare(self, kernel: Kernel) -> None:
+        for rule in self._rules:
+            # What is unexpected is raised when the rule is applied again, to whom it concerns.
+            with contextlib.suppress(Exception):
+                self._applied([rule], kernel)
 
     def analyse(self, context: TurnContext) -> Analysis:
         """Derive the bottleneck from the metrics."""
@@ -59,6 +73,8 @@ class RuleProposer:
         """Return what is next for the candidate, or None when nothing is left. Failures are not repaired."""
         if failed:
             return None
+        if self._preparing is not None:
+            self._preparing.join()
         return next(islice(self._ideas(context), context.variant, None), None)
 
     def _ideas(self, context: TurnContext) -> Iterator[Proposal | Rewrites]:

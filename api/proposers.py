@@ -19,6 +19,7 @@ from ..core.extras import require_extra
 from ..core.language import of_backend
 from .archive import EarlierRuns
 from .deadline import Deadline
+from .devices import CPU
 from .evaluators import machine
 from .examples import Examples
 from .jobs import Job
@@ -81,7 +82,10 @@ class Proposers:
                 self._noted = True
             from ..agent.rule_proposer import RuleProposer
 
-            yield OpenProposer(RuleProposer(machine(job.device), prior=prior_of(gains or {})))
+            rules = RuleProposer(machine(job.device), prior=prior_of(gains or {}))
+            if job.device != CPU:  # while servers start; of a CPU the servers have all cores
+                rules.prepare(job.kernel)
+            yield OpenProposer(rules)
             return
         with self._models(transcript) as models:
             from ..agent.program.proposer import ModelProposer
