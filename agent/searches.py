@@ -23,8 +23,8 @@ from ..core import (
 )
 from ..core.text import digest_of
 from ..tuners import catalogue
-from ..tuners.hardware import seen_in
 from ..tuners.search import FINAL, FINALISTS, SEARCHED, Found, Progress, Search
+from ..tuners.source_products import seen_in
 from .parallel import Once
 
 TUNING = "_tune_"

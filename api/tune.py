@@ -19,9 +19,10 @@ from ..evaluators.several_workloads import merged_profile
 from ..tuners import catalogue
 from ..tuners.discovery import space_of
 from ..tuners.formats import read_recording
-from ..tuners.hardware import prune, seen_in
+from ..tuners.hardware import prune
 from ..tuners.per_workload import per_workload
 from ..tuners.search import Found, Search
+from ..tuners.source_products import seen_in
 from .bring_back import NOTHING, bring_back
 from .devices import CPU, choose_devices
 from .evaluators import at_workloads, joined, search_evaluator

@@ -28,7 +28,8 @@ from kernelwright.core.generated_code import GeneratedCode
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.profiling.op_counter import count
 from kernelwright.tuners import catalogue
-from kernelwright.tuners.hardware import Roles, TileModel, prune, seen_in
+from kernelwright.tuners.hardware import Roles, TileModel, prune
+from kernelwright.tuners.source_products import seen_in
 
 RECORDING = Path(__file__).parents[1] / "agent/first_kernels/inductor_h200.jsonl.xz"
 LIMITS = DeviceLimits(capability=90, multiprocessors=132, shared_bytes=232448, registers=65536, threads=2048)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from kernelwright.core import Config, MatrixProduct, SearchSpace, SpaceError
 from kernelwright.core.expressions import Expression
-from kernelwright.tuners.hardware import ACCUMULATORS, Roles, constraints, multiplies, prune
+from kernelwright.tuners.hardware import ACCUMULATORS, Roles, constraints, prune
+from kernelwright.tuners.source_products import multiplies
 
 from .devices import CPU, GPU, LIMITS, TILELANG, TILES, TRITON
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelwright.core import MatrixProduct, SearchSpace
-from kernelwright.tuners.hardware import constraints, seen_in
+from kernelwright.tuners.hardware import constraints
+from kernelwright.tuners.source_products import seen_in
 
 from .devices import GPU, TRITON, of
 

@@ -11,7 +11,8 @@ from kernelwright.core import Config, MatrixProduct, Profile, SearchSpace
 from kernelwright.core.encoded_space import Rows
 from kernelwright.tuners import catalogue
 from kernelwright.tuners.formats import read_recording
-from kernelwright.tuners.hardware import TileModel, _inefficiency, constraints, prune, seen_in
+from kernelwright.tuners.hardware import TileModel, _inefficiency, constraints, prune
+from kernelwright.tuners.source_products import seen_in
 
 from .devices import CPU, GPU, TILES, TRITON, of
 

@@ -1,0 +1,98 @@
+"""What a kernel's source shows of how it computes the problem's matrix product."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Container
+
+from ..core import Kernel, Profile
+from ..core.parameter_roles import Roles
+from ..core.syntax_tree import syntax_tree
+
+
+@functools.lru_cache(maxsize=16)
+def multiplies(kernel: Kernel) -> bool:
+    """Return whether a kernel multiplies tiles: it calls `dot` or `gemm`."""
+    calls = (node.func for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr in ("dot", "dot_scaled", "gemm") for call in calls)
+
+
+@functools.lru_cache(maxsize=16)
+def sums_each_step(kernel: Kernel) -> bool:
+    """Return whether a kernel adds the sum of several products to another one, so that it keeps two of each result.
+
+    `acc += dot(a, b, dot(c, d))` and `acc += dot(a, b, part)` do; of `acc += dot(a, b)` compilers make one sum.
+    """
+    added = (node.value for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.AugAssign))
+    calls = (value for value in added if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute))
+    onto = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "dot")
+    return any(len(call.args) > 2 or any(one.arg == "acc" for one in call.keywords) for call in onto)
+
+
+@functools.lru_cache(maxsize=16)
+def products_abreast(kernel: Kernel) -> int:
+    """Return how many sums a loop of a kernel keeps of products with the same left operand, at least 1.
+
+    `gate += dot(x, a)` and `up += dot(x, b)` are two; `acc += dot(x, a)` and `acc += dot(x, b)` are one.
+    """
+    most = 1
+    for loop in (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.For)):
+        sums: dict[str, set[str]] = {}
+        for node in ast.walk(loop):
+            if not isinstance(node, ast.AugAssign) or not isinstance(node.target, ast.Name):
+                continue
+            product = node.value
+            if isinstance(product, ast.Call) and product.args and _calls(product, {"dot"}):
+                sums.setdefault(ast.unparse(product.args[0]), set()).add(node.target.id)
+        most = max([most, *map(len, sums.values())])
+    return most
+
+
+@functools.lru_cache(maxsize=16)
+def sums_by_tap(kernel: Kernel) -> bool:
+    """Return whether a kernel multiplies in a loop over single numbers: a convolution's taps, or taps and parts.
+
+    The loop over a whole sum goes on by a tile: `range(0, K, BLOCK_K)`. Functions of the file may multiply for it.
+    """
+    tree = syntax_tree(kernel.source)
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _calls(node, {"dot"})}
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For))
+    single = (loop for loop in loops if isinstance(loop.iter, ast.Call) and len(loop.iter.args) < 3)
+    return any(_calls(loop, {"dot", *functions}) for loop in single)
+
+
+def _calls(node: ast.AST, names: Container[str]) -> bool:
+    """Return whether some code calls a function, or one of a module, by one of these names; launches are no calls."""
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(getattr(one, "attr", None) in names or getattr(one, "id", None) in names for one in calls)
+
+
+@functools.lru_cache(maxsize=16)
+def turns_tiles(kernel: Kernel, roles: Roles) -> bool:
+    """Return whether the rows of a kernel's result tile are those of the role n: it allocates (n, m)."""
+    calls = (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.Call) and node.args)
+    shapes = (call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "zeros")
+    sides = (tuple(map(ast.unparse, one.elts)) for one in shapes if isinstance(one, ast.Tuple | ast.List))
+    return any(one == (roles.n, roles.m) for one in sides)
+
+
+def seen_in(profile: Profile, kernel: Kernel) -> Profile:
+    """Return the profile with what a kernel shows of how it computes the problem's product.
+
+    These are the sums that it keeps for each result, the products that it computes side by side, and of a convolution
+    whether taps are summed one after the other and which side of a tile has the output channels.
+    """
+    product = profile.product
+    if product is None:
+        return profile
+    seen: dict[str, int | bool] = {}
+    if product.sums == 1 and sums_each_step(kernel):
+        seen["sums"] = 2
+    if (abreast := products_abreast(kernel)) > 1:
+        seen["abreast"] = abreast
+    if product.taps > 1 and not sums_by_tap(kernel):
+        seen["taps"] = 1
+    if turns_tiles(kernel, Roles.of(tuple(kernel.config))):
+        seen["turned"] = True
+    return profile.model_copy(update={"product": product.model_copy(update=seen)}) if seen else profile
