@@ -101,6 +101,8 @@ def main() -> None:
     for name in options.packages or default:
         with tempfile.TemporaryDirectory(prefix="kernelwright-functions-") as temporary:
             folder = options.folder / name if options.folder else Path(temporary)
+            if options.folder and folder.exists():
+                parser.error(f"{folder} exists; remove it, or give another --folder")
             results.append(measured(PACKAGES[name], options.device, options.trials, folder.absolute()))
         print(json.dumps(results[-1]), flush=True)
         if options.json:

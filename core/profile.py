@@ -91,8 +91,8 @@ class MatrixProduct(BaseModel):
     """fp32 values that a kernel keeps for each result: 2 where the sum of each step is added to another one."""
     scaled: bool = False
     """Whether the sum of each step is scaled as it is added."""
-    abreast: int = Field(default=1, gt=0)
-    """Products of this size that a kernel computes side by side from one left operand, as a gated layer's two."""
+    side_by_side: int = Field(default=1, gt=0)
+    """How many products of this size a kernel computes at once from one left operand, as a gated layer's two."""
     part: int = Field(default=0, ge=0)
     """Columns of a tile that are multiplied at once, so that only these have the sum of a step; 0 for all."""
     taps: int = Field(default=1, gt=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,8 @@ from .syntax_tree import syntax_tree
 from .text import digest_of
 
 _NEEDED = ("Model", "get_inputs", "get_init_inputs")
+MATCHED = "MATCHED"
+"""The constant that says which share of a result's elements must be within the tolerance."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +118,25 @@ class TorchProblem(Problem):
         MATCHED may be an expression over the other constants, since what is computed in fp8 at one size may be in bf16
         at another.
         """
-        text = next((ast.unparse(node) for name, node in _assignments(self.source) if name == "MATCHED"), None)
-        if text is None:
+        texts = [ast.unparse(node) for name, node in _assignments(self.source) if name == MATCHED]
+        if not texts:
             return None
-        try:
-            share = Expression(text)({**self.constants, **self.sizes})
-        except SpaceError as error:
-            raise ProblemError(f"problem {self.name}: MATCHED: {error}") from None
-        if not isinstance(share, int | float) or not 0 < share <= 1:
-            raise ProblemError(f"problem {self.name}: MATCHED is {share!r}; give a share above 0, at most 1")
+        share: object = None
+        with contextlib.suppress(SpaceError, ValueError, ArithmeticError):
+            share = Expression(texts[-1])({**self.constants, **self.integers, **self.sizes})
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise ProblemError(
+                f"problem {self.name}: MATCHED = {texts[-1]} is no share; give a number above 0, at most 1, or an "
+                "expression over constants of the file that is one"
+            )
         return float(share)
 
     def resized(self, workload: str, sizes: Mapping[str, Any]) -> Self:
         """Return the problem with these constants set; raises `ProblemError` for unknown constants."""
-        if unknown := sorted(set(sizes) - set(self.constants)):
+        if unknown := sorted(set(sizes) - (set(self.constants) - {MATCHED})):
             raise ProblemError(
                 f"problem {self.id} has no constant {', '.join(unknown)}; it has "
-                f"{', '.join(name for name in self.constants if name != 'WORKLOADS') or 'none'}"
+                f"{', '.join(name for name in self.constants if name not in ('WORKLOADS', MATCHED)) or 'none'}"
             )
         return replace(self, workload=workload, sizes=sizes)
 

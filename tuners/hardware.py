@@ -44,7 +44,7 @@ def constraints(kernel: Kernel, names: tuple[str, ...], profile: Profile) -> lis
     found = [f"{threads} <= {MAX_THREADS}"] if threads else []
     if not roles.m or not roles.n or not multiplies(kernel):
         return found
-    columns = f"{roles.n} * {product.abreast}" if product is not None and product.abreast > 1 else roles.n
+    columns = f"{roles.n} * {product.side_by_side}" if product is not None and product.side_by_side > 1 else roles.n
     if threads:
         found.append(f"{roles.m} * {columns} <= {threads} * {ACCUMULATORS}")
     if product is not None and roles.k:
@@ -140,8 +140,8 @@ class TileModel:
         steps = product.taps * np.ceil(product.k / product.taps / one["split"] / one["k"])
         # The synchronous instructions, for few rows, multiply fp8 as fp16.
         width = np.where(one["rows"] < ASYNCHRONOUS_ROWS, max(product.element_bytes, 2), product.element_bytes)
-        multiply = one["m"] * one["n"] * product.abreast * one["k"] * width / FMA_BYTES * _inefficiency(one)
-        fetch = (one["m"] + one["n"] * product.abreast) * one["k"] * product.element_bytes / L2_BYTES
+        multiply = one["m"] * one["n"] * product.side_by_side * one["k"] * width / FMA_BYTES * _inefficiency(one)
+        fetch = (one["m"] + one["n"] * product.side_by_side) * one["k"] * product.element_bytes / L2_BYTES
         latency = LATENCY / np.maximum(one["stages"] - 1, 0.5)
         shared_out = one["together"]
         step = ((shared_out * multiply + adding) ** 3 + (shared_out * fetch) ** 3 + latency**3) ** (1 / 3)
@@ -152,8 +152,8 @@ class TileModel:
         """Return the members with the best estimates, one per tile shape and width of the block.
 
         `like` is a row with values for what the model does not know, such as the order of tiles. Without them, and
-        where they go with no tile, members differ in these parameters by chance. Of widths with the same estimate, as
-        tiles of few rows have, one is taken: the nearest to that row's.
+        where they go with no tile, members differ in these parameters by chance. Of a tile of few rows, of which all
+        widths have the same estimate, one is taken: the nearest to that row's.
         """
         members = self._encoded.sample(100_000, np.random.default_rng(0))
         if like is not None:
@@ -161,18 +161,15 @@ class TileModel:
         estimates, threads = self.estimate(members).round(9), self._threads(members)
         usual = USUAL_THREADS if like is None else self._threads(like[None])[0]
         order = np.lexsort((np.abs(np.log2(threads / usual)), estimates))
-        m, n = (self._column(members, name) for name in (self._roles.m, self._roles.n))
-        chosen: list[int] = []
-        seen: set[tuple[float, ...]] = set()
+        one = self._metrics(members)
+        # One width stands for all of a tile of few rows.
+        widths = np.where(one["rows"] < ASYNCHRONOUS_ROWS, 0.0, threads)
+        chosen: dict[tuple[float, ...], int] = {}
         for i in order.tolist():
-            tile = (float(m[i]), float(n[i]))
-            known = {(*tile, float(threads[i])), (*tile, float(estimates[i]))}
-            if not known & seen:
-                chosen.append(i)
-            seen |= known
+            chosen.setdefault((float(one["m"][i]), float(one["n"][i]), float(widths[i])), i)
             if len(chosen) == count:
                 break
-        return members[chosen]
+        return members[list(chosen.values())]
 
     def _alike(self, members: Rows, like: Rows) -> Rows:
         """Return the members with the other parameters' values of a row; all of them where there are none."""
@@ -201,9 +198,9 @@ class TileModel:
         stages = np.maximum(self._column(rows, roles.stages, 2.0), 1.0)
         split = np.maximum(self._column(rows, roles.split), 1.0)
         tiles = np.ceil(product.m / m) * np.ceil(product.n / n) * product.batch * split
-        shared = (m + n * product.abreast) * k * product.element_bytes * stages
+        shared = (m + n * product.side_by_side) * k * product.element_bytes * stages
         kept = n + (product.sums - 1) * np.minimum(n, product.part or np.inf)
-        accumulators = m * kept * product.abreast / threads
+        accumulators = m * kept * product.side_by_side / threads
         # A block's use of its multiprocessor limits the others: shared memory, registers (some beside the tile),
         # threads.
         by_shared = limits.shared_bytes / shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from ..core import Kernel, Profile
 from ..core.parameter_roles import Roles
@@ -31,22 +31,50 @@ def sums_each_step(kernel: Kernel) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def products_abreast(kernel: Kernel) -> int:
-    """Return how many sums a loop of a kernel keeps of products with the same left operand, at least 1.
+def products_side_by_side(kernel: Kernel) -> int:
+    """Return how many sums an innermost loop of a kernel keeps of products with the same left operand, at least 1.
 
-    `gate += dot(x, a)` and `up += dot(x, b)` are two; `acc += dot(x, a)` and `acc += dot(x, b)` are one.
+    `gate = dot(x, a, gate)` and `up += dot(x, b)` are two; `acc += dot(x, a)` and `acc += dot(x, b)` are one.
     """
     most = 1
-    for loop in (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.For)):
+    for loop in (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.For | ast.While)):
+        inside = [node for statement in loop.body for node in ast.walk(statement)]
+        if any(isinstance(node, ast.For | ast.While) for node in inside):
+            continue
+        assigned = [name.id for node in inside if isinstance(node, ast.Assign) for name in _names(node.targets)]
         sums: dict[str, set[str]] = {}
-        for node in ast.walk(loop):
-            if not isinstance(node, ast.AugAssign) or not isinstance(node.target, ast.Name):
-                continue
-            product = node.value
-            if isinstance(product, ast.Call) and product.args and _calls(product, {"dot"}):
-                sums.setdefault(ast.unparse(product.args[0]), set()).add(node.target.id)
+        for left, total in filter(None, map(_added_product, inside)):
+            if assigned.count(left) < 2:  # else it is another operand each time
+                sums.setdefault(left, set()).add(total)
         most = max([most, *map(len, sums.values())])
     return most
+
+
+def _added_product(node: ast.AST) -> tuple[str, str] | None:
+    """Return the names of the left operand and of the sum where a statement adds a product to a sum."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _calls(node.value, {"gemm"}):
+        operands = [one.id for one in node.value.args[:3] if isinstance(one, ast.Name)]
+        return (operands[0], operands[2]) if len(operands) == 3 else None
+    if isinstance(node, ast.AugAssign):
+        target: ast.expr = node.target
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+    else:
+        return None
+    product = next((one for one in ast.walk(node.value) if isinstance(one, ast.Call) and _is_dot(one)), None)
+    if product is None or not product.args or not isinstance(target, ast.Name):
+        return None
+    kept = isinstance(node, ast.AugAssign) or target.id in {name.id for name in _names([node.value])}
+    left = product.args[0]
+    return (left.id, target.id) if kept and isinstance(left, ast.Name) else None
+
+
+def _is_dot(call: ast.Call) -> bool:
+    return "dot" in (getattr(call.func, "attr", None), getattr(call.func, "id", None))
+
+
+def _names(nodes: Iterable[ast.AST]) -> list[ast.Name]:
+    return [one for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)]
 
 
 @functools.lru_cache(maxsize=16)
@@ -89,10 +117,10 @@ def seen_in(profile: Profile, kernel: Kernel) -> Profile:
     seen: dict[str, int | bool] = {}
     if product.sums == 1 and sums_each_step(kernel):
         seen["sums"] = 2
-    if (abreast := products_abreast(kernel)) > 1:
-        seen["abreast"] = abreast
     if product.taps > 1 and not sums_by_tap(kernel):
         seen["taps"] = 1
     if turns_tiles(kernel, Roles.of(tuple(kernel.config))):
         seen["turned"] = True
+    elif (together := products_side_by_side(kernel)) > 1:
+        seen["side_by_side"] = together
     return profile.model_copy(update={"product": product.model_copy(update=seen)}) if seen else profile

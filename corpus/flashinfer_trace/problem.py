@@ -18,7 +18,7 @@ from .sol_execbench import CustomInput, ExprAxis
 
 SCALARS, TENSORS = "SCALARS", "TENSORS"
 """The sizes that name a Workload's numbers, and the files and keys of its recorded tensors."""
-_OWN = ("Model", SCALARS, TENSORS, "WORKLOADS", "recorded", "drawn")
+_OWN = ("Model", SCALARS, TENSORS, "WORKLOADS", "MATCHED", "recorded", "drawn")
 _FLOAT4 = "float4"
 
 _MODEL = '''

@@ -23,7 +23,7 @@ from .target import Target, find_target, is_function
 LINE_LENGTH = 120
 _TORCH = ("torch", Library("import torch"))
 _KERNEL_NAMES = ("ModelNew", "SEARCH_SPACE", "CONSTRAINTS", "CONFIGS", "WORKLOADS")
-_PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs", "WORKLOADS")
+_PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs", "WORKLOADS", "MATCHED")
 _MODEL = """
 class {name}(torch.nn.Module):
     def forward(self{parameters}):

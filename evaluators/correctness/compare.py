@@ -150,7 +150,8 @@ def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str 
             first = (start + at, float(got[at]), float(wanted[at]))
     max_rel = max_abs / scale if scale > 0 else (0.0 if max_abs == 0 else LARGE)
     metrics = {"max_abs_error": max_abs, "max_rel_error": min(max_rel, LARGE), "tolerance": relative}
-    few = definite and max_abs < tolerance.cap and wrong <= (1 - tolerance.matched) * expected.numel()
+    may_differ = (1 - tolerance.matched) * expected.numel()
+    few = definite and max_abs < tolerance.cap and wrong <= may_differ
     if first is None or (few and not (left_out := uncomputed(expected, actual, tolerance))):
         return {"status": Status.OK, "message": "", **metrics}
     if few:
@@ -159,7 +160,7 @@ def compare_tensor(expected: Any, actual: Any, tolerance: Tolerance, which: str 
     message = (
         f"{which}{wrong} of {expected.numel()} elements differ by more than {absolute:.2g} + {relative:g} of the "
         f"value; the first at {position}: {first[1]:.6g} against {first[2]:.6g}; largest error {max_abs:.3g}"
-        f"{f'; {1 - tolerance.matched:.2g} of all may' if tolerance.matched < 1 else ''}"
+        f"{f'; {may_differ:.0f} may' if 0 < may_differ < wrong else ''}"
     )
     return {"status": Status.WRONG_VALUE, "message": message, **metrics}
 

@@ -73,7 +73,7 @@ class DrawnReference:
         try:
             state = {name: _in_channels_last(one) for name, one in named}
             result = torch.func.functional_call(self.model, state, tuple(map(_in_channels_last, inputs)))
-        except (RuntimeError, MemoryError):
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, MemoryError):
             return None
         return outputs_of(result)
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import kernelwright
 import kernelwright.api.tune as tune_module
@@ -17,8 +18,9 @@ from kernelwright.api.options.tune import TuneOptions
 from kernelwright.api.patches import worthwhile
 from kernelwright.api.triton_cache import enter_timings
 from kernelwright.api.tune import autotuner_keys
-from kernelwright.core import Config, Evaluation, KernelError, Status
+from kernelwright.core import Config, Evaluation, KernelError, Profile, Status, Tuner
 from kernelwright.core.workload_rows import merged, workloads_by_key
+from kernelwright.tuners import catalogue
 from kernelwright.tuners.per_workload import TunerPerWorkload
 from kernelwright.tuners.search import Found, Search
 
@@ -122,14 +124,24 @@ def test_a_search_knows_what_the_autotuner_tells_apart(monkeypatch: pytest.Monke
             made.append(self)
             raise KeyboardInterrupt
 
+    profiles: list[Profile] = []
+    create = catalogue.create
+
+    def noting(*given: Any) -> Tuner:
+        profiles.append(given[5])
+        return create(*given)
+
     monkeypatch.setattr(tune_module, "Search", Stopped)
     monkeypatch.setattr(tune_module, "autotuner_keys", lambda options, job: {"few": "16", "many": "64"})
+    monkeypatch.setattr(catalogue, "create", noting)
     given = {"reference": reference, "inputs": inputs, "device": "cpu", "sandbox": "none", "tuner": "hill_climb"}
     with pytest.raises(KeyboardInterrupt):
         kernelwright.tune(function, **given, patch=tmp_path / "out.diff", results=tmp_path / "results")
     (search,) = made
     assert isinstance(search.tuner, TunerPerWorkload)
     assert search.workload_sets == [["few"], ["many"]]
+    few, many = profiles
+    assert few.flops < many.flops, "each tuner knows its own workload"
 
 
 def test_usage_is_one_line(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,9 +70,18 @@ def test_a_file_says_which_share_of_a_result_must_match() -> None:
     assert coarse.at("default").tolerances == TOLERANCES
 
 
-@pytest.mark.parametrize(("share", "says"), [("0", "MATCHED is 0"), ("'all'", "is 'all'"), ("len(x)", "MATCHED: ")])
-def test_a_share_of_another_form_is_refused(share: str, says: str) -> None:
-    with pytest.raises(ProblemError, match=says):
+def test_a_share_is_read_as_python_reads_the_file() -> None:
+    """The last assignment counts, and constants that are computed; it is no size."""
+    source = f"N = 4\nWIDE = N * 2\nMATCHED = 0.5\nMATCHED = 0.75 if WIDE > 4 else 1.0\n{SOURCE}"
+    made = TorchProblem(id="x", name="x", source=source)
+    assert made.tolerances["float32"].matched == 0.75
+    with pytest.raises(ProblemError, match="no constant MATCHED; it has N, WIDE, batch"):
+        made.at("MATCHED=0.5")
+
+
+@pytest.mark.parametrize("share", ["0", "1.5", "True", "'all'", "len(x)", "max([])", "N > 1", "1 // 0"])
+def test_a_share_of_another_form_is_refused(share: str) -> None:
+    with pytest.raises(ProblemError, match=rf"MATCHED = {re.escape(share)} is no share; give a number above 0"):
         TorchProblem(id="x", name="x", source=f"MATCHED = {share}\n{SOURCE}")
 
 

@@ -153,7 +153,7 @@ def test_a_journal_that_was_recorded_is_read_whole_and_written_the_same(path: Pa
         _same_but_for_defaults(said, record.to_json())
 
 
-DEFAULTS = {"origin": "measured", "precision": "fp32", "against": "strict", "sums": 1, "taps": 1, "abreast": 1}
+DEFAULTS = {"origin": "measured", "precision": "fp32", "against": "strict", "sums": 1, "taps": 1, "side_by_side": 1}
 
 
 def _same_but_for_defaults(said: Any, written: Any) -> None:

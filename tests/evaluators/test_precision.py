@@ -20,6 +20,7 @@ from kernelwright.evaluators.reference.arithmetic import Tf32
 from kernelwright.evaluators.reference.baselines import BaselineCache, CachedBaseline
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.comparison import Comparison
+from kernelwright.evaluators.reference.drawn_reference import DrawnReference
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded
@@ -126,6 +127,29 @@ def test_what_is_tf32_by_default_in_one_memory_format_may_be_in_another(
     pretend_gpu(monkeypatch)
     (found,) = evaluators[precision].evaluate(images(), on_images(bits), [ONE])
     assert found.status is status, found.message
+
+
+def test_a_reference_that_refuses_another_memory_format_says_nothing_of_it() -> None:
+    class Convolution(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(2, 3, 1, 1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not x.is_contiguous():
+                raise ValueError("make it contiguous")
+            return torch.nn.functional.conv2d(x, self.weight)
+
+    def in_channels_last(model: torch.nn.Module, x: torch.Tensor) -> Any:
+        return DrawnReference.outputs_in_channels_last(cast(Any, SimpleNamespace(model=model)), [x])
+
+    images = torch.randn(2, 3, 4, 4)
+    assert in_channels_last(Convolution(), images) is None
+    assert in_channels_last(torch.nn.Linear(4, 4), images) is None
+    model = torch.nn.Conv2d(3, 2, 1)
+    (found,) = in_channels_last(model, images)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found, model(images))
 
 
 def test_default_refuses_bf16(default: LocalEvaluator) -> None:

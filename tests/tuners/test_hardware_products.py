@@ -107,18 +107,37 @@ def f(a, b):
 
 
 @pytest.mark.parametrize(
-    ("source", "abreast"),
+    ("source", "side_by_side"),
     [
         (GATED, 2),
+        (GATED.replace("gate += tl.dot(x, tl.load(gate_ptrs))", "gate = tl.dot(x, tl.load(gate_ptrs), gate)"), 2),
+        (GATED.replace("up += tl.dot(x, tl.load(up_ptrs))", "up = up + tl.dot(x, tl.load(up_ptrs)) * scale"), 2),
+        (
+            "def f():\n    while step < steps:\n        T.gemm(x, a, gate)\n        T.gemm(x, b, up, True)\n",
+            2,
+        ),
         (GATED.replace("up += tl.dot(x,", "up += tl.dot(y,"), 1),
         (GATED.replace("up +=", "gate +="), 1),
         (GATED.replace("up += tl.dot(x, tl.load(up_ptrs))", "up += x * 2"), 1),
+        (GATED.replace("up += ", "scores = "), 1),
+        (GATED.replace("        up +=", "        x = tl.load(other_ptrs)\n        up +="), 1),
+        (GATED.replace("        up +=", "    for start in range(0, K, BLOCK_K):\n        up +="), 1),
+        (
+            GATED.replace("    for", "    while tile < tiles:\n      for").replace(
+                "        up +=", "      for s in r:\n        up +="
+            ),
+            1,
+        ),
+        (
+            "def f():\n    for k in r:\n        T.gemm(x, a, c)\n        T.gemm(x, b, c)\n        T.gemm(*parts)\n",
+            1,
+        ),
         ("acc += tl.dot(a, b)", 1),
     ],
 )
-def test_products_with_the_same_left_operand_are_computed_side_by_side(source: str, abreast: int) -> None:
+def test_products_with_the_same_left_operand_are_computed_side_by_side(source: str, side_by_side: int) -> None:
     seen = seen_in(GPU, replace(TRITON, source=source)).product
-    assert seen is not None and seen.abreast == abreast
+    assert seen is not None and seen.side_by_side == side_by_side
 
 
 def test_products_side_by_side_need_the_registers_and_the_memory_of_all() -> None:
@@ -138,13 +157,21 @@ def test_products_side_by_side_need_the_registers_and_the_memory_of_all() -> Non
 
 
 def test_of_widths_that_make_no_difference_the_given_one_is_taken() -> None:
-    space = SearchSpace.of({"BM": [16], "BN": [32, 64], "BK": [64], "WARPS": [1, 2, 4, 8]})
+    space = SearchSpace.of({"BM": [16, 64], "BN": [32, 64], "BK": [64], "WARPS": [1, 2, 4, 8]})
     few = GPU.model_copy(update={"product": MatrixProduct(m=16, n=11008, k=4096, element_bytes=2)})
     for warps in (2, 8):
         (like,) = space.encoded.rows([{"BM": 16, "BN": 32, "BK": 64, "WARPS": warps}])
-        found = [space.encoded.config(row) for row in of(space, few).candidates(10, like)]
-        assert {one["WARPS"] for one in found} == {warps}
-        assert sorted(one["BN"] for one in found) == [32, 64]
+        found = [space.encoded.config(row) for row in of(space, few).candidates(99, like)]
+        narrow = [one for one in found if one["BM"] == 16]
+        assert {one["WARPS"] for one in narrow} == {warps}
+        assert sorted(one["BN"] for one in narrow) == [32, 64]
+        assert len(found) == len(narrow) + 2 * 4, "of tiles with many rows all widths"
+
+
+def test_products_side_by_side_are_not_counted_where_tiles_are_turned() -> None:
+    source = GATED + "\n        acc = tl.zeros((BLOCK_N, BLOCK_M))\nBLOCK_M = 64\nBLOCK_N = 64\nBLOCK_K = 32\n"
+    seen = seen_in(GPU, replace(TRITON, source=source)).product
+    assert seen is not None and seen.turned and seen.side_by_side == 1
 
 
 def test_candidates_of_a_small_space_are_all_its_shapes() -> None:

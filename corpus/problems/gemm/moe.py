@@ -17,7 +17,7 @@ BLOCK = 128
 LEAST = 1e-10
 
 # Tensor cores add products of fp8 in some 14 bits. Where such a sum lies between two bf16 values and then between two
-# fp8 values, an engine rounds it to the other one, and a term of the second sum is off by an eighth.
+# fp8 values, an engine rounds it to the other one, and a term of the second sum is off by up to an eighth.
 MATCHED = 0.97 if DTYPE == "float8_e4m3fn" else 1.0
 
 WORKLOADS = {"tiny": {"M": 24, "N": 48, "K": 64, "E": 5, "TOP_K": 2}}

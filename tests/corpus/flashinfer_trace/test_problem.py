@@ -118,6 +118,7 @@ def test_random_inputs_have_their_dtype(tmp_path: Path, dtype: str) -> None:
         ({"inputs": {"x": {"shape": ["n"], "dtype": "float4_e2m1"}}}, "x has the dtype float4_e2m1"),
         ({"reference": "n = 3\ndef run(x):\n    return x"}, "its reference assigns n"),
         ({"reference": "class Model: ...\ndef run(x):\n    return x"}, "its reference assigns Model"),
+        ({"reference": "MATCHED = 0.5\ndef run(x):\n    return x"}, "its reference assigns MATCHED"),
         ({"inputs": {"a-b": {"shape": ["n"], "dtype": "int8"}}}, "'a-b' is no Python name"),
     ],
 )

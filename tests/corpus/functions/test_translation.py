@@ -83,6 +83,14 @@ def test_a_table_that_is_none_names_the_entry(tmp_path: Path, text: str, said: s
     assert said in str(caught.value)
 
 
+def test_a_constant_of_the_package_sets_no_share_that_must_match(tmp_path: Path) -> None:
+    folder = SWIGLU.copied(tmp_path)
+    ops = folder / "gatedmlp" / "ops.py"
+    ops.write_text(ops.read_text().replace(".to(x.dtype)", ".mul(4 * MATCHED).to(x.dtype)") + "\n\nMATCHED = 0.25\n")
+    problem = SWIGLU.translated(folder).problem
+    assert "= 0.25" in problem.source and problem.tolerances["float16"].matched == 1.0
+
+
 def test_every_combination_of_extents_is_a_workload(tmp_path: Path) -> None:
     (tmp_path / "in.yaml").write_text(
         "M: [1, 2]\nN: [3, 4]\ninputs:\n  x: {shape: [M, N]}\n"
