@@ -6,6 +6,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,14 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         )
         same_run(journal, job, options.tuner)
         loading = threading.Thread(target=catalogue.preload, args=(options.tuner,), daemon=True)
-        with observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"):
+        with (
+            observer.working(f"looking at {job.problem.id} on {job.where or ', '.join(devices)}"),
+            ThreadPoolExecutor(1, "keys") as beside,
+        ):
             loading.start()
+            reading = beside.submit(autotuner_keys, options, job)
             profiles = {name: seen_in(one, job.kernel) for name, one in evaluator.profiles(job.problem).items()}
-            keys = autotuner_keys(options, job)
+            keys = reading.result()
             loading.join()
         profile = merged_profile(list(profiles.values()))
         space = space_of(job.kernel, given, options.constraint, named_sizes(job.problem, profile))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import statistics
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -32,6 +34,12 @@ class CompileStatus(StrEnum):
     UNKNOWN = "unknown"
     """Unknown without running the kernel: compile it when measuring."""
 
+
+ENOUGH = 8
+"""Kernels by which a pool knows what compiling takes."""
+TIMES, LEAST_S = 20.0, 20.0
+"""A kernel may take so many times as long as half of the others took, and at least so many seconds: a config whose
+sums spill from the registers compiles for minutes, and is slow."""
 
 VERDICTS = {
     CompileStatus.FAILED: Status.COMPILE_ERROR,
@@ -74,8 +82,8 @@ class CompileResult:
 class CompilePool:
     """`count` workers of the role 'compiler', started at once; each compiles one kernel at a time.
 
-    `seconds` limits one kernel's compilation. A kernel is identified by its text: a text that was submitted before is
-    not compiled again.
+    `seconds` limits one kernel's compilation; what takes far longer than most others before it is given up sooner. A
+    kernel is identified by its text: a text that was submitted before is not compiled again.
     """
 
     def __init__(self, new_worker: Callable[[], Worker], count: int, seconds: float) -> None:
@@ -85,6 +93,7 @@ class CompilePool:
         self._known: dict[str, Future[CompileResult]] = {}
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
+        self._took: list[float] = []
         self._closed = False
         self._threads = [threading.Thread(target=self._serve, name=f"compile-{i}", daemon=True) for i in range(count)]
         for thread in self._threads:
@@ -159,10 +168,14 @@ class CompilePool:
         folder.mkdir(exist_ok=True)
         path = folder / f"kernel_{serial}.py"
         path.write_text(without_separators(source))
+        limit, began = self._limit(), time.monotonic()
         try:
-            answer = worker.call(self._seconds, op="compile", source=str(path), serial=serial)
+            answer = worker.call(limit, op="compile", source=str(path), serial=serial)
+            if answer.get("ok") is True:
+                self._took.append(time.monotonic() - began)
         except WorkerTimeout:
-            return CompileResult(CompileStatus.TIMEOUT, f"did not finish within {self._seconds:.0f} s (compiling)")
+            others = f"; half of the others took {statistics.median(self._took):.1f} s" if limit < self._seconds else ""
+            return CompileResult(CompileStatus.TIMEOUT, f"did not finish within {limit:.0f} s (compiling){others}")
         except (WorkerDied, OSError) as error:
             if self._closed:  # ended by `close`, not by itself
                 raise CancelledError from None
@@ -173,6 +186,12 @@ class CompilePool:
             with contextlib.suppress(OSError):
                 path.unlink()
         return _read(worker, answer)
+
+    def _limit(self) -> float:
+        """Return the seconds that the next kernel may take."""
+        if len(self._took) < ENOUGH:
+            return self._seconds
+        return min(self._seconds, max(LEAST_S, TIMES * statistics.median(self._took)))
 
     def __enter__(self) -> CompilePool:
         return self

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernelwright.core import Problem, PythonKernel
-from kernelwright.evaluators.compilation.pool import CompilePool, CompileResult, CompileStatus
-from kernelwright.evaluators.workers.client import ForkServer, Worker
+from kernelwright.evaluators.compilation.pool import ENOUGH, LEAST_S, TIMES, CompilePool, CompileResult, CompileStatus
+from kernelwright.evaluators.workers.client import ForkServer, Worker, WorkerTimeout
 
 from ...conftest import SCALE_KERNEL, TORCH_KERNEL
 from ..conftest import NewWorker
@@ -213,6 +214,43 @@ def running(argument: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+class Compiling:
+    """A worker whose kernels say how long they take."""
+
+    alive, log = True, ""
+
+    def __init__(self, folder: Path) -> None:
+        self.inbox = folder
+        self.limits: list[float] = []
+
+    def call(self, seconds: float, source: str, **_: object) -> dict[str, object]:
+        self.limits.append(seconds)
+        if "slow" in Path(source).read_text():
+            raise WorkerTimeout
+        return {"ok": True, "digest": "0" * 64, "seconds": 0.1}
+
+    def discard(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def test_what_takes_far_longer_than_the_others_is_given_up_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker: Any = Compiling(tmp_path)
+    with CompilePool(lambda: worker, count=1, seconds=120) as pool:
+        for number in range(ENOUGH):
+            assert result(pool, f"K = {number}").ok
+        slow = result(pool, "slow = 1")
+        monkeypatch.setattr(pool, "_took", [2.0] * ENOUGH)
+        assert result(pool, "K = -1").ok
+        monkeypatch.setattr(pool, "_took", [30.0] * ENOUGH)
+        slower = result(pool, "slow = 2")
+    assert worker.limits == [120.0] * ENOUGH + [LEAST_S, 2.0 * TIMES, 120.0]
+    assert slow.message == "did not finish within 20 s (compiling); half of the others took 0.0 s"
+    assert slower.message == "did not finish within 120 s (compiling)"
 
 
 def test_a_worker_that_cannot_be_started_is_reported() -> None:
