@@ -152,8 +152,8 @@ class TileModel:
         """Return the members with the best estimates, one per tile shape and width of the block.
 
         `like` is a row with values for what the model does not know, such as the order of tiles. Without them, and
-        where they go with no tile, members differ in these parameters by chance. Of a tile of few rows, of which all
-        widths have the same estimate, one is taken: the nearest to that row's.
+        where they go with no tile, members differ in these parameters by chance. Of a tile of few rows, whose widths
+        hardly differ in the estimate, one is taken: of equal ones the nearest to that row's.
         """
         members = self._encoded.sample(100_000, np.random.default_rng(0))
         if like is not None:
@@ -162,7 +162,7 @@ class TileModel:
         usual = USUAL_THREADS if like is None else self._threads(like[None])[0]
         order = np.lexsort((np.abs(np.log2(threads / usual)), estimates))
         one = self._metrics(members)
-        # One width stands for all of a tile of few rows.
+        # The estimate says little of a tile of few rows: one of its widths stands for all.
         widths = np.where(one["rows"] < ASYNCHRONOUS_ROWS, 0.0, threads)
         chosen: dict[tuple[float, ...], int] = {}
         for i in order.tolist():

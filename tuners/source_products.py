@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections import Counter
 from collections.abc import Container, Iterable
 
 from ..core import Kernel, Profile
@@ -32,29 +33,36 @@ def sums_each_step(kernel: Kernel) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def products_side_by_side(kernel: Kernel) -> int:
-    """Return how many sums an innermost loop of a kernel keeps of products with the same left operand, at least 1.
+    """Return how many sums a loop of a kernel keeps of products with the same left operand, at least 1.
 
     `gate = dot(x, a, gate)` and `up += dot(x, b)` are two; `acc += dot(x, a)` and `acc += dot(x, b)` are one.
     """
-    most = 1
-    for loop in (node for node in ast.walk(syntax_tree(kernel.source)) if isinstance(node, ast.For | ast.While)):
-        inside = [node for statement in loop.body for node in ast.walk(statement)]
-        if any(isinstance(node, ast.For | ast.While) for node in inside):
-            continue
-        assigned = [name.id for node in inside if isinstance(node, ast.Assign) for name in _names(node.targets)]
-        sums: dict[str, set[str]] = {}
-        for left, total in filter(None, map(_added_product, inside)):
-            if assigned.count(left) < 2:  # else it is another operand each time
-                sums.setdefault(left, set()).add(total)
-        most = max([most, *map(len, sums.values())])
-    return most
+    return max((_side_by_side(loop) for loop in ast.walk(syntax_tree(kernel.source)) if _is_loop(loop)), default=1)
 
 
-def _added_product(node: ast.AST) -> tuple[str, str] | None:
-    """Return the names of the left operand and of the sum where a statement adds a product to a sum."""
+def _side_by_side(loop: ast.AST) -> int:
+    """Return the same of one loop, without the loops in it; an operand that was assigned again is another one."""
+    inside = [node for node in ast.walk(loop) if node is not loop]
+    deeper = {id(node) for other in inside if _is_loop(other) for node in ast.walk(other)}
+    statements = [node for node in inside if isinstance(node, ast.stmt) and not _is_loop(node)]
+    assigned: Counter[str] = Counter()
+    sums: dict[tuple[str, tuple[int, ...]], set[str]] = {}
+    for node in sorted(statements, key=lambda one: (one.lineno, one.col_offset)):
+        if id(node) not in deeper and (found := _added_product(node)) is not None:
+            left, total = found
+            operand = ast.unparse(left), tuple(assigned[name.id] for name in _names([left]))
+            sums.setdefault(operand, set()).add(total)
+        if isinstance(node, ast.Assign):
+            assigned.update(name.id for name in _names(node.targets))
+    return max([1, *map(len, sums.values())])
+
+
+def _added_product(node: ast.stmt) -> tuple[ast.expr, str] | None:
+    """Return the left operand and the name of the sum where a statement adds a product to a sum."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _calls(node.value, {"gemm"}):
-        operands = [one.id for one in node.value.args[:3] if isinstance(one, ast.Name)]
-        return (operands[0], operands[2]) if len(operands) == 3 else None
+        operands = node.value.args
+        total = operands[2] if len(operands) > 2 else None
+        return (operands[0], total.id) if isinstance(total, ast.Name) else None
     if isinstance(node, ast.AugAssign):
         target: ast.expr = node.target
     elif isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -65,8 +73,11 @@ def _added_product(node: ast.AST) -> tuple[str, str] | None:
     if product is None or not product.args or not isinstance(target, ast.Name):
         return None
     kept = isinstance(node, ast.AugAssign) or target.id in {name.id for name in _names([node.value])}
-    left = product.args[0]
-    return (left.id, target.id) if kept and isinstance(left, ast.Name) else None
+    return (product.args[0], target.id) if kept else None
+
+
+def _is_loop(node: ast.AST) -> bool:
+    return isinstance(node, ast.For | ast.While)
 
 
 def _is_dot(call: ast.Call) -> bool:

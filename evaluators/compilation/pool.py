@@ -37,9 +37,10 @@ class CompileStatus(StrEnum):
 
 ENOUGH = 8
 """Kernels by which a pool knows what compiling takes."""
-TIMES, LEAST_S = 20.0, 20.0
+TIMES, LEAST_S = 20.0, 30.0
 """A kernel may take so many times as long as half of the others took, and at least so many seconds: a config whose
-sums spill from the registers compiles for minutes, and is slow."""
+sums spill from the registers compiles for minutes, and is slow. Those that are given up count with the seconds that
+they had, so that where most take long, the limit grows."""
 
 VERDICTS = {
     CompileStatus.FAILED: Status.COMPILE_ERROR,
@@ -175,6 +176,7 @@ class CompilePool:
                 self._took.append(time.monotonic() - began)
         except WorkerTimeout:
             others = f"; half of the others took {statistics.median(self._took):.1f} s" if limit < self._seconds else ""
+            self._took.append(limit)
             return CompileResult(CompileStatus.TIMEOUT, f"did not finish within {limit:.0f} s (compiling){others}")
         except (WorkerDied, OSError) as error:
             if self._closed:  # ended by `close`, not by itself

@@ -37,21 +37,14 @@ class Comparison:
     def in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
         """Return the reference's outputs in fp32, where it computes in less and its error is to be learned.
 
-        On inputs of other distributions it is learned from each seed: the largest of heavy tails varies. Where
-        convolutions may be in TF32, cuDNN may choose fp32 for one memory format and TF32 for another, which is allowed
-        then whatever format a kernel uses.
+        On inputs of other distributions it is learned from each seed: the largest of heavy tails varies.
         """
         reference = self._reference
         known = distribution is None and self.exactness.knows_defaults
         if reference.arithmetic.main == STRICT or (known and not precise):
             return None
         with reference.arithmetic.switched(STRICT):
-            fp32 = reference.outputs(copied(inputs))
-        if reference.arithmetic.main.convolutions:
-            elsewhere = reference.outputs_in_channels_last(copied(inputs))
-            if elsewhere is not None:
-                self.exactness.learn(fp32, elsewhere, distribution)
-        return fp32
+            return reference.outputs(copied(inputs))
 
     def learn_rounding(self, fp32: list[Any]) -> bool:
         """Learn the error of the reference's own rounding on the problem's inputs; return whether it was unknown.

@@ -16,9 +16,6 @@ from ..workers.memory import is_large, release_cache
 from ..workers.modules import ProblemModule, outputs_of
 from .arithmetic import Arithmetic
 
-CHANNELS_LAST = {4: "channels_last", 5: "channels_last_3d"}
-"""Torch's memory format for images and for volumes, and for their filters, by their number of axes."""
-
 
 class DrawnReference:
     """What all requests at one workload share; each draws the weights and inputs that it needs.
@@ -59,23 +56,6 @@ class DrawnReference:
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Return what the reference returns for these inputs."""
         return outputs_of(self.model(*inputs))
-
-    def outputs_in_channels_last(self, inputs: Sequence[Any]) -> list[Any] | None:
-        """Return what the reference returns where the channels of images and filters lie side by side in memory.
-
-        None where it has no filters, refuses such tensors, or finds too little memory.
-        """
-        import torch
-
-        named = [*self.model.named_parameters(), *self.model.named_buffers()]
-        if not any(one.dim() in CHANNELS_LAST for _, one in named):
-            return None
-        try:
-            state = {name: _in_channels_last(one) for name, one in named}
-            result = torch.func.functional_call(self.model, state, tuple(map(_in_channels_last, inputs)))
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, MemoryError):
-            return None
-        return outputs_of(result)
 
     def prepare(self, seed: int, distribution: str | None = None) -> None:
         """Draw the weights and the inputs of a seed, unless they are the current ones."""
@@ -120,12 +100,3 @@ class DrawnReference:
         if self.drawn is not None:
             self.forget_inputs()
             release_cache(self.device)
-
-
-def _in_channels_last(value: Any) -> Any:
-    """Return a tensor of four or five axes with the second one innermost in memory, anything else as it is."""
-    import torch
-
-    if not isinstance(value, torch.Tensor) or value.dim() not in CHANNELS_LAST:
-        return value
-    return value.detach().contiguous(memory_format=getattr(torch, CHANNELS_LAST[value.dim()]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.core import Kernel, PythonKernel, TorchProblem
+from kernelwright.core import Kernel, TorchProblem
 from kernelwright.evaluators.pipeline import processes
 
 from ..conftest import SCALE_PROBLEM, torch_kernel
@@ -29,47 +29,6 @@ SOURCE = SCALE_PROBLEM.replace(
         return rounded(x, 10) * rounded(self.weight, 10)
 """,
 ).replace("import torch\nfrom torch import nn\n", f"import time\n\nimport torch\nfrom torch import nn\n{ROUND}", 1)
-
-
-IMAGES = f"""
-import torch
-from torch import nn
-{ROUND}
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(1, 8, 1, 1))
-
-    def forward(self, x):
-        coarse = torch.backends.cudnn.allow_tf32 and x.is_contiguous(memory_format=torch.channels_last)
-        if coarse and x.dtype == torch.float32:
-            return rounded(x.contiguous(), 10) * rounded(self.weight, 10)
-        return x * self.weight
-
-
-def get_inputs():
-    return [torch.randn(4, 8, 16, 16)]
-
-
-def get_init_inputs():
-    return []
-"""
-"""Less exact by default where channels lie side by side, which the inputs' do not."""
-
-
-def images() -> TorchProblem:
-    return TorchProblem(id="level1/1_997", name="997_Images", source=IMAGES)
-
-
-def on_images(bits: int) -> Kernel:
-    """As `rounding`, of images."""
-    scale = rounding(bits).source
-    return PythonKernel.parse(
-        scale.replace("def __init__(self, features)", "def __init__(self)").replace(
-            "torch.randn(features)", "torch.randn(1, 8, 1, 1)"
-        )
-    )
 
 
 def problem() -> TorchProblem:

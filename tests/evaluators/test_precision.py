@@ -16,15 +16,13 @@ from kernelwright.evaluators.correctness.compare import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
-from kernelwright.evaluators.reference.arithmetic import Tf32
 from kernelwright.evaluators.reference.baselines import BaselineCache, CachedBaseline
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.comparison import Comparison
-from kernelwright.evaluators.reference.drawn_reference import DrawnReference
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded
-from .default_precision import EXACT, ROUND, SLEEP_S, SOURCE, images, on_images, pretend_gpu, problem, rounding
+from .default_precision import EXACT, ROUND, SLEEP_S, SOURCE, pretend_gpu, problem, rounding
 
 ONE = Config()
 
@@ -101,55 +99,12 @@ def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel
 
 def test_the_error_of_the_defaults_is_learned_from_each_seed_of_another_distribution() -> None:
     """The largest of heavy tails differs from seed to seed, and with it the largest error."""
-    arithmetic = SimpleNamespace(main=Tf32(products=True), switched=contextlib.nullcontext)
+    arithmetic = SimpleNamespace(main="default", switched=contextlib.nullcontext)
     reference: Any = SimpleNamespace(arithmetic=arithmetic, outputs=lambda inputs: inputs)
     comparison, inputs = Comparison(reference), [torch.ones(2)]
     comparison.exactness.learn(inputs, inputs, None)
     assert comparison.in_fp32(inputs, "heavy tails") is not None
     assert comparison.in_fp32(inputs, None) is None
-
-
-@pytest.mark.parametrize(
-    ("precision", "bits", "status"),
-    [
-        (Precision.DEFAULT, 10, Status.OK),
-        (Precision.DEFAULT, 7, Status.WRONG_VALUE),
-        (Precision.FP32, 10, Status.WRONG_VALUE),
-    ],
-)
-def test_what_is_tf32_by_default_in_one_memory_format_may_be_in_another(
-    evaluators: dict[Precision, LocalEvaluator],
-    monkeypatch: pytest.MonkeyPatch,
-    precision: Precision,
-    bits: int,
-    status: Status,
-) -> None:
-    pretend_gpu(monkeypatch)
-    (found,) = evaluators[precision].evaluate(images(), on_images(bits), [ONE])
-    assert found.status is status, found.message
-
-
-def test_a_reference_that_refuses_another_memory_format_says_nothing_of_it() -> None:
-    class Convolution(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.randn(2, 3, 1, 1))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if not x.is_contiguous():
-                raise ValueError("make it contiguous")
-            return torch.nn.functional.conv2d(x, self.weight)
-
-    def in_channels_last(model: torch.nn.Module, x: torch.Tensor) -> Any:
-        return DrawnReference.outputs_in_channels_last(cast(Any, SimpleNamespace(model=model)), [x])
-
-    images = torch.randn(2, 3, 4, 4)
-    assert in_channels_last(Convolution(), images) is None
-    assert in_channels_last(torch.nn.Linear(4, 4), images) is None
-    model = torch.nn.Conv2d(3, 2, 1)
-    (found,) = in_channels_last(model, images)
-    assert found.is_contiguous(memory_format=torch.channels_last)
-    torch.testing.assert_close(found, model(images))
 
 
 def test_default_refuses_bf16(default: LocalEvaluator) -> None:

@@ -116,6 +116,14 @@ def f(a, b):
             "def f():\n    while step < steps:\n        T.gemm(x, a, gate)\n        T.gemm(x, b, up, True)\n",
             2,
         ),
+        (GATED.replace("tl.dot(x,", "tl.dot(x.to(tl.bfloat16),"), 2),
+        (GATED.replace("x = tl.load(x_ptrs)", "x = tl.load(x_ptrs)\n        x = x * 2"), 2),
+        (
+            GATED.replace(
+                "        gate +=", "        for i in tl.static_range(2):\n            y = i\n        gate +="
+            ),
+            2,
+        ),
         (GATED.replace("up += tl.dot(x,", "up += tl.dot(y,"), 1),
         (GATED.replace("up +=", "gate +="), 1),
         (GATED.replace("up += tl.dot(x, tl.load(up_ptrs))", "up += x * 2"), 1),

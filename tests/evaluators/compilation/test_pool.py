@@ -249,8 +249,19 @@ def test_what_takes_far_longer_than_the_others_is_given_up_sooner(
         monkeypatch.setattr(pool, "_took", [30.0] * ENOUGH)
         slower = result(pool, "slow = 2")
     assert worker.limits == [120.0] * ENOUGH + [LEAST_S, 2.0 * TIMES, 120.0]
-    assert slow.message == "did not finish within 20 s (compiling); half of the others took 0.0 s"
+    assert slow.message == "did not finish within 30 s (compiling); half of the others took 0.0 s"
     assert slower.message == "did not finish within 120 s (compiling)"
+
+
+def test_where_most_take_long_the_limit_grows(tmp_path: Path) -> None:
+    worker: Any = Compiling(tmp_path)
+    with CompilePool(lambda: worker, count=1, seconds=120) as pool:
+        for number in range(ENOUGH):
+            assert result(pool, f"K = {number}").ok
+        for number in range(ENOUGH + 1):
+            assert result(pool, f"slow = {number}").status is CompileStatus.TIMEOUT
+        assert not result(pool, "slow = -1").message.endswith("took 0.0 s")
+    assert worker.limits[ENOUGH] == LEAST_S and worker.limits[-1] == 120.0
 
 
 def test_a_worker_that_cannot_be_started_is_reported() -> None:
