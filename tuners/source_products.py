@@ -69,7 +69,7 @@ def _added_product(node: ast.stmt) -> tuple[ast.expr, str] | None:
         target = node.targets[0]
     else:
         return None
-    product = next((one for one in ast.walk(node.value) if isinstance(one, ast.Call) and _is_dot(one)), None)
+    product = next((one for one in ast.walk(node.value) if isinstance(one, ast.Call) and _is_of(one, {"dot"})), None)
     if product is None or not product.args or not isinstance(target, ast.Name):
         return None
     kept = isinstance(node, ast.AugAssign) or target.id in {name.id for name in _names([node.value])}
@@ -78,10 +78,6 @@ def _added_product(node: ast.stmt) -> tuple[ast.expr, str] | None:
 
 def _is_loop(node: ast.AST) -> bool:
     return isinstance(node, ast.For | ast.While)
-
-
-def _is_dot(call: ast.Call) -> bool:
-    return "dot" in (getattr(call.func, "attr", None), getattr(call.func, "id", None))
 
 
 def _names(nodes: Iterable[ast.AST]) -> list[ast.Name]:
@@ -103,8 +99,11 @@ def sums_by_tap(kernel: Kernel) -> bool:
 
 def _calls(node: ast.AST, names: Container[str]) -> bool:
     """Return whether some code calls a function, or one of a module, by one of these names; launches are no calls."""
-    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
-    return any(getattr(one, "attr", None) in names or getattr(one, "id", None) in names for one in calls)
+    return any(isinstance(one, ast.Call) and _is_of(one, names) for one in ast.walk(node))
+
+
+def _is_of(call: ast.Call, names: Container[str]) -> bool:
+    return getattr(call.func, "attr", None) in names or getattr(call.func, "id", None) in names
 
 
 @functools.lru_cache(maxsize=16)
