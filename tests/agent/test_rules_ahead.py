@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,16 +15,24 @@ from .made_up import run
 from .test_rule_proposer import START, Times, tried
 
 
-def test_rules_that_were_applied_ahead_are_not_applied_again(tmp_path: Path) -> None:
-    rules = Times("broken", 0.5, broken=True), Times("half", 0.5), Times("third", 0.3)
-    unprepared, proposer = RuleProposer(Machine(cores=2), rules), RuleProposer(Machine(cores=2), rules)
-    expected = run(tmp_path / "as ever", START, unprepared)
-    for rule in rules:
-        rule.applied.clear()
+def test_rules_that_are_applied_ahead_are_waited_for_and_not_applied_again(tmp_path: Path) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    @dataclass(frozen=True)
+    class Slow(Times):
+        def apply(self, kernel: Kernel, machine: Machine) -> Rewritten | None:
+            begun.set()
+            assert go.wait(60)
+            return super().apply(kernel, machine)
+
+    rules = Times("broken", 0.5, broken=True), Slow("half", 0.5), Times("third", 0.3)
+    proposer = RuleProposer(Machine(cores=2), rules)
     proposer.prepare(START)
-    found = run(tmp_path / "ahead", START, proposer)
-    assert tried(found.turns[0]) == tried(expected.turns[0]) == {"half": 2.0, "third": 3.33, "third + half": 6.67}
-    assert all(rule.applied.count("RESULT") == 1 for rule in rules[1:])
+    assert begun.wait(60), "before anything is asked for"
+    threading.Timer(0.3, go.set).start()
+    found = run(tmp_path, START, proposer)
+    assert tried(found.turns[0]) == {"half": 2.0, "third": 3.33, "third + half": 6.67}
+    assert [rule.applied.count("RESULT") for rule in rules] == [0, 1, 1]
 
 
 def test_an_error_that_no_rule_foresees_is_raised_where_it_is_asked_for(tmp_path: Path) -> None:
