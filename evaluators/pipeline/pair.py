@@ -52,9 +52,10 @@ class Pair:
             self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
 
     def release(self) -> None:
-        """End a phase: both processes free large tensors that they can draw again."""
+        """End a phase: both processes free large tensors that they can draw again; a new one would have none."""
         if not self.on_cpu:
-            self.client.release()
+            if self.client.alive:
+                self.client.release()
             self.reference_client.release()
 
     def timing_seeds(self) -> Iterator[int]:
