@@ -48,6 +48,7 @@ class Fp64Comparison:
     def __init__(self) -> None:
         self._rounding: dict[str | None, float] = {}
         self._default: dict[str | None, float] = {}
+        self._default_rms: dict[int, float] = {}
         self.obstacle: str | None = None
         """Why the reference cannot be computed in fp64."""
 
@@ -73,10 +74,12 @@ class Fp64Comparison:
         if fp32 is None:
             return
         largest = self._default.get(distribution, 0.0)
-        for exact, one in zip(_floating(fp32), _floating(expected), strict=True):
+        for output, (exact, one) in enumerate(zip(_floating(fp32), _floating(expected), strict=True)):
             error = RelativeError()
             error.add(exact, one)
             largest = max(largest, error.largest)
+            if distribution is None:
+                self._default_rms[output] = max(self._default_rms.get(output, 0.0), error.root_mean_square)
         self._default[distribution] = largest
 
     def learn_rounding(self, model: Any, inputs: Sequence[Any], fp32: Sequence[Any]) -> bool:
@@ -136,9 +139,11 @@ class Fp64Comparison:
             "error_fp64": max(error.root_mean_square for error in own),
             "torch_error_fp64": max(shown),
         }
-        for one, torch, candidate, reference in zip(_floating(expected), torchs, own, defaults, strict=True):
-            mine, torch_rms = candidate.root_mean_square, torch.root_mean_square
-            default = 0.0 if fp32 is None else reference.root_mean_square
+        for output, one in enumerate(_floating(expected)):
+            mine, torch_rms = own[output].root_mean_square, torchs[output].root_mean_square
+            default = 0.0
+            if fp32 is not None:
+                default = max(defaults[output].root_mean_square, self._default_rms.get(output, 0.0))
             dtype = dtype_name(one)
             limit = max(TIMES_TORCH * torch_rms, TIMES_DEFAULT * default, FLOOR.get(dtype, 0.0))
             if mine > limit and dtype in FLOOR:

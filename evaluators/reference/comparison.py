@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from ..correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from ..workers.channel import Message
 from .arithmetic import STRICT
 from .drawn_reference import DrawnReference
+from .tf32_convolutions import in_tf32
 
 
 class Comparison:
@@ -22,6 +24,7 @@ class Comparison:
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
         self.exactness = Fp64Comparison()
+        self._convolves = True  # unless a run shows that it does not
 
     def allowed(self, distribution: str | None = None, inputs: Sequence[Any] | None = None) -> Allowed:
         """Return the allowed difference on inputs of a distribution: those that the reference has now, or others."""
@@ -37,14 +40,22 @@ class Comparison:
     def in_fp32(self, inputs: list[Any], distribution: str | None, precise: bool = False) -> list[Any] | None:
         """Return the reference's outputs in fp32, where it computes in less and its error is to be learned.
 
-        On inputs of other distributions it is learned from each seed: the largest of heavy tails varies.
+        On inputs of other distributions it is learned from each seed: the largest of heavy tails varies. Learns also
+        the error of convolutions in TF32, where PyTorch's defaults allow them and the library may choose fp32.
         """
         reference = self._reference
         known = distribution is None and self.exactness.knows_defaults
         if reference.arithmetic.main == STRICT or (known and not precise):
             return None
         with reference.arithmetic.switched(STRICT):
-            return reference.outputs(copied(inputs))
+            fp32 = reference.outputs(copied(inputs))
+            if reference.arithmetic.main.convolutions and self._convolves:
+                with contextlib.suppress(RuntimeError, MemoryError):  # too little memory for one more run
+                    rounded = in_tf32(lambda: reference.outputs(copied(inputs)))
+                    self._convolves = rounded is not None
+                    if rounded is not None:
+                        self.exactness.learn(fp32, rounded, distribution)
+        return fp32
 
     def learn_rounding(self, fp32: list[Any]) -> bool:
         """Learn the error of the reference's own rounding on the problem's inputs; return whether it was unknown.

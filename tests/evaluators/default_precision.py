@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kernelwright.core import Kernel, TorchProblem
+from kernelwright.core import Kernel, PythonKernel, TorchProblem
 from kernelwright.evaluators.pipeline import processes
 
 from ..conftest import SCALE_PROBLEM, torch_kernel
@@ -29,6 +29,40 @@ SOURCE = SCALE_PROBLEM.replace(
         return rounded(x, 10) * rounded(self.weight, 10)
 """,
 ).replace("import torch\nfrom torch import nn\n", f"import time\n\nimport torch\nfrom torch import nn\n{ROUND}", 1)
+
+
+IMAGES = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 4, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+
+def get_inputs():
+    return [torch.randn(4, 8, 16, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+"""A convolution that the library computes in fp32 whatever its switch says: this processor has no TF32."""
+
+
+def images() -> TorchProblem:
+    return TorchProblem(id="level1/1_997", name="997_Images", source=IMAGES)
+
+
+def on_images(bits: int) -> Kernel:
+    """As `rounding`, of images."""
+    of_rounded = f"torch.conv2d(rounded(x, {bits}), rounded(self.conv.weight.detach(), {bits}), self.conv.bias)"
+    model = IMAGES.partition("def get_inputs")[0].replace("Model(nn", "ModelNew(nn").replace("self.conv(x)", of_rounded)
+    return PythonKernel.parse(f"import tilelang.cpu.language\n{ROUND}{model}")
 
 
 def problem() -> TorchProblem:

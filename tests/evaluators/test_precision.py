@@ -16,13 +16,15 @@ from kernelwright.evaluators.correctness.compare import relative_error
 from kernelwright.evaluators.correctness.fp64 import TIMES_DEFAULT, TIMES_TORCH, Fp64Comparison
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.interleaved_timer import InterleavedTimer
+from kernelwright.evaluators.reference.arithmetic import Tf32
 from kernelwright.evaluators.reference.baselines import BaselineCache, CachedBaseline
 from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.reference.comparison import Comparison
+from kernelwright.evaluators.reference.tf32_convolutions import in_tf32, rounded
 from kernelwright.evaluators.settings import Precision, SearchSettings, Settings
 
 from ..conftest import FAST, SCALE_PROBLEM, Unguarded
-from .default_precision import EXACT, ROUND, SLEEP_S, SOURCE, pretend_gpu, problem, rounding
+from .default_precision import EXACT, ROUND, SLEEP_S, SOURCE, images, on_images, pretend_gpu, problem, rounding
 
 ONE = Config()
 
@@ -99,12 +101,76 @@ def test_default_accepts_tf32_and_what_is_better(default: LocalEvaluator, kernel
 
 def test_the_error_of_the_defaults_is_learned_from_each_seed_of_another_distribution() -> None:
     """The largest of heavy tails differs from seed to seed, and with it the largest error."""
-    arithmetic = SimpleNamespace(main="default", switched=contextlib.nullcontext)
+    arithmetic = SimpleNamespace(main=Tf32(products=True), switched=contextlib.nullcontext)
     reference: Any = SimpleNamespace(arithmetic=arithmetic, outputs=lambda inputs: inputs)
     comparison, inputs = Comparison(reference), [torch.ones(2)]
     comparison.exactness.learn(inputs, inputs, None)
     assert comparison.in_fp32(inputs, "heavy tails") is not None
     assert comparison.in_fp32(inputs, None) is None
+
+
+@pytest.mark.parametrize(
+    ("precision", "bits", "status"),
+    [
+        (Precision.DEFAULT, 10, Status.OK),
+        (Precision.DEFAULT, 7, Status.WRONG_VALUE),
+        (Precision.FP32, 10, Status.WRONG_VALUE),
+    ],
+)
+def test_a_convolution_may_be_in_tf32_by_default_also_where_the_library_computes_it_in_fp32(
+    evaluators: dict[Precision, LocalEvaluator],
+    monkeypatch: pytest.MonkeyPatch,
+    precision: Precision,
+    bits: int,
+    status: Status,
+) -> None:
+    pretend_gpu(monkeypatch)
+    (found,) = evaluators[precision].evaluate(images(), on_images(bits), [ONE])
+    assert found.status is status, found.message
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_operands_of_convolutions_alone_are_rounded_to_tf32(axes: int, transposed: bool) -> None:
+    kind = getattr(torch.nn, f"Conv{'Transpose' if transposed else ''}{axes}d")
+    model, x = kind(3, 3, 3), torch.randn(2, 3, *[8] * axes)
+    (found,) = in_tf32(lambda: [model(x)]) or [None]
+    with torch.no_grad():
+        model.weight.copy_(rounded(model.weight))
+        assert torch.equal(found, model(rounded(x)))
+    rms, _ = relative_error(rounded(x), x)
+    assert 5e-5 < rms < 5e-4
+    named = in_tf32(lambda: [getattr(torch, f"conv{axes}d")(input=x, weight=torch.ones(1, *x.shape[1:]))])
+    assert named is not None and not torch.equal(named[0].flatten(), x.flatten(1).sum(1))
+    assert in_tf32(lambda: [x.flatten(1) @ x.flatten(1).T]) is None
+
+
+def test_what_is_no_fp32_is_not_rounded() -> None:
+    image, taps = torch.randn(1, 1, 8, 8, dtype=torch.float64), torch.randn(1, 1, 3, 3, dtype=torch.float64)
+    (found,) = in_tf32(lambda: [torch.conv2d(image, taps)]) or [None]
+    assert torch.equal(found, torch.conv2d(image, taps))
+    special = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, -1.0])
+    assert torch.equal(rounded(special).nan_to_num(7.0), special.nan_to_num(7.0))
+
+
+def test_a_convolution_without_memory_for_one_more_run_says_nothing_of_tf32() -> None:
+    calls = []
+
+    def outputs(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        calls.append(inputs)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("no memory")
+        return [torch.conv1d(inputs[0], torch.ones(1, 1, 3))]
+
+    arithmetic = SimpleNamespace(main=Tf32(convolutions=True), switched=contextlib.nullcontext)
+    comparison, inputs = (
+        Comparison(cast(Any, SimpleNamespace(arithmetic=arithmetic, outputs=outputs))),
+        [torch.ones(1, 1, 9)],
+    )
+    for slack in (0.0, pytest.approx(0.0)):
+        assert comparison.in_fp32(inputs, None) is not None
+        assert comparison.exactness.slack(None) == slack
+    assert len(calls) == 4 and comparison.exactness.knows_defaults
 
 
 def test_default_refuses_bf16(default: LocalEvaluator) -> None:
