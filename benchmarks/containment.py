@@ -27,7 +27,7 @@ def main(device: str) -> None:
         try:
             with LocalEvaluator(device, Settings(sandbox=sandbox)) as evaluator:
                 processes = evaluator.processes
-                processes.require("tilelang")
+                processes.load_languages(kernel)
                 pids = processes.server_pids
                 ready = time.perf_counter() - start
                 print(f"{sandbox}: used {processes.sandbox_used}, {len(pids)} servers ready after {ready:.2f} s")

@@ -129,7 +129,7 @@ class LocalEvaluator:
         try:
             client.start()
             if is_timed(kernel, self.device):
-                with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
+                with self.processes.compilers(problem, kernel, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
             self._timer.compile_ahead(reference_client)

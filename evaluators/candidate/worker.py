@@ -18,7 +18,7 @@ from ..correctness.side_effects import SideEffects, WrittenWeights, poison
 from ..guards.own_kernels import LaunchCounter, is_own
 from ..guards.torch_share import operators_of
 from ..guards.watch import Watch
-from ..languages.base import UntraceableCall, supports
+from ..languages.base import UntraceableCall, imported_supports, supports
 from ..profiling.torch_profiler import profile_call
 from ..reference.arithmetic import Arithmetic
 from ..replay.record import Recorder, launches_of
@@ -78,7 +78,7 @@ class CandidateWorker:
         self._last: dict[int, list[Any]] = {}
         self._shared: list[Any] = []
         self._launches = LaunchCounter(self.device)
-        self._languages = supports()
+        self._languages = imported_supports()
         for support in self._languages:
             support.prepare(self.device)
         # Created last: from here on nothing that measuring depends on may change.

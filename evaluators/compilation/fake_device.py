@@ -22,7 +22,7 @@ _CUDA, _META = 1, 14
 
 
 def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
-    """Make torch and Triton in this process see a GPU, unless `device` is 'cpu'; return the fake tensors' mode.
+    """Make torch in this process see a GPU, unless `device` is 'cpu'; return the fake tensors' mode.
 
     Inside the mode tensors have shape, strides, dtype and device, and operators compute only these.
     """
@@ -43,8 +43,6 @@ def pretend(device: str, properties: Mapping[str, Any] | None) -> Any:
         fake_tensor.FakeTensorMode.avoid_device_init = True
         _replace_guards()
         _replace_cuda(properties)
-        for support in supports():
-            support.pretend(properties)
     return fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
 
 

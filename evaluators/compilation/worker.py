@@ -16,7 +16,7 @@ from typing import Any
 
 from ..candidate.worker import stage_of
 from ..correctness.distributions import with_other_strides
-from ..languages.base import Launch, UntraceableCall, supports
+from ..languages.base import LanguageSupport, Launch, UntraceableCall, imported_supports
 from ..workers.channel import Channel, Message
 from ..workers.modules import ProblemModule, load, outputs_of
 from ..workers.request_loop import describe, serve_requests
@@ -61,15 +61,24 @@ class CompileWorker:
         self._device = "cuda:0" if device == "cuda" else device
         self._properties = properties
         self._trace = Trace()
+        self._captured: list[LanguageSupport] = []
         self._flags = _flags()
 
     @cached_property
     def _fake(self) -> Any:
         fake = pretend(self._device, self._properties)
-        for support in supports():
-            support.prepare(self._device)
-            support.capture_launches(self._launched, self._device)
+        self._capture_launches()
         return fake
+
+    def _capture_launches(self) -> None:
+        """Capture those of the languages that are imported by now."""
+        for support in imported_supports():
+            if support not in self._captured:
+                self._captured.append(support)
+                support.prepare(self._device)
+                if self._properties is not None:
+                    support.pretend(self._properties)
+                support.capture_launches(self._launched, self._device)
 
     @cached_property
     def _problem(self) -> tuple[ProblemModule, list[Any]]:
@@ -97,6 +106,7 @@ class CompileWorker:
         with self._fake, recording(self._trace):
             torch.manual_seed(0)
             module = load(f"kernelwright_candidate_{serial}", Path(source))
+            self._capture_launches()  # of a language that only this source imports
             model = module.ModelNew(*problem.init_inputs())
             move(model, self._device)
             inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in originals]

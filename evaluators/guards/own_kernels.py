@@ -16,7 +16,7 @@ from typing import Any
 
 from ...core import KernelProfile, Rejection, known_languages
 from ...core.syntax_tree import syntax_tree
-from ..languages.base import LanguageSupport, supports
+from ..languages.base import LanguageSupport, imported_supports
 from ..settings import AllowTorch
 
 LIBRARY_SHARE = 0.5
@@ -46,7 +46,7 @@ class LaunchCounter:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self._languages = supports()  # of now: before a candidate's code runs
+        self._languages = imported_supports()  # before a candidate's code runs, which imports no other
         self.counts: Counter[str] = Counter()
         self.own_ms: float | None = None
         """Host ms within launches, concurrent threads counted once; None on a GPU, which computes after the launch."""

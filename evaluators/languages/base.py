@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -76,6 +77,8 @@ class LanguageSupport:
     """Variables of workers and their server."""
     cpu_environment: Mapping[str, str] = {}
     """More of them where the device is a CPU."""
+    compiles_quickly: bool = False
+    """Whether a kernel compiles in less time than a server of compilers takes to start."""
     compiler_paths: tuple[str, ...] = ()
     """Parts of the names of the compiler's files: an exception that passes there is its verdict."""
     pinned_modules: tuple[str, ...] = ()
@@ -134,16 +137,26 @@ class LanguageSupport:
 
 def support_of(language: Language) -> LanguageSupport:
     """Of one language; raises `OptionError` for a plug-in without it."""
-    name = language.support or f"{__package__}.{language.id}"
+    name = language_module(language)
     support = getattr(importlib.import_module(name), "SUPPORT", None)
     if not isinstance(support, LanguageSupport):
         raise OptionError(f"the language {language.id} has no SUPPORT in {name}; see docs/languages.md")
     return support
 
 
+def language_module(language: Language) -> str:
+    """The module with a language's `SUPPORT`."""
+    return language.support or f"{__package__}.{language.id}"
+
+
 def supports() -> tuple[LanguageSupport, ...]:
     """Of all known languages."""
     return tuple(map(support_of, known_languages()))
+
+
+def imported_supports() -> tuple[LanguageSupport, ...]:
+    """Of the languages that this process has imported; importing another takes seconds."""
+    return tuple(support_of(language) for language in known_languages() if language.modules[0] in sys.modules)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from ..candidate.client import CandidateClient
 from ..candidate.verified import Failure
 from ..compilation.pool import CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
+from ..languages.base import support_of
 from ..reference.client import ReferenceClient
 from ..settings import Settings
 from .device_access import DeviceAccess
@@ -49,7 +50,7 @@ class Bench:
         """Return the problem's reference; raises `KernelError` for a kernel that the device cannot run."""
         if not kernel.runs_on(Target.of_device(self.device)):
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
-        self.processes.require(kernel.language.modules[0])
+        self.processes.load_languages(kernel)
         reference_client = self.processes.reference_client(problem)
         reference_client.environment["sandbox"] = self.processes.sandbox_used
         return reference_client
@@ -121,18 +122,21 @@ class Bench:
     def compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
         """Compile for the client before the device is locked: for all that `evaluate` runs, other sizes too.
 
-        Never on a CPU, where compilers would disturb timings.
+        Never on a CPU, where compilers would disturb timings; and not while their server still starts, where the
+        client itself compiles sooner.
         """
         if self._ahead is None:
+            return None
+        if support_of(kernel.language).compiles_quickly and not self.processes.compilers_ready:
             return None
         problem, source = reference_client.problem, kernel.bind(config).source
         sizes = alternate_sizes(problem) if self._settings.second_workload else None
         with contextlib.ExitStack() as stack:
-            pool = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, strides=True))
+            pool = stack.enter_context(self.processes.compilers(problem, kernel, self._ahead, 1, strides=True))
             here = pool.submit(source)
             if sizes is None:
                 return here.result()
-            others = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, sizes=sizes))
+            others = stack.enter_context(self.processes.compilers(problem, kernel, self._ahead, 1, sizes=sizes))
             elsewhere = others.submit(source)
             compiled = here.result()
             return compiled if compiled.refused else replace(compiled, elsewhere=elsewhere.result())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...core import DeviceError, Kernel, TorchProblem
 from ..compilation.pool import CompilePool
 from ..correctness.alternate_shapes import alternate_sizes
+from ..languages.base import language_module
 from ..languages.helpers import copy_helpers
 from ..reference.arithmetic import defaults_differ
 from ..reference.client import ReferenceClient
@@ -24,7 +25,7 @@ from ..workers.client import ForkServer, Worker
 from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
 from .references import References
-from .servers import COMPILERS_IMPORT, REFERENCES_IMPORT, kernels_import, server_environment, support_modules
+from .servers import COMPILERS_IMPORT, languages_of, server_environment, servers_import
 
 COMPILER_NICE = 10
 """Lower priority of a compiler relative to measurements (`nice`)."""
@@ -100,9 +101,20 @@ class Processes:
         """Start the server that compilers are forked from, unless it runs; returns before it is ready."""
         _ = self._both.untrusted if self.device == "cpu" else self._compilers_alone
 
-    def require(self, module: str) -> None:
-        """Raise `DeviceError` unless kernels can import the module."""
-        self._both.untrusted.require(module)
+    @property
+    def compilers_ready(self) -> bool:
+        """Whether the server that a GPU's compilers are forked from has started."""
+        return self._compiling is not None and self._compiling.ready
+
+    def load_languages(self, kernel: Kernel) -> None:
+        """Import what the kernel needs before candidates are forked; raises `DeviceError` without its language."""
+        self._load_languages(self._both.untrusted, kernel)
+
+    def _load_languages(self, server: ForkServer, kernel: Kernel) -> None:
+        for language in languages_of(kernel):
+            support = language_module(language) if self.device != "cpu" else None
+            with contextlib.nullcontext() if language == kernel.language else contextlib.suppress(DeviceError):
+                server.load(language.modules[0], support)
 
     @property
     def _both(self) -> _Servers:
@@ -112,8 +124,8 @@ class Processes:
                 self._close_servers()
             if self._servers is None:
                 one = self.containment.shares_memory
-                untrusted = self._untrusted_server(kernels_import(self.device), self._trusted_writes() if one else ())
-                imported, memory = (*REFERENCES_IMPORT, *support_modules()), self.device_memory
+                imported, memory = servers_import(), self.device_memory
+                untrusted = self._untrusted_server(imported, self._trusted_writes() if one else ())
                 trusted = untrusted if one else ForkServer(imported, self._environment, device_memory=memory)
                 self._servers = _Servers(trusted, untrusted)
             return self._servers
@@ -130,7 +142,7 @@ class Processes:
                 self._compiling.close()
                 self._compiling = None
             if self._compiling is None:
-                modules = (*kernels_import(self.device), COMPILERS_IMPORT)
+                modules = (*servers_import(), COMPILERS_IMPORT)
                 self._compiling = self._untrusted_server(modules, (), CUDA_VISIBLE_DEVICES="")
             return self._compiling
 
@@ -194,12 +206,16 @@ class Processes:
     def compilers(
         self,
         problem: TorchProblem,
+        kernel: Kernel,
         cache: Path,
         count: int,
         sizes: Mapping[str, Any] | None = None,
         strides: bool = False,
     ) -> CompilePool:
-        """Start workers that compile into `cache`: at the problem's sizes or others, and for other `strides` too."""
+        """Start workers that compile into `cache`: at the problem's sizes or others, and for other `strides` too.
+
+        They find the languages of `kernel` imported.
+        """
         properties = self.reference_client(problem).properties
         options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE, "strides": strides}
         if sizes is not None:
@@ -209,6 +225,7 @@ class Processes:
             server.load(COMPILERS_IMPORT)
         else:
             server = self._compilers_alone
+        self._load_languages(server, kernel)
         return CompilePool(self.untrusted("compilation.worker", options, cache, server), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:

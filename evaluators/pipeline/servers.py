@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...core import known_languages
+import re
+
+from ...core import Kernel, Language, known_languages
 from ...core.language import plugin_environment
 from ..languages.base import supports
 
@@ -18,22 +20,26 @@ ENVIRONMENT = {
 }
 """Variables of the fork servers and all their workers, besides what languages need."""
 
-REFERENCES_IMPORT = ("torch",)
-_LANGUAGES = f"{__package__.rpartition('.')[0]}.languages"
 COMPILERS_IMPORT = "torch._dynamo"
 """Fake tensors import it: seconds that each compiler would spend again."""
 
 
-def kernels_import(device: str) -> tuple[str, ...]:
-    """Return the modules that candidates find imported."""
-    languages = [language.modules[0] for language in known_languages()]
-    ahead = [f"{_LANGUAGES}.preloaded"] if device != "cpu" else []
-    return tuple(dict.fromkeys(["torch", *languages, *support_modules(), *ahead]))
+def servers_import() -> tuple[str, ...]:
+    """Return what all servers import: torch, and the modules that know the languages.
+
+    Languages follow when a kernel needs them: importing TileLang takes as long as importing torch.
+    """
+    return ("torch", *(type(support).__module__ for support in supports()))
 
 
-def support_modules() -> tuple[str, ...]:
-    """Return the modules that know the languages."""
-    return tuple(type(support).__module__ for support in supports())
+def languages_of(kernel: Kernel) -> tuple[Language, ...]:
+    """Return the kernel's language, then others that its source names."""
+    others = (
+        language
+        for language in known_languages()
+        if language != kernel.language and re.search(rf"\b{re.escape(language.modules[0])}\b", kernel.source)
+    )
+    return (kernel.language, *others)
 
 
 def server_environment(device: str) -> dict[str, str]:

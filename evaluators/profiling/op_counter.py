@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import thread as pools
 from typing import Any, cast
 
-from ..languages.base import supports
+from ..languages.base import imported_supports
 from ..workers.channel import Message
 from ..workers.modules import outputs_of
 from .operator_kinds import COMPUTE, FREE, GATHERS, LAYOUT, LEAVING, LEAVING_KIND, classify
@@ -229,7 +229,7 @@ def _interpreter_marked(interpreted: threading.local) -> Iterator[None]:
             interpreted.depth -= 1
 
     with contextlib.ExitStack() as stack:
-        for support in supports():
+        for support in imported_supports():
             stack.enter_context(support.interpreting(launch))
         yield
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
-from ..languages.base import supports
+from ..languages.base import imported_supports
 from .operators import BROUGHT, changes_layout
 from .values import UnplannableCall, digest_of, encode, form_of, layout_of, weights_of
 
@@ -31,7 +31,7 @@ def launches_of(call: Callable[[], object]) -> list[tuple[str, tuple[int, ...]]]
         found.append((code.digest, tuple(grid)))
 
     with contextlib.ExitStack() as stack:
-        for support in supports():
+        for support in imported_supports():
             stack.enter_context(support.recording(launched))
         call()
     return sorted(found)
@@ -63,7 +63,7 @@ class Recorder:
         weights = {name: self._new(tensor) for name, tensor in weights_of(model).items()}
         known = self._next
         with contextlib.ExitStack() as stack:
-            for support in supports():
+            for support in imported_supports():
                 stack.enter_context(support.recording(self._launched))
             stack.enter_context(torch.no_grad())
             stack.enter_context(self._operators())

@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -141,6 +142,7 @@ class ForkServer:
         self._process = _STARTER.start(command)
         self._ended = False
         self._ready: Message | None = None
+        self._loaded: dict[str, str | None] = {}  # why not, for modules that could not be imported
         self._pid = self._process.pid
 
     @property
@@ -153,6 +155,11 @@ class ForkServer:
     def alive(self) -> bool:
         """Whether the server's process runs."""
         return not self._ended and self._process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the imports are done, or have failed: `wait_ready` would not wait."""
+        return self._ready is not None or bool(select.select([self._socket], [], [], 0)[0])
 
     def wait_ready(self) -> None:
         """Block until the imports are done; raises `DeviceError` when the server did not start."""
@@ -167,17 +174,18 @@ class ForkServer:
                 # The started process may be the sandbox, with the server as its child.
                 self._pid = pid or self._pid
 
-    def require(self, module: str) -> None:
-        """Raise `DeviceError` unless the server could import the module."""
-        self.wait_ready()
-        missing = (self._ready or {})["missing"]
-        if module in missing:
-            raise DeviceError(f"cannot import {module}: {missing[module]}", how_to_install(module))
+    def load(self, module: str, support: str | None = None) -> None:
+        """Import one more module in the server, for workers forked from now on; no effect if it is there.
 
-    def load(self, module: str) -> None:
-        """Import one more module in the server, for workers forked from now on; no effect if it is there."""
+        `support` is the module of a language's `SUPPORT`, which does what each worker would do again. Raises
+        `DeviceError` for a module that cannot be imported.
+        """
         self.wait_ready()
-        self._request({"op": "import", "module": module}, [])
+        if module not in self._loaded:
+            request = {"op": "import", "module": module, "support": support}
+            self._loaded[module] = self._request(request, [])[0]["error"]
+        if (error := self._loaded[module]) is not None:
+            raise DeviceError(f"cannot import {module}: {error}", how_to_install(module))
 
     def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
         """Fork a new worker of a role (a module of this package) that lives in `folder`.

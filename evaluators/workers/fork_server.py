@@ -5,7 +5,7 @@ socket FD, one at a time:
 
     {"op": "fork", "role": ..., "folder": ..., ...} with a channel and a log   -> {"pid": n}
     {"op": "end", "pid": n, "grace_s": s}                                      -> {"status": s}
-    {"op": "import", "module": ...}                                            -> {}
+    {"op": "import", "module": ..., "support": ...}                            -> {"error": why not, or null}
 
 Both ends may be in different PID namespaces. `n` is the pid in the server's; with it, and with the first message,
 comes a pidfd, by which the other end finds the pid in its own namespace.
@@ -44,13 +44,14 @@ def main(fd: int, modules: list[str]) -> None:
     confinement.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server = socket.socket(fileno=fd)
-    missing = {name: str(error) for name in modules if (error := _import(name)) is not None}
+    for name in modules:
+        _import(name)
     known_languages()  # plug-ins too: workers may not be able to read them
     for role in ROLES:  # else each worker would compile them again
         importlib.import_module(f"..{role}", __package__)
     # Else the first full collection of each worker writes to, and so copies, all that the libraries made.
     gc.freeze()
-    _answer(server, {"ready": True, "missing": missing}, os.getpid())
+    _answer(server, {"ready": True}, os.getpid())
     live: set[int] = set()
     while True:
         data, fds, _, _ = socket.recv_fds(server, REQUEST_BYTES, 2)
@@ -64,9 +65,11 @@ def main(fd: int, modules: list[str]) -> None:
                 os.close(descriptor)
             _answer(server, {"pid": pid}, pid)
         elif request["op"] == "import":
-            _import(request["module"])
+            error = _import(request["module"])
+            if error is None and request["support"] is not None:
+                importlib.import_module(request["support"]).SUPPORT.preload()
             gc.freeze()
-            _answer(server, {})
+            _answer(server, {"error": error})
         else:
             status = _end(request["pid"], request["grace_s"])
             live.discard(request["pid"])
@@ -77,11 +80,12 @@ def main(fd: int, modules: list[str]) -> None:
     _sweep(set())
 
 
-def _import(name: str) -> Exception | None:
+def _import(name: str) -> str | None:
+    """Import a module; return why it cannot be."""
     try:
         importlib.import_module(name)
     except Exception as error:  # a broken library must not end the server
-        return error
+        return str(error) or type(error).__name__
     return None
 
 

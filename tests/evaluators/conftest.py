@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernelwright.core import Problem
-from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT, kernels_import, server_environment
+from kernelwright.core import Problem, known_languages
+from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT, server_environment, servers_import
 from kernelwright.evaluators.workers.client import ForkServer, Worker
 from kernelwright.evaluators.workers.problem_file import problem_options
 
@@ -19,7 +19,8 @@ NewWorker = Callable[..., Worker]
 @pytest.fixture(scope="session")
 def server() -> Iterator[ForkServer]:
     """One for all tests: it starts cold, since Triton is not the interpreter here."""
-    server = ForkServer([*kernels_import("cpu"), COMPILERS_IMPORT], server_environment("cuda"))
+    languages = [language.modules[0] for language in known_languages()]
+    server = ForkServer([*servers_import(), *languages, COMPILERS_IMPORT], server_environment("cuda"))
     yield server
     server.close()
 

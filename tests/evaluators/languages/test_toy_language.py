@@ -16,6 +16,7 @@ import pytest
 from kernelwright.agent.program.context import error_context
 from kernelwright.core import (
     Config,
+    DeviceError,
     Evaluation,
     KernelError,
     OptionError,
@@ -27,10 +28,11 @@ from kernelwright.core import (
     find_language,
 )
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline import servers
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings
 from kernelwright.prompts.guides import guide_for, section
 
-from ...conftest import FAST
+from ...conftest import FAST, SCALE_KERNEL
 
 PAGE = Path(__file__).parents[3] / "docs" / "languages.md"
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
@@ -103,6 +105,29 @@ def test_a_search_compiles_ahead(scale_problem: Problem) -> None:
         found = list(evaluator.evaluate(scale_problem, PythonKernel.parse(SCALE), configs))
     assert [one.status for one in found] == [Status.OK, Status.OK], [one.message for one in found]
     assert len({one.code_digest for one in found} - {None}) == 2, "both were traced, and told apart"
+
+
+def test_a_language_is_imported_when_a_kernel_needs_it(scale_problem: Problem) -> None:
+    other, both = PythonKernel.parse(SCALE_KERNEL), PythonKernel.parse(f"# As TinyC does.\nimport triton\n{SCALE}")
+    with LocalEvaluator(settings=GUARDED) as evaluator:
+        processes = evaluator.processes
+        processes.load_languages(other)
+        assert processes.server._loaded == {"tilelang": None}
+        with processes.compilers(scale_problem, other, processes.cache(other), 1) as pool:
+            late = pool.submit(SCALE).result(timeout=60)
+        assert late.digest is not None, "a compiler that imports it with the source captures its launches too"
+        processes.load_languages(both)
+        assert {"tinyc", "triton"} <= processes.server._loaded.keys()
+
+
+def test_a_language_that_a_kernel_only_names_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = language.known_languages
+    absent = replace(find_language("tinyc"), id="absent", modules=("absent",))
+    monkeypatch.setattr(servers, "known_languages", lambda: (*there(), absent))
+    with LocalEvaluator(settings=GUARDED) as evaluator:
+        evaluator.processes.load_languages(PythonKernel.parse(f"# Unlike absent.\n{SCALE}"))
+        with pytest.raises(DeviceError, match="cannot import absent: No module named 'absent'"):
+            evaluator.processes.load_languages(replace(PythonKernel.parse(SCALE), language=absent))
 
 
 def test_the_variable_names_plug_ins(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

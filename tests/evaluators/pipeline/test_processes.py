@@ -44,7 +44,7 @@ def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monk
 
     monkeypatch.setattr(ForkServer, "fork", forked)
     for size in (64, 128):
-        with on_a_gpu.compilers(PROBLEM.resized(str(size), {"N": size}), on_a_gpu.cache(MATMUL), 1) as pool:
+        with on_a_gpu.compilers(PROBLEM.resized(str(size), {"N": size}), MATMUL, on_a_gpu.cache(MATMUL), 1) as pool:
             compiled = pool.submit(MATMUL.source).result(timeout=200)
             assert compiled.ok, compiled.message
     ((server, _), *others) = servers
@@ -57,7 +57,7 @@ def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monk
     while server.alive:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    with on_a_gpu.compilers(PROBLEM, on_a_gpu.cache(MATMUL), 1) as pool:
+    with on_a_gpu.compilers(PROBLEM, MATMUL, on_a_gpu.cache(MATMUL), 1) as pool:
         assert pool.submit(MATMUL.source).result(timeout=200).ok
     assert servers[-1][0] is not server
 
@@ -76,7 +76,7 @@ def test_what_other_sizes_need_is_compiled_into_the_same_cache(on_a_gpu: Process
 
     counts = []
     for problem, sizes in ((PROBLEM, None), (PROBLEM, others), (PROBLEM.resized("100", others), None)):
-        with on_a_gpu.compilers(problem, cache, 1, sizes) as pool:
+        with on_a_gpu.compilers(problem, MATMUL, cache, 1, sizes) as pool:
             assert pool.submit(MATMUL.source).result(timeout=200).ok
         counts.append(binaries())
     assert counts == [1, 2, 2]

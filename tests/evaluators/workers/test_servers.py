@@ -80,7 +80,7 @@ def test_a_server_leaves_byte_code_of_what_it_imports(tmp_path: Path) -> None:
         theirs.close()
         ready = json.loads(socket.recv_fds(ours, 4096, 1)[0])
     assert process.wait(10) == 0
-    assert ready == {"ready": True, "missing": {}}
+    assert ready == {"ready": True}
     assert list((tmp_path / "__pycache__").glob("left_without.*.pyc"))
 
 
@@ -142,6 +142,43 @@ def test_a_module_that_is_loaded_later_is_there_for_all_workers(tmp_path: Path) 
     assert (tmp_path / "imported").read_text() == "once "
 
 
+def test_what_a_language_does_for_all_workers_is_done_in_the_server(tmp_path: Path) -> None:
+    lines = (
+        "class SUPPORT:",
+        "    def preload():",
+        f"        open({str(tmp_path / 'preloaded')!r}, 'a').write('once ')",
+    )
+    (tmp_path / "toy_support.py").write_text("\n".join(lines))
+    server = ForkServer(["json"], {"PYTHONPATH": str(tmp_path)})
+    try:
+        with pytest.raises(DeviceError, match="cannot import toy: No module named 'toy'"):
+            server.load("toy", "toy_support")
+        assert not (tmp_path / "preloaded").exists()
+        for _ in range(2):
+            server.load("math", "toy_support")
+    finally:
+        server.close()
+    assert (tmp_path / "preloaded").read_text() == "once "
+
+
+def test_a_server_says_when_it_is_ready_without_a_wait(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
+    )
+    server = ForkServer(["slow"], {"PYTHONPATH": str(tmp_path)})
+    try:
+        assert not server.ready
+        (tmp_path / "go").touch()
+        deadline = time.monotonic() + 60
+        while not server.ready:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        server.wait_ready()
+        assert server.ready
+    finally:
+        server.close()
+
+
 def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer would be taken for that to the next."""
     server = ForkServer(["json"], {})
@@ -173,6 +210,6 @@ def test_files_of_the_working_folder_are_no_modules(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     server = ForkServer(["wave"], {})
     try:
-        server.require("wave")
+        server.load("wave")
     finally:
         server.close()
