@@ -28,6 +28,8 @@ _OVERFLOWING = "Grid2DWithYZOverflow"
 _MOST_ROWS = 65535
 """Programs in a grid's second dimension."""
 _SIZE = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
+_WIDE_SIZE = re.compile(r"\btl\.full\(\[\], (\d+), dtype=INDEX_DTYPE\)")
+"""Of a template whose indices have 64 bits; they have these from the number of the program too."""
 _TILE = re.compile(r"^    (BLOCK_[MNK]|GROUP_M) : tl\.constexpr = (\d+)\n", re.MULTILINE)
 _UNMASKED = re.compile(r"^    ([xyz])mask = tl\.full\(", re.MULTILINE)
 _EVEN = re.compile(r"^    EVEN_K ?: tl\.constexpr = True$", re.MULTILINE)
@@ -142,6 +144,7 @@ def kernels_of(code: GeneratedCode) -> Iterator[GeneratedKernel]:
 
 
 def _kernel(name: str, text: str, number: int, code: GeneratedCode) -> GeneratedKernel:
+    text = _WIDE_SIZE.sub(r"\1", text)
     functions = [node for node in syntax_tree(text).body if isinstance(node, ast.FunctionDef)]
     (main,) = [node for node in functions if node.name == name]
     meta = _meta(main)

@@ -10,9 +10,10 @@ from .depthwise import depthwise
 from .dilated import dilated
 from .long_sums import long_sums
 from .one_dimensional import one_dimensional
+from .pointwise import pointwise
 from .transposed import transposed
 
-_CONVOLUTIONS = (transposed, depthwise, dilated, one_dimensional)
+_CONVOLUTIONS = (transposed, depthwise, pointwise, dilated, one_dimensional)
 """Each leaves what it is not for; what it makes of a convolution comes here again."""
 _BESIDE_THE_LIBRARY = (depthwise,)
 """Those that are kernels of their own. The others only make convolutions that templates can compute. Around them are

@@ -69,6 +69,11 @@ CASES = {
         "torch.randn(32, 16)",
     ),
     "convolution": ("self.conv = nn.Conv2d(16, 16, 3)", "return torch.relu(self.conv(x))", "torch.randn(1, 16, 6, 6)"),
+    "convolution of one tap": (
+        "self.conv = nn.Conv2d(16, 32, 1)",
+        "return torch.relu(self.conv(x))",
+        "torch.randn(2, 16, 8, 9)",
+    ),
     "depthwise convolution": (
         "self.conv = nn.Conv2d(4, 8, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=4)",
         "return self.conv(x)",
@@ -126,6 +131,19 @@ def test_the_compiler_works_in_the_mode_of_fake_tensors_that_the_graph_has() -> 
 def evaluator() -> Iterator[LocalEvaluator]:
     with Unguarded(settings=replace(FAST, allow_torch=AllowTorch.ALL)) as shared:
         yield shared
+
+
+def test_sizes_are_numbers_also_where_indices_have_64_bits(tmp_path: Path) -> None:
+    """A result of 2^31 elements, which no test computes."""
+    source = SOURCE.format(
+        modules="self.conv = nn.Conv2d(64, 128, 1)",
+        forward="return self.conv(x)",
+        inputs="torch.randn(16, 64, 1024, 1024)",
+    )
+    problem = TorchProblem(id="level1/1_994", name="994_Large", source=source)
+    kernel = first_kernel(problem, code_of(problem, tmp_path))
+    assert "    M = 128\n    N = 1048576\n    K = 64\n" in kernel.source and "tl.int64" in kernel.source
+    assert "(triton.cdiv(128, BLOCK_M_0) * triton.cdiv(1048576, BLOCK_N_0), 16, 1)" in kernel.source
 
 
 @pytest.mark.parametrize("case", CASES)

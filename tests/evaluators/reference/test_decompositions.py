@@ -13,6 +13,7 @@ from kernelwright.evaluators.reference.decompositions.convolution import Convolu
 from kernelwright.evaluators.reference.decompositions.dilated import dilated
 from kernelwright.evaluators.reference.decompositions.long_sums import LONGEST, PART, long_sums
 from kernelwright.evaluators.reference.decompositions.one_dimensional import one_dimensional
+from kernelwright.evaluators.reference.decompositions.pointwise import pointwise
 from kernelwright.evaluators.reference.decompositions.table import decompositions
 from kernelwright.evaluators.reference.decompositions.transposed import MOST_CONVOLUTIONS, transposed
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -81,6 +82,11 @@ GRAPHS: dict[str, tuple[Callable[..., torch.nn.Module], dict[str, Any], int]] = 
     "of groups": (torch.nn.ConvTranspose2d, {"kernel_size": 3, "groups": 2, "dilation": 2}, 1),
     "depthwise": (torch.nn.ConvTranspose2d, {"kernel_size": 3, "groups": 4, "stride": 2}, 0),
     "along one axis": (torch.nn.Conv1d, {"kernel_size": 3, "stride": 2, "dilation": 3}, 1),
+    "of one tap": (torch.nn.Conv2d, {"kernel_size": 1}, 0),
+    "of one tap, at few pixels": (torch.nn.Conv1d, {"kernel_size": 1}, 1),
+    "of one tap and two groups": (torch.nn.Conv2d, {"kernel_size": 1, "groups": 2}, 1),
+    "of one tap, at some pixels": (torch.nn.Conv2d, {"kernel_size": 1, "stride": 2}, 1),
+    "of one tap, with a border": (torch.nn.Conv3d, {"kernel_size": 1, "padding": 1}, 1),
 }
 
 
@@ -124,9 +130,24 @@ def test_the_library_gets_convolutions_as_they_are_but_for_depthwise_ones(
         assert backwards == model.transposed and tuple(dilation) == model.dilation
 
 
+@pytest.mark.parametrize("sizes", [(64,), (9, 10), (4, 5, 6)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layout", ["contiguous", "channels side by side"])
+def test_convolutions_of_one_tap_are_products(sizes: tuple[int, ...], bias: bool, layout: str) -> None:
+    x, weight = torch.randn(3, 5, *sizes).double(), torch.randn(7, 5, *[1] * len(sizes)).double()
+    if layout != "contiguous":
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1)
+    one, none = [1 for _ in sizes], [0 for _ in sizes]
+    arguments = (x, weight, torch.randn(7).double() if bias else None, one, none, one, False, none, 1)
+    found = pointwise(Convolution(*arguments))
+    assert torch.allclose(found, aten.convolution.default(*arguments), rtol=1e-12, atol=1e-12)
+
+
 def test_others_are_left_alone() -> None:
     arguments = (torch.ones(1, 1, 4, 4), torch.ones(1, 1, 2, 2), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
-    assert all(one(Convolution(*arguments)) is NotImplemented for one in (transposed, dilated, one_dimensional))
+    assert all(
+        one(Convolution(*arguments)) is NotImplemented for one in (transposed, dilated, one_dimensional, pointwise)
+    )
 
 
 def test_a_long_sum_in_fp32_is_a_sum_of_short_ones() -> None:
