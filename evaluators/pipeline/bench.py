@@ -122,12 +122,11 @@ class Bench:
     def compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
         """Compile for the client before the device is locked: for all that `evaluate` runs, other sizes too.
 
-        Never on a CPU, where compilers would disturb timings; and not while their server still starts, where the
-        client itself compiles sooner.
+        Never on a CPU, where compilers would disturb timings; and not where the client itself compiles sooner.
         """
         if self._ahead is None:
             return None
-        if support_of(kernel.language).compiles_quickly and not self.processes.compilers_ready:
+        if self.compiles_itself(reference_client, kernel):
             return None
         problem, source = reference_client.problem, kernel.bind(config).source
         sizes = alternate_sizes(problem) if self._settings.second_workload else None
@@ -140,6 +139,14 @@ class Bench:
             elsewhere = others.submit(source)
             compiled = here.result()
             return compiled if compiled.refused else replace(compiled, elsewhere=elsewhere.result())
+
+    def compiles_itself(self, reference_client: ReferenceClient, kernel: Kernel) -> bool:
+        """Return whether the kernel's own worker compiles it sooner than compilers whose server still starts.
+
+        It would keep others from measuring, so nobody may be there.
+        """
+        quickly = support_of(kernel.language).compiles_quickly and not self.processes.compilers_ready
+        return quickly and self._access.is_free(reference_client)
 
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
         """Return a client for a worker that is not started yet; `cache` has what was compiled for it."""

@@ -41,6 +41,10 @@ class DeviceAccess:
         with self._lock_of(reference_client).held(self.began_shared):
             yield
 
+    def is_free(self, reference_client: ReferenceClient) -> bool:
+        """Return whether nobody is on the device now, or waits for it."""
+        return DeviceLock(self._name(reference_client)).is_free
+
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Within either: nobody else uses the device while inside."""
         return self._lock.alone() if self._lock is not None and self._lock.is_shared else contextlib.nullcontext()
@@ -62,5 +66,8 @@ class DeviceAccess:
         return self._lock.released()
 
     def _lock_of(self, reference_client: ReferenceClient) -> DeviceLock:
-        self._lock = DeviceLock(reference_client.environment.get("uuid", self._device))
+        self._lock = DeviceLock(self._name(reference_client))
         return self._lock
+
+    def _name(self, reference_client: ReferenceClient) -> str:
+        return reference_client.environment.get("uuid", self._device)

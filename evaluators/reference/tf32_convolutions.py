@@ -2,8 +2,8 @@
 
 PyTorch's defaults let cuDNN compute a convolution of fp32 in TF32. Whether it does depends on shape and layout: on an
 H100 convolutions of 3 and of 8 channels are in fp32 as KernelBench calls them, and in TF32 with the channels side by
-side, which is the layout that torch.compile chooses. So the error that the defaults allow is computed instead: in fp32, of
-operands that are rounded to the ten bits of the mantissa that TF32 keeps.
+side, which is the layout that torch.compile chooses. So the error that the defaults allow is computed instead: in fp32,
+of operands that are rounded to the ten bits of the mantissa that TF32 keeps.
 """
 
 from __future__ import annotations

@@ -82,6 +82,23 @@ class DeviceLock:
                 pass
 
     @property
+    def is_free(self) -> bool:
+        """Whether nobody is on the device now, or waits for it."""
+        if not self.path.exists():
+            return True
+        for path in (self._next, self.path):
+            try:
+                file = _opened(path)
+            except OSError:  # taking it will say so
+                return False
+            try:
+                if not _tried(file, fcntl.LOCK_EX):
+                    return False
+            finally:
+                os.close(file)
+        return True
+
+    @property
     def is_held(self) -> bool:
         """Whether others that measure wait because of this object."""
         return self._file is not None

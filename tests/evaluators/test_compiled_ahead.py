@@ -69,13 +69,16 @@ class ABench(Bench):
             kernel=kernel, alive=True, cache=cache, close=lambda: None, start=note("started"), open=note("opened")
         )
 
+    def compiles_itself(self, reference_client: Any, kernel: Kernel) -> bool:
+        return False  # the server of compilers has started
+
     def note(self, what: str, folder: Path | None) -> None:
         self.happened.append((what, folder))
         if is_held(self._access):
             self.locked.append(what.partition(" ")[0])
 
     @contextlib.contextmanager
-    def _compilers(self, problem: TorchProblem, cache: Path, count: int, **more: Any) -> Iterator[Any]:
+    def _compilers(self, problem: TorchProblem, kernel: Kernel, cache: Path, count: int, **more: Any) -> Iterator[Any]:
         def submit(source: str) -> Future[CompileResult]:
             self.note(f"compiled {source}", cache)
             self.asked.append(more)

@@ -22,16 +22,24 @@ def kernel(backend: str) -> PythonKernel:
     return next(file for file in list_kernels(backend) if file.problem == "level1/1_36").read()
 
 
-@pytest.mark.parametrize(("backend", "ready", "waits"), [("triton", False, False), ("triton", True, True),
-                                                         ("tilelang", False, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("backend", "ready", "free", "waits"),
+    [
+        ("triton", False, True, False),
+        ("triton", False, False, True),
+        ("triton", True, True, True),
+        ("tilelang", False, True, True),
+    ],
+)
 def test_what_compiles_quickly_does_not_wait_for_the_server_of_compilers(
-    backend: str, ready: bool, waits: bool, tmp_path: Path
+    backend: str, ready: bool, free: bool, waits: bool, tmp_path: Path
 ) -> None:
     def compilers(*_: object, **__: object) -> None:
         raise Started
 
     processes: Any = SimpleNamespace(compilers_ready=ready, compilers=compilers)
-    bench = Bench("cuda", Settings(), processes, cast(Any, None), cast(Any, None))
+    access: Any = SimpleNamespace(is_free=lambda reference: free)
+    bench = Bench("cuda", Settings(), processes, cast(Any, None), access)
     bench._ahead = tmp_path
     reference: Any = SimpleNamespace(problem=find_problem("level1/1_36").read())
     if waits:

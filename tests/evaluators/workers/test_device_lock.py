@@ -231,6 +231,25 @@ def test_what_is_alone_for_a_while_is_shared_again_after_an_error(tmp_path: Path
         assert mine.is_shared
 
 
+def test_whether_a_device_is_free_is_known_without_a_wait(tmp_path: Path) -> None:
+    here, there = DeviceLock("a", tmp_path / "locks"), DeviceLock("a", tmp_path / "locks")
+    assert here.is_free and not (tmp_path / "locks").exists()
+    for shared in (True, False):
+        with there.held(shared):
+            assert not here.is_free
+        assert here.is_free
+    with there.held(shared=True):
+        waits = threading.Thread(target=lambda: here._take(shared=False))
+        waits.start()
+        until_wanted(there)
+        assert not DeviceLock("a", tmp_path / "locks").is_free
+    waits.join()
+    here._release()
+    here.path.unlink()
+    here.path.mkdir()
+    assert not here.is_free, "taking it will say why"
+
+
 def test_other_devices_do_not_wait(tmp_path: Path) -> None:
     with DeviceLock("GPU-1", tmp_path).held(), DeviceLock("GPU-2", tmp_path).held():
         assert len(list(tmp_path.glob("*.lock"))) == 2
