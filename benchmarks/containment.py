@@ -9,6 +9,7 @@ import time
 from kernelwright.core import Config, KernelwrightError
 from kernelwright.corpus import find_kernel, find_problem
 from kernelwright.evaluators.local import LocalEvaluator
+from kernelwright.evaluators.pipeline.servers import languages_of
 from kernelwright.evaluators.sandbox import bubblewrap, landlock
 from kernelwright.evaluators.sandbox.places import Places
 from kernelwright.evaluators.settings import Sandbox, Settings
@@ -27,7 +28,7 @@ def main(device: str) -> None:
         try:
             with LocalEvaluator(device, Settings(sandbox=sandbox)) as evaluator:
                 processes = evaluator.processes
-                processes.load_languages(kernel)
+                processes.load_languages(languages_of(kernel))
                 pids = processes.server_pids
                 ready = time.perf_counter() - start
                 print(f"{sandbox}: used {processes.sandbox_used}, {len(pids)} servers ready after {ready:.2f} s")

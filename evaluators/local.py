@@ -25,6 +25,7 @@ from .pipeline.evaluation import EvaluationPipeline, is_timed
 from .pipeline.interleaved_timer import InterleavedTimer, InterleavedTimes
 from .pipeline.processes import Processes, cores
 from .pipeline.search import searched
+from .pipeline.servers import languages_of
 from .pipeline.verdicts import compile_failure, rejected_evaluation
 from .reference.generated_codes import GeneratedCodes
 from .reference.roofline import profile
@@ -105,6 +106,8 @@ class LocalEvaluator:
                 yield from self.evaluate(problem, kernel, [Config()])
             return
         allowed = [kernel for kernel in kernels if self._broken_rule(problem, kernel) is None]
+        for kernel in allowed:
+            self.processes.load_languages(languages_of(kernel))
         # Nothing is chosen by what is measured, so all may be compiled at once.
         search = replace(search, compilers=max(1, min(cores(), len(allowed))), window=max(1, len(allowed)))
         pairs = ((kernel, Config()) for kernel in allowed)
@@ -129,7 +132,7 @@ class LocalEvaluator:
         try:
             client.start()
             if is_timed(kernel, self.device):
-                with self.processes.compilers(problem, kernel, cache, min(len(configs), cores())) as pool:
+                with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
             self._timer.compile_ahead(reference_client)

@@ -6,6 +6,8 @@ Each loaded config has a serial number; several stay loaded for interleaved timi
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import time
 import traceback
 from collections.abc import Callable
@@ -48,6 +50,10 @@ CALLS_BEFORE, CALLS_BEFORE_S = 20, 0.25
 
 def serve(channel: Channel, options: Message) -> None:
     """Serve requests until the channel closes."""
+    for name in options.get("languages", ()):
+        # Before anything is watched, also where the server that this is forked from has just replaced another.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
     if options["device"].startswith("cuda"):
         open_gpu(options["device"])
     arithmetic = Arithmetic.of(options)

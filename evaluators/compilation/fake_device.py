@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..languages.base import UntraceableCall, supports
+from ..languages.base import UntraceableCall, imported_supports
 
 # Of c10::DeviceType.
 _CUDA, _META = 1, 14
@@ -67,7 +67,7 @@ def move(model: Any, device: str) -> None:
 def _data_ptr(tensor: Any) -> int:
     """Return an address for a language that specializes a kernel on its alignment; real allocations are aligned."""
     caller = sys._getframe(1).f_globals
-    if any(support.takes_addresses(caller) for support in supports()):
+    if any(support.takes_addresses(caller) for support in imported_supports()):
         offset: int = tensor.storage_offset() * tensor.element_size()
         return offset
     raise UntraceableCall("the address of a tensor")

@@ -46,7 +46,7 @@ class LaunchCounter:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self._languages = imported_supports()  # before a candidate's code runs, which imports no other
+        self._languages = imported_supports()  # of now: before a candidate's code runs
         self.counts: Counter[str] = Counter()
         self.own_ms: float | None = None
         """Host ms within launches, concurrent threads counted once; None on a GPU, which computes after the launch."""

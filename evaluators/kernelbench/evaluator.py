@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...core import DeviceError, TorchProblem
 from ..pipeline.processes import Processes
+from ..pipeline.servers import languages_named
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
 from ..workers.device_lock import DeviceLock
 from .precision import Precision
@@ -56,6 +57,7 @@ class KernelBench:
         """
         # The reference runs in the candidate's process here, so free the device memory of other workers.
         self._processes.forget_reference()
+        self._processes.load_languages(languages_named(source))
         kind, _, number = self._processes.device.partition(":")
         label = kind if kind == "cpu" else f"{kind}:{number or 0}"
         worker = self._processes.untrusted(ROLE, {"label": label, "memory_gib": MEMORY_GIB})()

@@ -66,8 +66,8 @@ Around = Callable[[], contextlib.AbstractContextManager[None]]
 class LanguageSupport:
     """One language, for workers and for the evaluator; a method that is not overridden does nothing.
 
-    Its module imports neither the language nor torch: methods do. They are called in workers, which are forks of a
-    process that has imported the language.
+    Its module imports neither the language nor torch: methods do. They are called in workers that have imported the
+    language.
     """
 
     helpers: tuple[str, ...] = ()

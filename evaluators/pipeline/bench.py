@@ -20,6 +20,7 @@ from ..settings import Settings
 from .device_access import DeviceAccess
 from .evaluation import EvaluationPipeline
 from .processes import Processes
+from .servers import languages_of
 from .verdicts import compile_failure, failed_evaluation
 
 SUSPICIOUS_SPEEDUP = 10.0
@@ -50,7 +51,7 @@ class Bench:
         """Return the problem's reference; raises `KernelError` for a kernel that the device cannot run."""
         if not kernel.runs_on(Target.of_device(self.device)):
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
-        self.processes.load_languages(kernel)
+        self.processes.load_languages(languages_of(kernel), kernel.language)
         reference_client = self.processes.reference_client(problem)
         reference_client.environment["sandbox"] = self.processes.sandbox_used
         return reference_client
@@ -111,12 +112,16 @@ class Bench:
 
         A kernel with nothing to bind always gets a fresh process: this is how a winner is checked for the last time.
         """
-        known = self.client is not None and self.client.alive and (self._problem, self.client.kernel)
-        if self.client is None or not config or known != (problem, kernel):
+        same = self.client is not None and config and (self._problem, self.client.kernel) == (problem, kernel)
+        if self.client is None or not same:
             self.forget_candidate()
             if self.device != "cpu":
                 self._ahead = self.processes.new_folder("ahead")
-            self.client, self._problem = self.new_client(problem, kernel, self._ahead), problem
+        elif self.client.alive:
+            return self.client
+        else:  # it has ended, and what was compiled for it serves the next one
+            self.client.close()
+        self.client, self._problem = self.new_client(problem, kernel, self._ahead), problem
         return self.client
 
     def compile_ahead(self, reference_client: ReferenceClient, kernel: Kernel, config: Config) -> CompileResult | None:
@@ -131,11 +136,11 @@ class Bench:
         problem, source = reference_client.problem, kernel.bind(config).source
         sizes = alternate_sizes(problem) if self._settings.second_workload else None
         with contextlib.ExitStack() as stack:
-            pool = stack.enter_context(self.processes.compilers(problem, kernel, self._ahead, 1, strides=True))
+            pool = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, strides=True))
             here = pool.submit(source)
             if sizes is None:
                 return here.result()
-            others = stack.enter_context(self.processes.compilers(problem, kernel, self._ahead, 1, sizes=sizes))
+            others = stack.enter_context(self.processes.compilers(problem, self._ahead, 1, sizes=sizes))
             elsewhere = others.submit(source)
             compiled = here.result()
             return compiled if compiled.refused else replace(compiled, elsewhere=elsewhere.result())

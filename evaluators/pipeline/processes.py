@@ -7,12 +7,12 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core import DeviceError, Kernel, TorchProblem
+from ...core import DeviceError, Kernel, Language, TorchProblem
 from ..compilation.pool import CompilePool
 from ..correctness.alternate_shapes import alternate_sizes
 from ..languages.base import language_module
@@ -22,10 +22,11 @@ from ..reference.client import ReferenceClient
 from ..sandbox.containment import Containment, contain, home_in
 from ..settings import Limits, Precision, Sandbox
 from ..workers.client import ForkServer, Worker
+from ..workers.fork_server import NICE
 from ..workers.memory import DeviceMemory
 from ..workers.problem_file import problem_options
 from .references import References
-from .servers import COMPILERS_IMPORT, languages_of, server_environment, servers_import
+from .servers import COMPILERS_IMPORT, server_environment, servers_import
 
 COMPILER_NICE = 10
 """Lower priority of a compiler relative to measurements (`nice`)."""
@@ -62,6 +63,7 @@ class Processes:
         self._memory = memory
         self._helpers = memory / "helpers" if memory else self._hidden / "helpers"
         self._precision = precision
+        self._languages: dict[str, Language] = {}  # that kernels needed so far, by the module that is imported
         self._servers: _Servers | None = None
         self._compiling: ForkServer | None = None
         self._closed = False
@@ -104,17 +106,25 @@ class Processes:
     @property
     def compilers_ready(self) -> bool:
         """Whether the server that a GPU's compilers are forked from has started."""
-        return self._compiling is not None and self._compiling.ready
+        server = self._compiling
+        return server is not None and server.ready
 
-    def load_languages(self, kernel: Kernel) -> None:
-        """Import what the kernel needs before candidates are forked; raises `DeviceError` without its language."""
-        self._load_languages(self._both.untrusted, kernel)
+    def load_languages(self, languages: Iterable[Language], required: Language | None = None) -> None:
+        """Import languages before workers are forked; raises `DeviceError` where the required one cannot be."""
+        self._languages |= {language.modules[0]: language for language in languages}
+        self._load_into(self._both.untrusted)
+        compiling = self._compiling
+        if compiling is not None and not all(map(compiling.knows, self._languages)):
+            # Meanwhile: importing TileLang takes seconds.
+            threading.Thread(target=self._load_into, args=(compiling,), daemon=True).start()
+        if required is not None:
+            self._both.untrusted.load(required.modules[0])
 
-    def _load_languages(self, server: ForkServer, kernel: Kernel) -> None:
-        for language in languages_of(kernel):
-            support = language_module(language) if self.device != "cpu" else None
-            with contextlib.nullcontext() if language == kernel.language else contextlib.suppress(DeviceError):
-                server.load(language.modules[0], support)
+    def _load_into(self, server: ForkServer) -> None:
+        """Import the languages that were needed so far, as far as they are installed and the server lives."""
+        for module, language in [*self._languages.items()]:
+            with contextlib.suppress(DeviceError, OSError, ValueError):
+                server.load(module, language_module(language) if self.device != "cpu" else None)
 
     @property
     def _both(self) -> _Servers:
@@ -142,8 +152,8 @@ class Processes:
                 self._compiling.close()
                 self._compiling = None
             if self._compiling is None:
-                modules = (*servers_import(), COMPILERS_IMPORT)
-                self._compiling = self._untrusted_server(modules, (), CUDA_VISIBLE_DEVICES="")
+                modules, nice = (*servers_import(), COMPILERS_IMPORT), {NICE: str(COMPILER_NICE)}
+                self._compiling = self._untrusted_server(modules, (), CUDA_VISIBLE_DEVICES="", **nice)
             return self._compiling
 
     @property
@@ -206,18 +216,15 @@ class Processes:
     def compilers(
         self,
         problem: TorchProblem,
-        kernel: Kernel,
         cache: Path,
         count: int,
         sizes: Mapping[str, Any] | None = None,
         strides: bool = False,
     ) -> CompilePool:
-        """Start workers that compile into `cache`: at the problem's sizes or others, and for other `strides` too.
-
-        They find the languages of `kernel` imported.
-        """
+        """Start workers that compile into `cache`: at the problem's sizes or others, and for other `strides` too."""
         properties = self.reference_client(problem).properties
-        options = {**self._problem(problem), "properties": properties, "nice": COMPILER_NICE, "strides": strides}
+        nice = COMPILER_NICE if self.device == "cpu" else 0  # as its server
+        options = {**self._problem(problem), "properties": properties, "nice": nice, "strides": strides}
         if sizes is not None:
             options["sizes"] = dict(sizes)
         if self.device == "cpu":
@@ -225,7 +232,7 @@ class Processes:
             server.load(COMPILERS_IMPORT)
         else:
             server = self._compilers_alone
-        self._load_languages(server, kernel)
+        self._load_into(server)
         return CompilePool(self.untrusted("compilation.worker", options, cache, server), count, self._limits.compile_s)
 
     def new_folder(self, name: str) -> Path:
@@ -262,7 +269,7 @@ class Processes:
             folder, inbox = self.new_folder(name), _new_folder(self._read[1], name)
             rules = containment.rules([self._read[0], inbox], [folder, *([cache] if cache else [])])
             confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
-            where = {"cache": str(cache) if cache else None}
+            where = {"cache": str(cache) if cache else None, "languages": [*self._languages]}
             copy_helpers(self._helpers, cache or folder / "cache")
             return forks.fork(role, folder, inbox, **{**self._device(), **confined, **where, **options})
 

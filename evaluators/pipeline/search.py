@@ -32,7 +32,7 @@ def searched(
     best_ms = min((e.latency_ms for e in earlier if e.latency_ms is not None), default=math.inf)
     with contextlib.closing(client):
         client.start()
-        with bench.processes.compilers(problem, first, cache, search.compilers) as pool:
+        with bench.processes.compilers(problem, cache, search.compilers) as pool:
             ahead = compiled_ahead(
                 pairs,
                 submit=lambda pair: pool.submit(pair[0].bind(pair[1]).source),

@@ -34,12 +34,12 @@ def servers_import() -> tuple[str, ...]:
 
 def languages_of(kernel: Kernel) -> tuple[Language, ...]:
     """Return the kernel's language, then others that its source names."""
-    others = (
-        language
-        for language in known_languages()
-        if language != kernel.language and re.search(rf"\b{re.escape(language.modules[0])}\b", kernel.source)
-    )
-    return (kernel.language, *others)
+    return (kernel.language, *(language for language in languages_named(kernel.source) if language != kernel.language))
+
+
+def languages_named(source: str) -> tuple[Language, ...]:
+    """Return the languages that a source names."""
+    return tuple(one for one in known_languages() if re.search(rf"\b{re.escape(one.modules[0])}\b", source))
 
 
 def server_environment(device: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..languages.base import CompiledKernel, supports
+from ..languages.base import CompiledKernel, imported_supports
 from ..workers.channel import Message
 from .occupancy import occupancy
 
@@ -145,7 +145,7 @@ def _profile_cpu(call: Callable[[], object], before: Callable[[], object] | None
 
 def compiled_kernels() -> list[CompiledKernel]:
     """All kernels that this process compiled for a GPU so far, in any language."""
-    return [kernel for support in supports() for kernel in support.compiled_kernels()]
+    return [kernel for support in imported_supports() for kernel in support.compiled_kernels()]
 
 
 def find_kernel(kernels: Iterable[CompiledKernel], name: str, registers: int | None) -> CompiledKernel | None:

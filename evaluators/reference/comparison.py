@@ -50,7 +50,7 @@ class Comparison:
         with reference.arithmetic.switched(STRICT):
             fp32 = reference.outputs(copied(inputs))
             if reference.arithmetic.main.convolutions and self._convolves:
-                with contextlib.suppress(RuntimeError, MemoryError):  # too little memory for one more run
+                with contextlib.suppress(Exception):  # too little memory, or a model that no mode may watch
                     rounded = in_tf32(lambda: reference.outputs(copied(inputs)))
                     self._convolves = rounded is not None
                     if rounded is not None:

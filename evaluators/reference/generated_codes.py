@@ -14,7 +14,7 @@ from ..profiling.measurement_cache import MeasurementCache
 from ..settings import Convolutions
 from .baselines import baseline_key
 
-OPTIONS = "generated code 2"
+OPTIONS = "generated code 3"
 VERSIONS: Mapping[Convolutions, str | None] = {
     Convolutions.TEMPLATES: None,
     Convolutions.LIBRARY: "library 4",

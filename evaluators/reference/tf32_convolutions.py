@@ -20,7 +20,11 @@ _DROPPED_BITS = 13
 
 
 def in_tf32(call: Callable[[], list[Any]]) -> list[Any] | None:
-    """Return what `call` returns with the operands of convolutions rounded; None where it has no convolution."""
+    """Return what `call` returns with the operands of convolutions rounded; None where it has none of fp32.
+
+    Those of scripted modules are not seen.
+    """
+    import torch
     from torch.overrides import TorchFunctionMode
 
     class Rounding(TorchFunctionMode):  # type: ignore[misc]
@@ -31,7 +35,8 @@ def in_tf32(call: Callable[[], list[Any]]) -> list[Any] | None:
         ) -> Any:
             named = kwargs or {}
             if getattr(function, "__name__", "") in _CONVOLUTIONS:
-                self.found = True
+                operands = [*args[:2], *(named[name] for name in _OPERANDS if name in named)]
+                self.found = self.found or any(one.dtype == torch.float32 for one in operands)
                 args = [*map(rounded, args[:2]), *args[2:]]
                 named = {name: rounded(value) if name in _OPERANDS else value for name, value in named.items()}
             return function(*args, **named)
@@ -42,7 +47,10 @@ def in_tf32(call: Callable[[], list[Any]]) -> list[Any] | None:
 
 
 def rounded(value: Any) -> Any:
-    """Return a tensor of fp32 rounded to the nearest value of TF32, anything else as it is."""
+    """Return a tensor of fp32 rounded to the nearest value of TF32, anything else as it is.
+
+    NaN may become another number: the errors that are learned leave these elements out.
+    """
     import torch
 
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ...core import Config, KernelwrightError
+from ...core import Config, KernelwrightError, known_languages
 from ...core.files import cache_folder
 from ..local import LocalEvaluator
 from ..settings import Settings
@@ -39,7 +39,7 @@ class WorkerHost:
 
     def warm(self, settings: Settings) -> dict[str, str]:
         """Import what evaluations need; return the versions that both ends must share."""
-        self._evaluator(settings).processes.server.wait_ready()
+        self._evaluator(settings).processes.load_languages(known_languages())
         return versions()
 
     def close(self) -> None:

@@ -159,7 +159,11 @@ class ForkServer:
     @property
     def ready(self) -> bool:
         """Whether the imports are done, or have failed: `wait_ready` would not wait."""
-        return self._ready is not None or bool(select.select([self._socket], [], [], 0)[0])
+        if self._ready is not None or self._socket.fileno() < 0:
+            return self._ready is not None
+        there = select.poll()
+        there.register(self._socket, select.POLLIN)
+        return bool(there.poll(0))
 
     def wait_ready(self) -> None:
         """Block until the imports are done; raises `DeviceError` when the server did not start."""
@@ -186,6 +190,10 @@ class ForkServer:
             self._loaded[module] = self._request(request, [])[0]["error"]
         if (error := self._loaded[module]) is not None:
             raise DeviceError(f"cannot import {module}: {error}", how_to_install(module))
+
+    def knows(self, module: str) -> bool:
+        """Whether `load` has imported the module, or found that it cannot be."""
+        return module in self._loaded
 
     def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
         """Fork a new worker of a role (a module of this package) that lives in `folder`.

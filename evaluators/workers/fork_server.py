@@ -34,6 +34,8 @@ from .channel import Channel
 ROLES = ("reference.worker", "candidate.worker", "compilation.worker")
 """Modules of `evaluators` whose `serve` a worker runs."""
 REQUEST_BYTES = 1 << 20
+NICE = "KERNELWRIGHT_SERVER_NICE"
+"""The variable with a lower priority of a server and its workers."""
 SWEEPS = 100
 """Generations of orphans that are killed; endless forking must not stop the server from responding."""
 
@@ -43,6 +45,7 @@ def main(fd: int, modules: list[str]) -> None:
     confinement.die_with_parent()
     confinement.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(int(os.environ.pop(NICE, "0")))
     server = socket.socket(fileno=fd)
     for name in modules:
         _import(name)
@@ -67,7 +70,8 @@ def main(fd: int, modules: list[str]) -> None:
         elif request["op"] == "import":
             error = _import(request["module"])
             if error is None and request["support"] is not None:
-                importlib.import_module(request["support"]).SUPPORT.preload()
+                with contextlib.suppress(Exception):  # each worker does it again
+                    importlib.import_module(request["support"]).SUPPORT.preload()
             gc.freeze()
             _answer(server, {"error": error})
         else:

@@ -78,7 +78,7 @@ class ABench(Bench):
             self.locked.append(what.partition(" ")[0])
 
     @contextlib.contextmanager
-    def _compilers(self, problem: TorchProblem, kernel: Kernel, cache: Path, count: int, **more: Any) -> Iterator[Any]:
+    def _compilers(self, problem: TorchProblem, cache: Path, count: int, **more: Any) -> Iterator[Any]:
         def submit(source: str) -> Future[CompileResult]:
             self.note(f"compiled {source}", cache)
             self.asked.append(more)
@@ -193,6 +193,17 @@ def test_what_is_compiled_ahead_goes_with_the_bench(scale_problem: TorchProblem,
         list(gpu.evaluate(scale_problem, SIZED, [Config()]))
         assert work(gpu) == []
         assert len({folder for _, folder in gpu.bench.happened}) == 5
+
+
+def test_what_was_compiled_stays_for_the_next_config_where_the_worker_has_ended(scale_problem: TorchProblem) -> None:
+    with AGpu(CompileResult(CompileStatus.COMPILED)) as gpu:
+        clients = []
+        for size in (2, 3):
+            list(gpu.evaluate(scale_problem, SIZED, [Config({"SIZE": size})]))
+            clients.append(gpu.bench.client)
+            gpu.bench.client.alive = False  # type: ignore[union-attr, misc]
+        assert clients[0] is not clients[1]
+        assert len({folder for _, folder in gpu.bench.happened}) == 1
 
 
 def test_an_evaluation_that_is_broken_off_leaves_nothing(

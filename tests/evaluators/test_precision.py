@@ -147,8 +147,7 @@ def test_operands_of_convolutions_alone_are_rounded_to_tf32(axes: int, transpose
 
 def test_what_is_no_fp32_is_not_rounded() -> None:
     image, taps = torch.randn(1, 1, 8, 8, dtype=torch.float64), torch.randn(1, 1, 3, 3, dtype=torch.float64)
-    (found,) = in_tf32(lambda: [torch.conv2d(image, taps)]) or [None]
-    assert torch.equal(found, torch.conv2d(image, taps))
+    assert in_tf32(lambda: [torch.conv2d(image, taps)]) is None
     special = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, -1.0])
     assert torch.equal(rounded(special).nan_to_num(7.0), special.nan_to_num(7.0))
 

@@ -13,13 +13,16 @@ from .convolution import Convolution
 
 LEAST_PIXELS = 64
 """Of a sample: fewer do not fill a tile of its product."""
+MOST_SAMPLES = 65535
+"""Programs in a grid's second dimension, where torch's compiler has the products of a batch."""
 
 
 def pointwise(given: Convolution) -> Any:
     """Return a convolution of one tap and one group, at every pixel; any other one is left as it is."""
     x, weight = given.x, given.weight
     plain = {*given.taps, *given.stride} == {1} and not any(given.padding)
-    if given.transposed or given.groups != 1 or not plain or math.prod(x.shape[2:]) < LEAST_PIXELS:
+    fits = math.prod(x.shape[2:]) >= LEAST_PIXELS and x.shape[0] <= MOST_SAMPLES
+    if given.transposed or given.groups != 1 or not plain or not fits:
         return NotImplemented
     filters = weight.flatten(1).expand(x.shape[0], -1, -1)
     product = filters.bmm(x.flatten(2)).unflatten(2, x.shape[2:])

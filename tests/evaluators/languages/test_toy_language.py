@@ -29,6 +29,7 @@ from kernelwright.core import (
 )
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline import servers
+from kernelwright.evaluators.pipeline.servers import languages_of
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings
 from kernelwright.prompts.guides import guide_for, section
 
@@ -111,13 +112,13 @@ def test_a_language_is_imported_when_a_kernel_needs_it(scale_problem: Problem) -
     other, both = PythonKernel.parse(SCALE_KERNEL), PythonKernel.parse(f"# As TinyC does.\nimport triton\n{SCALE}")
     with LocalEvaluator(settings=GUARDED) as evaluator:
         processes = evaluator.processes
-        processes.load_languages(other)
-        assert processes.server._loaded == {"tilelang": None}
-        with processes.compilers(scale_problem, other, processes.cache(other), 1) as pool:
+        processes.load_languages(languages_of(other), other.language)
+        assert processes.server.knows("tilelang") and not processes.server.knows("tinyc")
+        with processes.compilers(scale_problem, processes.cache(other), 1) as pool:
             late = pool.submit(SCALE).result(timeout=60)
         assert late.digest is not None, "a compiler that imports it with the source captures its launches too"
-        processes.load_languages(both)
-        assert {"tinyc", "triton"} <= processes.server._loaded.keys()
+        processes.load_languages(languages_of(both), both.language)
+        assert processes.server.knows("tinyc") and processes.server.knows("triton")
 
 
 def test_a_language_that_a_kernel_only_names_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +126,11 @@ def test_a_language_that_a_kernel_only_names_may_be_missing(monkeypatch: pytest.
     absent = replace(find_language("tinyc"), id="absent", modules=("absent",))
     monkeypatch.setattr(servers, "known_languages", lambda: (*there(), absent))
     with LocalEvaluator(settings=GUARDED) as evaluator:
-        evaluator.processes.load_languages(PythonKernel.parse(f"# Unlike absent.\n{SCALE}"))
+        kernel = PythonKernel.parse(f"# Unlike absent.\n{SCALE}")
+        assert languages_of(kernel) == (kernel.language, absent)
+        evaluator.processes.load_languages(languages_of(kernel), kernel.language)
         with pytest.raises(DeviceError, match="cannot import absent: No module named 'absent'"):
-            evaluator.processes.load_languages(replace(PythonKernel.parse(SCALE), language=absent))
+            evaluator.processes.load_languages([absent], absent)
 
 
 def test_the_variable_names_plug_ins(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

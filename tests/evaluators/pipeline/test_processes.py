@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from kernelwright.core import Kernel, PythonKernel
 from kernelwright.corpus import find_problem, list_kernels
-from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.pipeline.processes import COMPILER_NICE, Processes
 from kernelwright.evaluators.pipeline.servers import COMPILERS_IMPORT
 from kernelwright.evaluators.workers.client import ForkServer
 
@@ -44,11 +44,12 @@ def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monk
 
     monkeypatch.setattr(ForkServer, "fork", forked)
     for size in (64, 128):
-        with on_a_gpu.compilers(PROBLEM.resized(str(size), {"N": size}), MATMUL, on_a_gpu.cache(MATMUL), 1) as pool:
+        with on_a_gpu.compilers(PROBLEM.resized(str(size), {"N": size}), on_a_gpu.cache(MATMUL), 1) as pool:
             compiled = pool.submit(MATMUL.source).result(timeout=200)
             assert compiled.ok, compiled.message
     ((server, _), *others) = servers
     assert len({pid for _, pid in servers}) == 2 and {one for one, _ in others} == {server}
+    assert os.getpriority(os.PRIO_PROCESS, server.pid) == COMPILER_NICE
     started = Path(f"/proc/{server.pid}")
     assert COMPILERS_IMPORT in (started / "cmdline").read_text().split("\0")
     assert "CUDA_VISIBLE_DEVICES=" in (started / "environ").read_text().split("\0")
@@ -57,7 +58,7 @@ def test_compilers_of_a_gpu_are_forked_from_one_server(on_a_gpu: Processes, monk
     while server.alive:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    with on_a_gpu.compilers(PROBLEM, MATMUL, on_a_gpu.cache(MATMUL), 1) as pool:
+    with on_a_gpu.compilers(PROBLEM, on_a_gpu.cache(MATMUL), 1) as pool:
         assert pool.submit(MATMUL.source).result(timeout=200).ok
     assert servers[-1][0] is not server
 
@@ -76,7 +77,7 @@ def test_what_other_sizes_need_is_compiled_into_the_same_cache(on_a_gpu: Process
 
     counts = []
     for problem, sizes in ((PROBLEM, None), (PROBLEM, others), (PROBLEM.resized("100", others), None)):
-        with on_a_gpu.compilers(problem, MATMUL, cache, 1, sizes) as pool:
+        with on_a_gpu.compilers(problem, cache, 1, sizes) as pool:
             assert pool.submit(MATMUL.source).result(timeout=200).ok
         counts.append(binaries())
     assert counts == [1, 2, 2]

@@ -78,8 +78,8 @@ def processes(evaluator: LocalEvaluator) -> Processes:
 @pytest.fixture(scope="module")
 def compiled(evaluator: LocalEvaluator, scale_problem: Problem) -> Iterator[Compile]:
     """What comes of a text that a compiler in the sandbox is given; it executes it."""
-    processes, kernel = evaluator.processes, PythonKernel.parse(SCALE_KERNEL)
-    with processes.compilers(scale_problem, kernel, processes.cache(kernel), 1) as pool:
+    processes = evaluator.processes
+    with processes.compilers(scale_problem, processes.cache(PythonKernel.parse(SCALE_KERNEL)), 1) as pool:
         yield lambda source: pool.submit(source).result(timeout=60)
 
 
@@ -229,8 +229,7 @@ def test_compilers_work_inside(compiled: Compile, processes: Processes) -> None:
 def test_a_daemon_ends_with_its_worker(processes: Processes, scale_problem: Problem) -> None:
     argument = f"1000.{os.getpid()}"
     source = f"import subprocess\nsubprocess.Popen(['sleep', {argument!r}], start_new_session=True)\n"
-    kernel = PythonKernel.parse(SCALE_KERNEL)
-    with processes.compilers(scale_problem, kernel, processes.new_folder("cache"), 1) as pool:
+    with processes.compilers(scale_problem, processes.new_folder("cache"), 1) as pool:
         pool.submit(source).result(timeout=60)
         _wait_until(lambda: bool(_running(argument)))
     assert not _running(argument)

@@ -17,11 +17,22 @@ from typing import TypeVar
 
 import kernelwright
 import pytest
-from kernelwright.core import Config, DeviceError, Evaluation, Kernel, Problem, Status
+from kernelwright.core import (
+    Config,
+    DeviceError,
+    Evaluation,
+    Kernel,
+    Problem,
+    PythonKernel,
+    Status,
+    TorchProblem,
+)
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.pipeline.servers import server_environment
+from kernelwright.evaluators.pipeline.processes import Processes
+from kernelwright.evaluators.pipeline.servers import languages_of, server_environment
 from kernelwright.evaluators.workers.client import ForkServer, start_server
 
+from ...beside import FOLDER
 from ...conftest import FAST
 
 Result = TypeVar("Result")
@@ -131,6 +142,26 @@ def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def test_a_worker_of_a_server_that_replaced_another_has_the_languages_before_it_watches(
+    scale_problem: TorchProblem, scale_kernel: PythonKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TileLang replaces `sys.excepthook`: imported by the kernel, that would be its fault."""
+    monkeypatch.delenv(FOLDER, raising=False)  # cold servers, which have imported only what they were told to
+    processes = Processes("cpu", FAST.limits)
+    try:
+        processes.load_languages(languages_of(scale_kernel), scale_kernel.language)
+        before = processes.server
+        _kill(processes.server_pids, lambda: before.alive)
+        worker = processes.candidate(scale_problem)()
+        assert processes.server is not before and not processes.server.knows("tilelang")
+        source = worker.inbox / "kernel.py"
+        source.write_text(scale_kernel.source)
+        loaded = worker.call(60, op="load", source=str(source), serial=1, keep=False)
+        assert loaded == {"ok": True, "violations": []}
+    finally:
+        processes.close()
+
+
 def test_a_module_that_is_loaded_later_is_there_for_all_workers(tmp_path: Path) -> None:
     (tmp_path / "later.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write('once ')")
     server = ForkServer(["json"], {"PYTHONPATH": str(tmp_path)})
@@ -140,6 +171,23 @@ def test_a_module_that_is_loaded_later_is_there_for_all_workers(tmp_path: Path) 
     finally:
         server.close()
     assert (tmp_path / "imported").read_text() == "once "
+
+
+def test_what_fails_for_all_workers_is_left_to_each(tmp_path: Path) -> None:
+    (tmp_path / "toy_support.py").write_text("raise RuntimeError('never loads')")
+    server = ForkServer(["json"], {"PYTHONPATH": str(tmp_path)})
+    try:
+        server.load("math", "toy_support")
+        assert server.alive and server.ready and server.knows("math")
+    finally:
+        server.close()
+
+
+def test_a_server_that_was_closed_before_it_was_ready_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text("import time\ntime.sleep(1000)")
+    server = ForkServer(["endless"], {"PYTHONPATH": str(tmp_path)})
+    server.close()
+    assert not server.ready
 
 
 def test_what_a_language_does_for_all_workers_is_done_in_the_server(tmp_path: Path) -> None:
