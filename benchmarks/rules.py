@@ -1,7 +1,7 @@
 """Measures the gain of each rewrite rule alone on the shipped kernels.
 
-    python benchmarks/rules.py [--backend BACKEND] [--device DEVICE] [--rules RULE,...] [--after RULE,...]
-        [--trials N] [--json FILE] [KERNEL ...]
+    python benchmarks/rules.py [--backend BACKEND] [--device DEVICE] [--workload SIZES] [--rules RULE,...]
+        [--after RULE,...] [--trials N] [--json FILE] [KERNEL ...]
 
 For each kernel and each rule that fires on it: the latency before, the best latency over the rule's own parameters
 (of at most N configs, which a tuner chooses), and their ratio, all from one run. `--after` first applies other rules,
@@ -54,7 +54,8 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(evaluator)
         for name in names:
-            job = find_job(ProblemOptions(device=device, backend=options.backend), name, device)
+            given = ProblemOptions(device=device, backend=options.backend, workload=options.workload)
+            job = find_job(given, name, device)
             assert isinstance(job.kernel, PythonKernel)
             kernel = after(job.kernel, options.after, machine(device))
             if kernel is None:
@@ -72,7 +73,8 @@ def main() -> None:
         environment = evaluator.environment(job.problem)
     print(json.dumps(environment))
     if options.json:
-        text = json.dumps({"environment": environment, "after": options.after, "rows": rows}, indent=1)
+        settings = {"after": options.after, "workload": options.workload}
+        text = json.dumps({"environment": environment, **settings, "rows": rows}, indent=1)
         options.json.write_text(text + "\n")
 
 
@@ -81,6 +83,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("kernels", nargs="*", metavar="KERNEL")
     parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0])
     parser.add_argument("--device", default=CPU)
+    parser.add_argument("--workload", help="sizes, by default the device's own")
     parser.add_argument("--rules", default="", help="only these, with commas between them")
     parser.add_argument("--after", default="", help="rules that are applied before, with commas between them")
     parser.add_argument("--trials", type=int, default=40, help="configs of one rule's parameters at the most")

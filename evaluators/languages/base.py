@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 from ...core import Language, OptionError, Target, known_languages
@@ -160,8 +161,8 @@ def imported_supports() -> tuple[LanguageSupport, ...]:
 
 
 @contextlib.contextmanager
-def replaced(owner: type, name: str, replacement: Callable[[Any], Any]) -> Iterator[None]:
-    """While inside, an attribute of a class is what `replacement` makes of it."""
+def replaced(owner: type | ModuleType, name: str, replacement: Callable[[Any], Any]) -> Iterator[None]:
+    """While inside, an attribute of a class or a module is what `replacement` makes of it."""
     really = vars(owner)[name]
     setattr(owner, name, replacement(really))
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from unittest import mock
 
+from ..languages.base import replaced
 from ..replay.values import form_of
 from ..settings import Convolutions
 from .decompositions.table import decompositions
@@ -74,7 +74,7 @@ def code_of(graph: Any, arguments: Sequence[Any]) -> str:
         taken.append(code)
         raise _Taken
 
-    with mock.patch.object(GraphLowering, "save_output_code", staticmethod(take)), contextlib.suppress(_Taken):
+    with replaced(GraphLowering, "save_output_code", lambda _: staticmethod(take)), contextlib.suppress(_Taken):
         lowered(graph, arguments)
     if not taken:
         raise RuntimeError("torch's compiler made no code")
@@ -93,7 +93,7 @@ def compiled_code(graph: Any, arguments: Sequence[Any]) -> Compiled:
     from torch._inductor.graph import GraphLowering
 
     taken: list[str] = []
-    with mock.patch.object(GraphLowering, "save_output_code", staticmethod(taken.append)):
+    with replaced(GraphLowering, "save_output_code", lambda _: staticmethod(taken.append)):
         run = lowered(graph, arguments)
     return Compiled(taken[-1], run)  # a choice that is a graph of its own, and was measured, comes before
 
@@ -106,13 +106,15 @@ def fastest_configs(compiled: Compiled, arguments: Sequence[Any]) -> dict[str, d
     if not any(kernel_texts(compiled.code)):
         return {}  # a library alone may take minutes in a layout of the compiler's choice
     seen: dict[str, Any] = {}
-    run = CachingAutotuner.run
 
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen[self.fn.__name__] = self
-        return run(self, *args, **kwargs)
+    def watched(run: Any) -> Any:
+        def watch(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen[self.fn.__name__] = self
+            return run(self, *args, **kwargs)
 
-    with mock.patch.object(CachingAutotuner, "run", watched), torch.no_grad():
+        return watch
+
+    with replaced(CachingAutotuner, "run", watched), torch.no_grad():
         compiled.run(list(arguments))
     torch.cuda.synchronize()
     return {name: config_of(kernel.launchers[0].config) for name, kernel in seen.items()}
@@ -137,12 +139,10 @@ def chosen(among: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
     """Inside, Inductor chooses among what the function leaves of an operator's choices."""
     from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-    choose = AlgorithmSelectorCache.__call__
+    def among_these(choose: Any) -> Any:
+        return lambda self, name, choices, *args, **kwargs: choose(self, name, among(choices), *args, **kwargs)
 
-    def among_these(self: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> Any:
-        return choose(self, name, among(choices), *args, **kwargs)
-
-    with mock.patch.object(AlgorithmSelectorCache, "__call__", among_these):
+    with replaced(AlgorithmSelectorCache, "__call__", among_these):
         yield
 
 

@@ -7,9 +7,9 @@ import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 from ...core.syntax_tree import syntax_tree
+from ..languages.base import replaced
 
 _FUNCTION = """
 def _function(fn):
@@ -35,8 +35,10 @@ def kernel_texts(code: str) -> Iterator[tuple[str, str]]:
 
 def configs(text: str, name: str) -> Iterator[dict[str, int]]:
     """Yield the configs that Inductor would try for a kernel, the one that it would take unmeasured first."""
+    from torch._inductor.runtime import triton_helpers
+
     module: dict[str, Any] = {"__file__": "kernel.py", "__name__": name}
-    with mock.patch("torch._inductor.runtime.triton_helpers.set_driver_to_gpu", return_value=None):
+    with replaced(triton_helpers, "set_driver_to_gpu", lambda _: lambda: None):
         exec(compile(_with_lines(text), f"<{name}>", "exec"), module)
     for config in module[name].configs:
         yield config_of(config)
