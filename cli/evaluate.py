@@ -58,7 +58,7 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
         if checked.trivial_outputs:
             names = " and ".join(checked.trivial_outputs)
             text += f"\n[yellow]warning:[/] {names} would have passed too, so this proves little"
-        for remark in filter(None, (checked.special_values, checked.other_strides)):
+        for remark in filter(None, (checked.less_exact, checked.special_values, checked.other_strides)):
             text += f"\nremark: {escape(remark)}"
         if checked.deterministic is False:
             text += "\n[yellow]warning:[/] two calls on the same inputs returned different results"

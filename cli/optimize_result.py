@@ -35,6 +35,8 @@ def show_result(result: OptimizeResult, screen: Screen) -> None:
     )
     if (compiled := compile_line(result)) is not None:
         screen.console.print(compiled)
+    if (remark := exactness_line(result)) is not None:
+        screen.console.print(escape(remark))
     for line in workload_lines(outcome.best.workloads, outcome.start.workloads):
         screen.console.print(line)
     wanted = "" if against == "the reference" else f" against {against}"
@@ -60,6 +62,12 @@ def compile_line(result: OptimizeResult) -> str | None:
         "slower": f"[yellow]slower than torch.compile ({best.ratio:.2f}x)[/], which serves better here",
     }
     return told[result.beside_compile]
+
+
+def exactness_line(result: OptimizeResult) -> str | None:
+    """Return that the result computes in a lower precision than the reference, in words; None where it does not."""
+    checked = result.outcome.best.correctness
+    return f"remark: {checked.less_exact}" if checked is not None and checked.less_exact is not None else None
 
 
 def batch_table(summaries: Sequence[Mapping[str, Any]]) -> Table:

@@ -33,6 +33,11 @@ class Origin(StrEnum):
     """Computed from a model: no kernel ran."""
 
 
+LESS_EXACT = 50.0
+"""A kernel with so many times the reference's error computes in a lower precision: of fp32, three bf16 products have 30
+times its error, TF32 has a thousand times."""
+
+
 class Correctness(BaseModel):
     """The results of the comparisons with the reference."""
 
@@ -67,6 +72,17 @@ class Correctness(BaseModel):
     None where not tested. No failure: many correct kernels take a maximum that drops NaN."""
     other_strides: str | None = None
     """The same where inputs are not contiguous. No failure: many correct kernels are written for contiguous inputs."""
+
+    @property
+    def less_exact(self) -> str | None:
+        """That the kernel computes in a lower precision than the reference; None where it does not, or may not."""
+        own, torchs = self.error_fp64, self.torch_error_fp64
+        if own is None or not torchs or own < LESS_EXACT * torchs:
+            return None
+        return (
+            f"less exact than the reference: the error against fp64 is {own:.1e} of the result (root mean square), the "
+            f"reference's {torchs:.1e}"
+        )
 
     @property
     def own_error(self) -> float:

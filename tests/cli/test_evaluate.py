@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kernelwright.api.verdicts import ProtocolVerdicts
 from kernelwright.cli.evaluate import describe_evaluation, describe_fast_p
 from kernelwright.cli.main import app
+from kernelwright.cli.optimize_result import exactness_line
 from kernelwright.core import Config, Rejection
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
 from typer.testing import CliRunner
@@ -27,7 +29,20 @@ def test_the_error_shown_is_that_on_the_problems_own_inputs() -> None:
     checked = one.correctness.model_copy(update={"max_abs_error": 7e18, "own_errors": (2e-6, 1e-6)})
     shown = one.model_copy(update={"correctness": checked})
     text = describe_evaluation(ProtocolVerdicts("level1/1_1", "default", shown), shown)
-    assert "largest error 2e-06 in" in text
+    assert "largest error 2e-06 in" in text and "remark" not in text
+
+
+def test_a_lower_precision_than_the_references_is_a_remark() -> None:
+    one = evaluation(kernel("1.0"), Config(), 1.0)
+    assert one.correctness is not None
+    checked = one.correctness.model_copy(update={"error_fp64": 2e-4, "torch_error_fp64": 1e-7})
+    shown = one.model_copy(update={"correctness": checked})
+    text = describe_evaluation(ProtocolVerdicts("level1/1_1", "default", shown), shown)
+    assert "\nremark: less exact than the reference: " in text
+    result: Any = SimpleNamespace(outcome=SimpleNamespace(best=shown))
+    assert (exactness_line(result) or "").startswith("remark: less exact than the reference: ")
+    result.outcome.best = one
+    assert exactness_line(result) is None
 
 
 def test_both_protocols_and_a_run_folder(kernel_file: Path) -> None:

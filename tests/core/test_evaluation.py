@@ -18,6 +18,23 @@ def correctness(passed: bool = True) -> Correctness:
     return Correctness(seeds=(1, 2), max_abs_error=1e-6, max_rel_error=1e-6, tolerance=1e-4, passed=passed)
 
 
+@pytest.mark.parametrize(
+    ("own", "torchs", "said"),
+    [
+        (2.6e-4, 1.5e-7, "the error against fp64 is 2.6e-04 of the result (root mean square), the reference's 1.5e-07"),
+        (4e-6, 1.4e-7, None),  # three bf16 products
+        (3e-4, 2.6e-4, None),
+        (1e-9, 0.0, None),  # a reference that is exact says nothing of precisions
+        (None, None, None),
+    ],
+)
+def test_a_lower_precision_than_the_references_is_said(
+    own: float | None, torchs: float | None, said: str | None
+) -> None:
+    remark = correctness().model_copy(update={"error_fp64": own, "torch_error_fp64": torchs}).less_exact
+    assert remark is None if said is None else said in (remark or "")
+
+
 @given(measurements)
 def test_a_measurement_lies_within_its_samples(measurement: Measurement) -> None:
     low, high = measurement.interval_ms

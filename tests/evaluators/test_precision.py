@@ -127,6 +127,8 @@ def test_a_convolution_may_be_in_tf32_by_default_also_where_the_library_computes
     pretend_gpu(monkeypatch)
     (found,) = evaluators[precision].evaluate(images(), on_images(bits), [ONE])
     assert found.status is status, found.message
+    if status is Status.OK:
+        assert found.correctness is not None and found.correctness.less_exact is not None, "the user is told"
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
