@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
 import secrets
 import select
 import shutil
@@ -15,8 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +24,7 @@ from ...core.secrets import without_secrets
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .fork_server import REQUEST_BYTES
 from .memory import DeviceMemory
+from .starter import STARTER
 
 LOG = "log"
 LOG_BYTES = 4096
@@ -53,46 +52,6 @@ def describe_exit(code: int | None) -> str:
             return f"killed by {signal.Signals(-code).name}"
         return f"killed by signal {-code}"
     return f"exited with code {code}"
-
-
-_Asked = queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
-
-
-class _Starter:
-    """Starts processes from one thread, which lives as long as this process.
-
-    A server is killed when its parent ends, and for Linux the parent is the thread that started it, not the process.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._asked: _Asked = queue.SimpleQueue()
-
-    def start(self, command: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """Run `command` in that thread; return its result or raise its exception."""
-        started: Future[subprocess.Popen[bytes]] = Future()
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # a fork of this process does not have it
-                self._asked = queue.SimpleQueue()
-                self._thread = threading.Thread(target=_serve, args=(self._asked,), name="starter", daemon=True)
-                self._thread.start()
-            self._asked.put((command, started))
-        return started.result()
-
-
-_STARTER = _Starter()
-"""Shared by all servers: its thread starts with the first and never ends."""
-
-
-def _serve(asked: _Asked) -> None:
-    while True:
-        command, started = asked.get()
-        try:
-            started.set_result(command())
-        except BaseException as error:  # raised again in the caller
-            started.set_exception(error)
-        del command, started  # must not be kept until the next request
 
 
 def start_server(
@@ -139,7 +98,7 @@ class ForkServer:
             with theirs:
                 return start_server(inside, [str(theirs.fileno()), *modules], known, theirs, self._errors)
 
-        self._process = _STARTER.start(command)
+        self._process = STARTER.start(command)
         self._ended = False
         self._ready: Message | None = None
         self._loaded: dict[str, str | None] = {}  # why not, for modules that could not be imported
