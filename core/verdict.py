@@ -34,8 +34,8 @@ class Origin(StrEnum):
 
 
 LESS_EXACT = 50.0
-"""A kernel with so many times the reference's error computes in a lower precision: of fp32, three bf16 products have 30
-times its error, TF32 has a thousand times."""
+"""A kernel with so many times the reference's error computes in a lower precision: three bf16 products have some 30
+times the error of fp32, TF32 more than a thousand times."""
 
 
 class Correctness(BaseModel):
@@ -75,7 +75,7 @@ class Correctness(BaseModel):
 
     @property
     def less_exact(self) -> str | None:
-        """That the kernel computes in a lower precision than the reference; None where it does not, or may not."""
+        """That the kernel computes in a lower precision than the reference; None if not, or if errors are unknown."""
         own, torchs = self.error_fp64, self.torch_error_fp64
         if own is None or not torchs or own < LESS_EXACT * torchs:
             return None

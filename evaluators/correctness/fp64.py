@@ -67,7 +67,7 @@ class Fp64Comparison:
         return None in self._default
 
     def learn(self, fp32: Sequence[Any] | None, expected: Sequence[Any], distribution: str | None) -> None:
-        """Remember the error of torch's defaults against its result in fp32, which is far closer to the exact one.
+        """Remember the error that torch's defaults have, or allow, against its result in fp32, which is far more exact.
 
         `fp32` is None where the reference computes in fp32 itself.
         """
