@@ -308,6 +308,13 @@ def test_different_kernels_are_screened_in_one_process(searching: LocalEvaluator
     assert list(searching.screen(scale_problem, [])) == []
 
 
+def test_a_process_that_screens_has_the_languages_of_all_its_kernels(scale_problem: Problem) -> None:
+    second = PythonKernel.parse(f"{REPEATED.source}\n# Unlike triton.\n")
+    with Unguarded(settings=SEARCHING) as evaluator:
+        assert all(one.ok for one in evaluator.screen(scale_problem, [REPEATED, second]))
+        assert evaluator.processes.server.knows("triton")
+
+
 def test_evaluators_beside_each_other_share_their_processes(searching: LocalEvaluator, scale_problem: Problem) -> None:
     list(searching.evaluate(scale_problem, CASES, cases(1)))
     reference = searching.processes.reference_client(scale_problem).pid
