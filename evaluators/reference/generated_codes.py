@@ -17,8 +17,8 @@ from .baselines import baseline_key
 OPTIONS = "generated code 3"
 VERSIONS: Mapping[Convolutions, str | None] = {
     Convolutions.TEMPLATES: None,
-    Convolutions.LIBRARY: "library 4",
-    Convolutions.LIBRARY_AS_GIVEN: "library as given 1",
+    Convolutions.LIBRARY: "library 5",
+    Convolutions.LIBRARY_AS_GIVEN: "library as given 2",
 }
 """Of code with such convolutions. Each counts up when `inductor` generates something else."""
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..languages.base import replaced
 from ..replay.values import form_of
 from ..settings import Convolutions
-from .decompositions.table import decompositions
+from .decompositions.table import decompositions, only_pointwise
 from .inductor_kernels import config_of, kernel_texts
 
 OPTIONS = {
@@ -149,7 +149,7 @@ def chosen(among: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
 def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], library: bool) -> tuple[Any, str]:
     """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form.
 
-    With `library`, convolutions are as the library has them: see `decompositions`.
+    With `library`, convolutions are as the library has them, where it has a use for them: see `decompositions`.
     """
     import torch
     import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded
@@ -170,7 +170,10 @@ def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], librar
     with torch.no_grad(), preserve_node_meta():  # else no kernel is named after its operators
         # Without writes inside of the graph: those to weights come at its end.
         pure = torch.func.functionalize(call, remove="mutations")
-        return make_fx(pure, decomposition_table=decompositions(library), tracing_mode="fake")(*flat), form
+        graph = make_fx(pure, decomposition_table=decompositions(library), tracing_mode="fake")(*flat)
+        if library and only_pointwise(graph):
+            graph = make_fx(pure, decomposition_table=decompositions(), tracing_mode="fake")(*flat)
+        return graph, form
 
 
 def lowered(graph: Any, arguments: Sequence[Any]) -> Any:

@@ -17,13 +17,18 @@ MOST_SAMPLES = 65535
 """Programs in a grid's second dimension, where torch's compiler has the products of a batch."""
 
 
-def pointwise(given: Convolution) -> Any:
-    """Return a convolution of one tap and one group, at every pixel; any other one is left as it is."""
-    x, weight = given.x, given.weight
+def is_pointwise(given: Convolution) -> bool:
+    """Return whether it has one tap and one group, is at every pixel, and fits such a product."""
     plain = {*given.taps, *given.stride} == {1} and not any(given.padding)
-    fits = math.prod(x.shape[2:]) >= LEAST_PIXELS and x.shape[0] <= MOST_SAMPLES
-    if given.transposed or given.groups != 1 or not plain or not fits:
+    fits = math.prod(given.x.shape[2:]) >= LEAST_PIXELS and given.x.shape[0] <= MOST_SAMPLES
+    return plain and fits and not given.transposed and given.groups == 1
+
+
+def pointwise(given: Convolution) -> Any:
+    """Return such a convolution as a product; any other one is left as it is."""
+    if not is_pointwise(given):
         return NotImplemented
+    x, weight = given.x, given.weight
     filters = weight.flatten(1).expand(x.shape[0], -1, -1)
     product = filters.bmm(x.flatten(2)).unflatten(2, x.shape[2:])
     return product if given.bias is None else product + given.bias.reshape(-1, *[1] * len(given.taps))

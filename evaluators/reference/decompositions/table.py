@@ -10,7 +10,7 @@ from .depthwise import depthwise
 from .dilated import dilated
 from .long_sums import long_sums
 from .one_dimensional import one_dimensional
-from .pointwise import pointwise
+from .pointwise import is_pointwise, pointwise
 from .transposed import transposed
 
 _CONVOLUTIONS = (transposed, depthwise, pointwise, dilated, one_dimensional)
@@ -30,6 +30,20 @@ def decompositions(library: bool = False) -> dict[Any, Callable[..., Any]]:
 
     table = select_decomp_table()
     return {**table, **_first_that_fits(_BESIDE_THE_LIBRARY if library else _CONVOLUTIONS), **long_sums(table)}
+
+
+def only_pointwise(graph: Any) -> bool:
+    """Return whether a graph has convolutions, each of which is a product of its own.
+
+    Where the library computes others, the layout of those decides; alone they are no work for it: torch's compiler
+    makes products of them too, after a copy of the input.
+    """
+    import torch
+    from torch.fx.node import map_arg
+
+    nodes = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
+    given = [Convolution(*map_arg(node.args, lambda one: one.meta["val"])) for node in nodes]
+    return bool(given) and all(map(is_pointwise, given))
 
 
 def _first_that_fits(rewrites: Sequence[Callable[[Convolution], Any]]) -> dict[Any, Callable[..., Any]]:

@@ -262,6 +262,19 @@ def test_a_convolution_without_a_kernel_beside_it_is_generated_as_without_the_li
     assert "torch computes" not in first_kernel(alone, code).source
 
 
+def test_convolutions_of_one_tap_are_products_beside_the_library_too_unless_it_computes_another(tmp_path: Path) -> None:
+    alone = library_problem("nn.Conv2d(16, 32, 1)", "torch.randn(2, 16, 8, 9)")
+    code = code_of(alone, tmp_path, Convolutions.LIBRARY)
+    assert code == code_of(alone, tmp_path) and "convolution.default" not in code.source
+    module = "nn.Sequential(nn.Conv2d(16, 32, 1), nn.Conv2d(32, 16, 3))"
+    both = first_kernel(*_with_code(library_problem(module, "torch.randn(2, 16, 8, 9)"), tmp_path))
+    assert both.source.count("torch.ops.aten.convolution.default(") in (1, 2), "1 where the compiler has a product"
+
+
+def _with_code(problem: TorchProblem, folder: Path) -> tuple[TorchProblem, GeneratedCode]:
+    return problem, code_of(problem, folder, Convolutions.LIBRARY)
+
+
 def library_problem(module: str, inputs: str) -> TorchProblem:
     source = SOURCE.format(modules=f"self.conv = {module}", forward="return torch.relu(self.conv(x))", inputs=inputs)
     return TorchProblem(id="level1/1_995", name="995_Case", source=source)
