@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import KernelwrightError, Waiting
-from .devices import choose_device
-from .evaluators import joined
 from .observers import RunObserver
-from .optimize import Session
+from .optimize import open_session
 from .optimize_result import OptimizeResult
 from .options.optimize import BatchOptions, RunOptions
 from .run_journal import earlier_summary
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,12 @@ class BatchResult:
 
 def run_batch(options: BatchOptions, observer: RunObserver) -> BatchResult:
     """Optimize each kernel that is named."""
-    with joined(options) as remote:
-        device = choose_device(options, remote)
-        with Session(options, device, remote, observer) as session:
-            _ = session.results  # a folder that cannot be written is reported now, not for each kernel
-            summaries = []
-            for number, reference in enumerate(options.kernels, start=1):
-                observer.kernel_started(number, len(options.kernels), reference)
-                summaries.append(_summary(session, reference, options, observer))
+    with open_session(options, observer) as session:
+        _ = session.results  # a folder that cannot be written is reported now, not for each kernel
+        summaries = []
+        for number, reference in enumerate(options.kernels, start=1):
+            observer.kernel_started(number, len(options.kernels), reference)
+            summaries.append(_summary(session, reference, options, observer))
     return BatchResult(tuple(summaries))
 
 

@@ -26,15 +26,16 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from command import run_benchmark
 from kept_codes import keep_code, kept_codes
-from kernelwright.api.devices import choose_device
 from kernelwright.api.observers import RunObserver
-from kernelwright.api.optimize import Session
+from kernelwright.api.optimize import open_session
 from kernelwright.api.options.optimize import RunOptions
+from kernelwright.api.session import Session
 from kernelwright.core import KernelwrightError, TorchProblem
 from kernelwright.core.files import cache_folder
 from kernelwright.core.text import first_line
@@ -64,7 +65,7 @@ AGAINST = {
 """What a row's figures are over."""
 
 
-def session_of(options: argparse.Namespace) -> Session:
+def session_of(options: argparse.Namespace) -> AbstractContextManager[Session]:
     """Return what all problems share: the processes of the evaluators, which take seconds to start, among them."""
     run = RunOptions(
         dataset=options.dataset,
@@ -82,7 +83,7 @@ def session_of(options: argparse.Namespace) -> Session:
         precision=options.precision,
         allow_torch=options.allow_torch,
     )
-    return Session(run, choose_device(run, None), None, RunObserver())
+    return open_session(run, RunObserver())
 
 
 def row_of(problem: ProblemFile, session: Session, options: argparse.Namespace) -> dict[str, Any]:
