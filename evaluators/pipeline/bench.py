@@ -51,8 +51,10 @@ class Bench:
         """Return the problem's reference; raises `KernelError` for a kernel that the device cannot run."""
         if not kernel.runs_on(Target.of_device(self.device)):
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
-        self.processes.load_languages(languages_of(kernel), kernel.language)
+        languages = languages_of(kernel)
+        self.processes.expect_languages(languages)
         reference_client = self.processes.reference_client(problem)
+        self.processes.load_languages(languages, kernel.language)
         reference_client.environment["sandbox"] = self.processes.sandbox_used
         return reference_client
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,9 +110,13 @@ class Processes:
         server = self._compiling
         return server is not None and server.ready
 
+    def expect_languages(self, languages: Iterable[Language]) -> None:
+        """Note languages that workers will need; a new reference imports them while it opens the device."""
+        self._languages |= {language.modules[0]: language for language in languages}
+
     def load_languages(self, languages: Iterable[Language], required: Language | None = None) -> None:
         """Import languages before workers are forked; raises `DeviceError` where the required one cannot be."""
-        self._languages |= {language.modules[0]: language for language in languages}
+        self.expect_languages(languages)
         self._load_into(self._both.untrusted)
         compiling = self._compiling
         if compiling is not None and not all(map(compiling.knows, self._languages)):
@@ -193,7 +198,11 @@ class Processes:
             "helpers": str(self._helpers),
         }
         folder = _new_folder(self._hidden, "reference")
-        return ReferenceClient(problem, self.server.fork("reference.worker", folder, **self._device(), **options))
+        worker = self.server.fork("reference.worker", folder, **self._device(), **options)
+        # The reference needs no language, and its server has nothing else to do.
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(self._load_into, self._both.untrusted)
+            return ReferenceClient(problem, worker)
 
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""

@@ -24,6 +24,7 @@ from kernelwright.core import (
     PythonKernel,
     Status,
     Target,
+    TorchProblem,
     backends,
     find_language,
 )
@@ -119,6 +120,16 @@ def test_a_language_is_imported_when_a_kernel_needs_it(scale_problem: Problem) -
         assert late.digest is not None, "a compiler that imports it with the source captures its launches too"
         processes.load_languages(languages_of(both), both.language)
         assert processes.server.knows("tinyc") and processes.server.knows("triton")
+
+
+def test_a_new_reference_imports_the_expected_languages_meanwhile(scale_problem: Problem) -> None:
+    kernel = PythonKernel.parse(SCALE_KERNEL)
+    with LocalEvaluator(settings=GUARDED) as evaluator:
+        processes = evaluator.processes
+        processes.expect_languages(languages_of(kernel))
+        assert not processes.server.knows("tilelang")
+        processes.reference_client(TorchProblem.of(scale_problem))
+        assert processes.server.knows("tilelang")
 
 
 def test_a_language_that_a_kernel_only_names_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
