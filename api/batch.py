@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..core import KernelwrightError, Waiting
 from .observers import RunObserver
 from .optimize import open_session
-from .optimize_result import OptimizeResult
 from .options.optimize import BatchOptions, RunOptions
 from .run_journal import earlier_summary
 
 if TYPE_CHECKING:
+    from .optimize_result import OptimizeResult
     from .session import Session
 
 

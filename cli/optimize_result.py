@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from ..api.list_slow import Listing
 from ..api.list_slow_problems import SlowProblem
-from ..api.optimize_result import OptimizeResult
 from ..core import Metrics
 from ..core.baselines import COMPILE, STRICT, against_text
 from .render import Screen, beside_reference, busy, shown, workload_lines
+
+if TYPE_CHECKING:
+    from ..api.optimize_result import OptimizeResult
 
 
 def show_result(result: OptimizeResult, screen: Screen) -> None:

@@ -106,7 +106,8 @@ class Convolutions(StrEnum):
     TEMPLATES = "templates"
     """Triton kernels."""
     LIBRARY = "library"
-    """Torch's library, in the layouts that the compiler chooses, unless convolutions are all there is."""
+    """Torch's library, in the layouts that the compiler chooses, unless convolutions are all there is, or all have one
+    tap."""
     LIBRARY_AS_GIVEN = "library as given"
     """The same in the layouts of the reference, where the library may choose a more exact algorithm."""
 

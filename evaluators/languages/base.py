@@ -78,6 +78,8 @@ class LanguageSupport:
     """Variables of workers and their server."""
     cpu_environment: Mapping[str, str] = {}
     """More of them where the device is a CPU."""
+    imports_quickly: bool = False
+    """Whether a server imports it in less time than a GPU takes to open, and so does a worker whose server had not."""
     compiles_quickly: bool = False
     """Whether a kernel compiles in less time than a server of compilers takes to start."""
     compiler_paths: tuple[str, ...] = ()

@@ -47,6 +47,7 @@ class TritonSupport(LanguageSupport):
 
     cpu_environment = {"TRITON_INTERPRET": "1"}
     interpreter_remarks = {"triton_interpreter": "tl.dot of bf16 is computed in fp32; autotuners take the first config"}
+    imports_quickly = True
     compiles_quickly = True
     compiler_paths = ("/triton/compiler/", "/triton/backends/")
     pinned_modules = ("triton.testing", "triton.runtime.jit")

@@ -53,6 +53,9 @@ class Bench:
             raise KernelError(f"{kernel.name} is written for {kernel.target}; it cannot run on {self.device}")
         languages = languages_of(kernel)
         self.processes.expect_languages(languages)
+        if not support_of(kernel.language).imports_quickly:  # the reference replays launches with it
+            self.processes.load_languages(languages, kernel.language)
+        self.processes.start()  # where one of the servers has ended, the reference is started again too
         reference_client = self.processes.reference_client(problem)
         self.processes.load_languages(languages, kernel.language)
         reference_client.environment["sandbox"] = self.processes.sandbox_used

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,7 +110,7 @@ class Processes:
         return server is not None and server.ready
 
     def expect_languages(self, languages: Iterable[Language]) -> None:
-        """Note languages that workers will need; a new reference imports them while it opens the device."""
+        """Note languages that workers will need; servers import them while a new reference opens the device."""
         self._languages |= {language.modules[0]: language for language in languages}
 
     def load_languages(self, languages: Iterable[Language], required: Language | None = None) -> None:
@@ -199,10 +198,9 @@ class Processes:
         }
         folder = _new_folder(self._hidden, "reference")
         worker = self.server.fork("reference.worker", folder, **self._device(), **options)
-        # The reference needs no language, and its server has nothing else to do.
-        with ThreadPoolExecutor(1) as beside:
-            beside.submit(self._load_into, self._both.untrusted)
-            return ReferenceClient(problem, worker)
+        # Meanwhile: the server has nothing else to do.
+        threading.Thread(target=self._load_into, args=(self._both.untrusted,), daemon=True).start()
+        return ReferenceClient(problem, worker)
 
     def forget_reference(self) -> None:
         """End the reference workers, which frees their memory."""

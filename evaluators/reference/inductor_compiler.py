@@ -149,7 +149,8 @@ def chosen(among: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
 def traced(model: Any, weights: Mapping[str, Any], inputs: Sequence[Any], library: bool) -> tuple[Any, str]:
     """Return the model's graph, whose arguments are the weights and then the input tensors, and its result's form.
 
-    With `library`, convolutions are as the library has them, where it has a use for them: see `decompositions`.
+    With `library`, convolutions are as the library has them (`decompositions`), unless all have one tap
+    (`only_pointwise`).
     """
     import torch
     import torch._inductor.lowering  # the decomposition of max pooling takes it for loaded

@@ -33,7 +33,7 @@ def decompositions(library: bool = False) -> dict[Any, Callable[..., Any]]:
 
 
 def only_pointwise(graph: Any) -> bool:
-    """Return whether a graph has convolutions, each of which is a product of its own.
+    """Return whether a graph has convolutions, each of which `pointwise` makes a product.
 
     Where the library computes others, the layout of those decides; alone they are no work for it: torch's compiler
     makes products of them too, after a copy of the input.

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,9 @@ from kernelwright.core import (
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline import servers
 from kernelwright.evaluators.pipeline.servers import languages_of
+from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.settings import AllowTorch, Sampling, SearchSettings
+from kernelwright.evaluators.workers.client import Worker
 from kernelwright.prompts.guides import guide_for, section
 
 from ...conftest import FAST, SCALE_KERNEL
@@ -122,14 +125,24 @@ def test_a_language_is_imported_when_a_kernel_needs_it(scale_problem: Problem) -
         assert processes.server.knows("tinyc") and processes.server.knows("triton")
 
 
-def test_a_new_reference_imports_the_expected_languages_meanwhile(scale_problem: Problem) -> None:
-    kernel = PythonKernel.parse(SCALE_KERNEL)
+def test_languages_are_imported_while_a_new_reference_opens(
+    scale_problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, opened = PythonKernel.parse(SCALE_KERNEL), ReferenceClient.__init__
     with LocalEvaluator(settings=GUARDED) as evaluator:
         processes = evaluator.processes
+
+        def open_late(client: ReferenceClient, problem: TorchProblem, worker: Worker) -> None:
+            deadline = time.monotonic() + 60
+            while not processes.server.knows("tilelang"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            opened(client, problem, worker)
+
+        monkeypatch.setattr(ReferenceClient, "__init__", open_late)
         processes.expect_languages(languages_of(kernel))
         assert not processes.server.knows("tilelang")
-        processes.reference_client(TorchProblem.of(scale_problem))
-        assert processes.server.knows("tilelang")
+        assert processes.reference_client(TorchProblem.of(scale_problem)).alive
 
 
 def test_a_language_that_a_kernel_only_names_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:

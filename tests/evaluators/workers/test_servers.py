@@ -27,9 +27,11 @@ from kernelwright.core import (
     Status,
     TorchProblem,
 )
+from kernelwright.evaluators.languages.tilelang import TileLangSupport
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.pipeline.servers import languages_of, server_environment
+from kernelwright.evaluators.sandbox.containment import Containment
 from kernelwright.evaluators.workers.client import ForkServer, start_server
 
 from ...beside import FOLDER
@@ -131,6 +133,20 @@ def test_servers_that_died_are_replaced_with_all_their_workers(scale_problem: Pr
         (after,) = fresh.evaluate(scale_problem, scale_kernel, [config])
         assert (before.status, after.status) == (Status.OK, Status.OK)
         assert not set(fresh.processes.server_pids) & set(replaced)
+
+
+def test_a_reference_is_started_again_where_only_the_server_of_kernels_died(
+    scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Containment, "shares_memory", False)  # so there are two servers
+    monkeypatch.setattr(TileLangSupport, "imports_quickly", True)  # as Triton is
+    with LocalEvaluator(settings=FAST) as fresh:
+        before = fresh._bench.reference_for(scale_problem, scale_kernel)
+        servers = fresh.processes._both
+        assert servers.trusted is not servers.untrusted
+        _kill((servers.untrusted.pid,), lambda: servers.untrusted.alive)
+        assert before.alive and fresh._bench.reference_for(scale_problem, scale_kernel).alive
+        assert not before.alive
 
 
 def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
