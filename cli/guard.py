@@ -33,11 +33,11 @@ def started(app: typer.Typer, name: str) -> int:
 
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
     """The exit code of `work`; 2 with one line for a user's mistake, 75 for a wait, 130 for Ctrl-C and SIGTERM."""
-    from ..api.interruption import terminated_as_interrupted
+    from ..api.interruption import interruptible
     from ..core.errors import KernelwrightError
 
     try:
-        with terminated_as_interrupted():
+        with interruptible():
             return work()
     except KernelwrightError as error:
         return tell(error)

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 
-from ..api.interruption import terminated_as_interrupted
+from ..api.interruption import interruptible
 from ..core import KernelwrightError
 from .jobs import JOBS
 from .messages import Broken, Message, Refused, Request, Wire
@@ -25,7 +25,7 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print must not come between the messages
     request = Request.model_validate_json(_first_line())
     over = threading.Event()
-    with contextlib.suppress(KeyboardInterrupt), terminated_as_interrupted():
+    with contextlib.suppress(KeyboardInterrupt), interruptible():
         threading.Thread(target=_end_with_input, args=(over,), daemon=True).start()
         message = _done(request, wire)
         over.set()

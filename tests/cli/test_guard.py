@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import weakref
 
 import pytest
 from kernelwright.cli.guard import guarded, started
@@ -49,6 +51,23 @@ def test_sigterm_ends_the_work_like_ctrl_c(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "\ninterrupted; go on from here\n"
     assert cleaned == ["up"]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interruption_that_python_loses_comes_again(capsys: pytest.CaptureFixture[str]) -> None:
+    class Thing:
+        pass
+
+    def work() -> int:
+        thing = Thing()
+        _reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+        del thing  # what its callback raises, Python only reports
+        time.sleep(20)
+        return 0
+
+    hook = sys.unraisablehook
+    assert guarded(work) == 130
+    assert capsys.readouterr().err == "\ninterrupted\n"
+    assert sys.unraisablehook is hook
 
 
 def test_in_another_thread_the_signal_is_left_alone() -> None:
