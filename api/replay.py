@@ -6,11 +6,12 @@ import functools
 import multiprocessing
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 
 from ..core import KernelwrightError, SearchSpace, Tuner
 from ..evaluators.pipeline.processes import cores
@@ -66,11 +67,14 @@ def _replay_all(options: ReplayOptions, names: Sequence[str], observer: ReplayOb
     unwatched = replace(options, observer=None)  # what goes to other processes
     with _pool(min(cores(), len(tasks))) as pool:
         observer.replay_started(names, options.seeds)
+        # Not `as_completed`, which locks all futures at once: interrupted there, the pool would wait for them for good.
+        finished = SimpleQueue[Future[Replay]]()
         with _held_back_interrupt():
-            futures: dict[Future[Replay], tuple[str, int]] = {
-                pool.submit(_search, unwatched, *task): task for task in tasks
-            }
-        for future in as_completed(futures):
+            futures = {pool.submit(_search, unwatched, *task): task for task in tasks}
+            for future in futures:
+                future.add_done_callback(finished.put)
+        for _ in tasks:
+            future = finished.get()
             name, _ = task = futures[future]
             done[task] = future.result()
             observer.replayed(name)

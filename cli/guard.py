@@ -34,13 +34,15 @@ def started(app: typer.Typer, name: str) -> int:
 def guarded(work: Callable[[], int], interrupted: str = "interrupted") -> int:
     """The exit code of `work`; 2 with one line for a user's mistake, 75 for a wait, 130 for Ctrl-C and SIGTERM."""
     from ..api.interruption import interruptible
-    from ..core.errors import KernelwrightError
 
     try:
         with interruptible():
-            return work()
-    except KernelwrightError as error:
-        return tell(error)
+            from ..core.errors import KernelwrightError  # may be interrupted, too: more than a tenth of a second
+
+            try:
+                return work()
+            except KernelwrightError as error:
+                return tell(error)
     except KeyboardInterrupt:
         typer.echo(f"\n{interrupted}", err=True)
         return 130
