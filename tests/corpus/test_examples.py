@@ -17,6 +17,7 @@ from kernelwright.corpus.examples import MEASURED, SHIPPED
 FOLDERS = list_examples()
 GAIN = {"before_ms": 2.0, "after_ms": 1.0, "speedup": 2.0, "low": 1.9, "high": 2.1, "device": "NVIDIA H200"}
 ONE = "triton/softmax-online"
+
 by_slug = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.slug)
 
 

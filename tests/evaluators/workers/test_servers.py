@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import kernelwright
 import pytest
@@ -32,7 +32,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.pipeline.servers import languages_of, server_environment
 from kernelwright.evaluators.sandbox.containment import Containment
-from kernelwright.evaluators.workers.client import ForkServer, start_server
+from kernelwright.evaluators.workers.client import ForkServer, Worker, start_server
 
 from ...beside import FOLDER
 from ...conftest import FAST
@@ -147,6 +147,26 @@ def test_a_reference_is_started_again_where_only_the_server_of_kernels_died(
         _kill((servers.untrusted.pid,), lambda: servers.untrusted.alive)
         assert before.alive and fresh._bench.reference_for(scale_problem, scale_kernel).alive
         assert not before.alive
+
+
+@pytest.mark.parametrize("quickly", [False, True])
+def test_a_language_that_imports_slowly_is_there_before_its_reference_is_forked(
+    scale_problem: TorchProblem, scale_kernel: Kernel, monkeypatch: pytest.MonkeyPatch, quickly: bool
+) -> None:
+    """The reference replays launches with it, and would import it again."""
+    knew: list[bool] = []
+    fork = ForkServer.fork
+
+    def noted(server: ForkServer, role: str, *args: Any, **options: Any) -> Worker:
+        if role == "reference.worker":
+            knew.append(server.knows("tilelang"))
+        return fork(server, role, *args, **options)
+
+    monkeypatch.setattr(ForkServer, "fork", noted)
+    monkeypatch.setattr(TileLangSupport, "imports_quickly", quickly)
+    with LocalEvaluator(settings=FAST) as fresh:
+        fresh._bench.reference_for(scale_problem, scale_kernel)
+    assert knew == [not quickly]
 
 
 def _kill(pids: tuple[int, ...], alive: Callable[[], bool]) -> None:
