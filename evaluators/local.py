@@ -131,6 +131,7 @@ class LocalEvaluator:
         client = self._bench.new_client(problem, kernel, cache)
         try:
             client.start()
+            self.processes.expect_replay()
             if is_timed(kernel, self.device):
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:

@@ -145,7 +145,12 @@ class CandidateClient(CandidateProcess):
         path = self.outputs
         answer = self._hand_over("timed_outputs", serial=checked.serial)
         verdict = reference_client.call(
-            "check_timed", weights=checked.weights, seed=seed, calls=calls, path=str(path), outputs=answer.described()
+            "check_timed",
+            weights=checked.weights,
+            seed=seed,
+            calls=[calls],
+            path=str(path),
+            outputs=[answer.described()],
         )
         if verdict.get("unreadable") and self._share:
             self._share = False

@@ -106,19 +106,31 @@ class CandidateProcess:
         try:
             answer = worker.call(seconds, op=op, **arguments)
         except WorkerTimeout:
-            raise Failure(Status.TIMEOUT, f"did not finish within {seconds:.0f} s ({_STAGES[op]})") from None
+            raise Failure(Status.TIMEOUT, self.timed_out(op, seconds)) from None
         except WorkerDied as died:
-            raise Failure(Status.CRASHED, f"the process {died} ({_STAGES[op]})") from None
+            raise Failure(Status.CRASHED, self.died(op, str(died))) from None
         if answer.get("ok") is True:
             try:
                 found = form.model_validate(answer)
             except ValidationError:
                 worker.end()
-                raise Failure(Status.CRASHED, f"the process sent no proper answer ({_STAGES[op]})") from None
+                raise Failure(Status.CRASHED, self.died(op, "sent no proper answer")) from None
             if found.violations:
                 worker.end()
                 raise rejected(found.violations[0])
             return found
         worker.end()
         status = Status.COMPILE_ERROR if answer.get("stage") == "compile" or op == "load" else Status.RUNTIME_ERROR
-        raise Failure(status, str(answer.get("error", "the candidate's process gave no reason")))
+        raise Failure(status, self.failed(str(answer.get("error", "the process gave no reason"))))
+
+    def timed_out(self, op: str, seconds: float) -> str:
+        """Return the message of a request that did not end in time."""
+        return f"did not finish within {seconds:.0f} s ({_STAGES[op]})"
+
+    def died(self, op: str, how: str) -> str:
+        """Return the message of a process that ended, or sent something else than an answer."""
+        return f"the process {how} ({_STAGES[op]})"
+
+    def failed(self, error: str) -> str:
+        """Return the message of a request that ended with an error."""
+        return error

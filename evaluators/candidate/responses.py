@@ -99,6 +99,50 @@ class RecordResponse(Response):
         return [constant.model_dump() for constant in self.constants]
 
 
+class LoadedPlan(Response):
+    """A launch plan was compiled; `reason` says why not."""
+
+    reason: str | None
+
+
+class PreparedBatch(LoadedPlan):
+    """A batch of calls is ready, or does not fit the plan; `read` is False where shared memory could not be opened."""
+
+    read: bool = True
+
+
+class BatchResponse(Response):
+    """Times of the calls of a batch, by the clock of the process that made them; or the reason why it could not."""
+
+    reason: str | None = None
+    samples_ms: list[Milliseconds] = []
+    cores: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    method: str = ""
+
+
+class BatchOutputs(Response):
+    """What calls of a batch returned, and the side effects of its first call, where these were looked for."""
+
+    outputs: list[list[OutputTensor]]
+    form: str
+    changed: list[int] = []
+    returned: list[int] = []
+    shared: list[int] = []
+    weights: list[str] = []
+    kept: list[int] = []
+    """Outputs whose memory outlives the call."""
+
+    def described(self) -> list[list[dict[str, Any]]]:
+        """Return the outputs of each call in the form for the reference worker."""
+        return [[output.model_dump() for output in call] for call in self.outputs]
+
+
+class ReplayedOperators(Response):
+    """The torch operators of one call."""
+
+    operators: list[Operator]
+
+
 class ProfileResponse(Response):
     """What ran on the device in one call."""
 

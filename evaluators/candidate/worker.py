@@ -24,12 +24,12 @@ from ..languages.base import UntraceableCall, imported_supports, supports
 from ..profiling.torch_profiler import profile_call
 from ..reference.arithmetic import Arithmetic
 from ..replay.record import Recorder, launches_of
-from ..replay.values import UnplannableCall, weights_of
+from ..replay.values import UnplannableCall
 from ..timing.timed_calls import TimedCalls
 from ..workers import tensor_ipc
 from ..workers.channel import Channel, Message
 from ..workers.memory import release_cache
-from ..workers.modules import ProblemModule, construct, load, outputs_of
+from ..workers.modules import ProblemModule, construct, load, outputs_of, weights_of
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests, text_of
 
 _REQUESTS = (

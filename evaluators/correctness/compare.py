@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core import Status, Tolerance
 from ..workers.channel import Message
-from ..workers.tensor_ipc import HeldOutputs, Outputs, UnreadableTensor
+from ..workers.tensor_ipc import Outputs, UnreadableTensor
 from .unmatched import uncomputed
 
 CHUNK = 1 << 24
@@ -49,7 +49,7 @@ class Allowed:
 def compare(
     expected: Sequence[Any],
     described: Sequence[Message],
-    outputs: Path | HeldOutputs,
+    outputs: Path | Outputs,
     allowed: Allowed,
     written: Sequence[int] = (),
 ) -> Message:

@@ -140,11 +140,39 @@ class Feed:
         with self._writing:
             return number, _variant(self.problem, self._sets[number], self._base, self._pool, self._seed, start)
 
-    def at(self, seed: int, calls: int) -> Tensors:
-        """Return the inputs of the call with this number, the first being 1."""
+    @property
+    def scales(self) -> bool:
+        """Whether calls differ in the factors of the same base; else each has inputs that are drawn for it."""
+        return any(is_floating(value) for value in self._base)
+
+    @property
+    def pool(self) -> Any:
+        """The factors of the base: a call's begin where `starts` says."""
+        return self._pool
+
+    def base(self, seed: int) -> Tensors:
+        """Return what the seed's calls are variants of."""
+        self.restart(seed)
+        return self._base
+
+    def forget(self) -> None:
+        """Free the base; it is drawn again when it is needed."""
+        self._seed, self._base, self._pool = None, [], None
+
+    def starts(self, seed: int, first: int, count: int) -> list[int]:
+        """Return where the factors begin of `count` calls, from the call with the number `first` on."""
         factors = random.Random(seed)
-        start = [factors.randrange(VARIANTS) for _ in range(calls)][-1]
+        return [factors.randrange(VARIANTS) for _ in range(first + count - 1)][first - 1 :]
+
+    def at(self, seed: int, calls: int) -> Tensors:
+        """Return the inputs of the call with this number, the first being 1, in memory of their own."""
+        (start,) = self.starts(seed, calls, 1)
+        base = self.base(seed)
         with self._writing:
+            if not is_large(base):
+                return _variant(self.problem, Buffers(), base, self._pool, seed, start)
+            del base
+            self.forget()
             base = self.problem.inputs(seed)
             pool = _pool(base, seed, self.problem.device)
             return _variant(self.problem, Buffers(base if _are_separate(base) else ()), base, pool, seed, start)

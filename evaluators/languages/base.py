@@ -97,6 +97,9 @@ class LanguageSupport:
     def preload(self) -> None:
         """In the process that a GPU's workers are forked from: do what each would do again. It may not open the GPU."""
 
+    def build_helpers(self) -> None:
+        """In a trusted worker on a GPU: compile `helpers` into the language's cache."""
+
     def prepare(self, device: str) -> None:
         """Make the language usable in a worker on this device, before a candidate's code is loaded."""
 

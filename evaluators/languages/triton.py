@@ -70,6 +70,12 @@ class TritonSupport(LanguageSupport):
 
             triton_key()
 
+    def build_helpers(self) -> None:
+        """Compile what loads and launches kernels."""
+        from triton.runtime.driver import driver
+
+        _ = driver.active.utils
+
     def prepare(self, device: str) -> None:
         """On a CPU, fix the interpreter."""
         if device == "cpu":

@@ -100,6 +100,7 @@ class Bench:
         reference_client = self.reference_for(problem, kernel)
         client = self._client_for(reference_client.problem, kernel, config)
         client.start()  # it opens the GPU while the kernel is compiled
+        self.processes.expect_replay()
         _ = reference_client.properties  # what compilers ask of the reference worker, which is busy from now on
         with ThreadPoolExecutor(1) as beside:
             baselines = beside.submit(self.pipeline.compile_baselines, reference_client)
@@ -161,8 +162,7 @@ class Bench:
     def new_client(self, problem: TorchProblem, kernel: Kernel, cache: Path | None = None) -> CandidateClient:
         """Return a client for a worker that is not started yet; `cache` has what was compiled for it."""
         new_worker = self.processes.candidate(problem, cache)
-        share = self.device != "cpu" and self.processes.shares_memory
-        return CandidateClient(kernel, self._settings.limits, new_worker, share)
+        return CandidateClient(kernel, self._settings.limits, new_worker, self.processes.passes_memory)
 
     def evaluate(
         self,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core import CHECKED_NOT_TIMED, Config, Evaluation, Kernel, KernelProfile, Target
 from ...core.launch_plan import LaunchPlan
 from ..candidate.client import CandidateClient
+from ..candidate.replayer import Replayer
 from ..candidate.verified import Failure, VerifiedConfig, rejected
 from ..compilation.pool import CompileResult
 from ..reference.client import ReferenceClient
@@ -81,10 +84,15 @@ class EvaluationPipeline:
         prune_above_ms: float | None,
     ) -> Evaluation:
         quick = prune_above_ms is not None
-        search = self._settings.search
-        asked = self._verification(reference_client, client, quick)
+        with self._verification(reference_client, client, quick) as asked:
+            return self._verified(asked, config, compiled, prune_above_ms)
+
+    def _verified(
+        self, asked: Verification, config: Config, compiled: CompileResult | None, prune_above_ms: float | None
+    ) -> Evaluation:
+        quick, search = asked.quick, self._settings.search
+        reference_client, client = asked.reference_client, asked.client
         found = common_fields(reference_client, client.kernel, config)
-        reference_client.call("forget_plans")
         found |= {"code_digest": compiled.digest if compiled else None, "stages": asked.stages}
         try:
             plan = asked.plan()
@@ -142,13 +150,14 @@ class EvaluationPipeline:
 
         Nothing is timed.
         """
-        asked = self._verification(reference_client, client)
-        found = common_fields(reference_client, client.kernel, Config()) | {"stages": asked.stages}
+        found = common_fields(reference_client, client.kernel, Config())
         try:
-            plan = asked.plan()
-            checked = asked.check(Config(), plan, compiled)
-            recorded = asked.replay(checked, plan)
-            found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
+            with self._verification(reference_client, client) as asked:
+                found |= {"stages": asked.stages}
+                plan = asked.plan()
+                checked = asked.check(Config(), plan, compiled)
+                recorded = asked.replay(checked, plan)
+                found |= {"correctness": checked.correctness, "compile_s": checked.compile_s}
         except Failure as failure:
             return failed_evaluation(reference_client, client, Config(), failure), None
         if recorded is not None and save is not None and checked.replayed:
@@ -156,10 +165,15 @@ class EvaluationPipeline:
         evaluation = Evaluation(**found, message=CHECKED_NOT_TIMED, replay=checked.replay)
         return evaluation, recorded.plan if recorded else None
 
+    @contextlib.contextmanager
     def _verification(
         self, reference_client: ReferenceClient, client: CandidateClient, quick: bool = False
-    ) -> Verification:
-        return Verification(reference_client, client, self._settings, self._device, self._draw, self._access, quick)
+    ) -> Iterator[Verification]:
+        """The steps that verify a candidate, with a process of its own that executes its plans."""
+        replayer = Replayer(self._processes.replay_worker, self._settings.limits, self._processes.passes_memory)
+        pair = reference_client, client, self._settings, self._device, self._draw, self._access, quick
+        with contextlib.closing(replayer):
+            yield Verification(*pair, replayer=replayer)
 
     def _recheck(self, asked: Verification, checked: VerifiedConfig) -> None:
         asked.recheck(checked)
@@ -176,7 +190,7 @@ class EvaluationPipeline:
     ) -> InterleavedTimes:
         """Time interleaved: the candidates with each other and, outside of a search, with the reference."""
         reference_client = asked.reference_client
-        pid = reference_client.pid if all(one.replayed for one in several) else asked.client.worker.pid
+        pid = asked.replayer.pid if all(one.replayed for one in several) else asked.client.worker.pid
         self._access.share_no_longer()
         with asked.stage("timing"):
             return self._timer.time(
@@ -203,49 +217,61 @@ class EvaluationPipeline:
 
         The `stages` of each are its share of all seconds.
         """
-        asked = self._verification(reference_client, client)
-        reference_client.call("forget_plans")
         self._processes.device_memory.restart()
-        plan = asked.plan()
         failed: dict[Config, Evaluation] = {}
+        stages: Counter[str] = Counter()
         while True:
             left = [config for config in configs if config not in failed]
-            checked: dict[Config, VerifiedConfig] = {}
-            profiles: dict[Config, KernelProfile | None] = {}
-            times: InterleavedTimes | None = None
-            current: Config | None = None
-            try:
-                for current in left:
-                    checked[current] = asked.check(current, plan, keep=bool(checked))
-                    asked.prove(checked[current])
-                if left and is_timed(client.kernel, self._device):
-                    for current in left:
-                        asked.replay(checked[current], plan)
-                        profiles[current] = asked.profile(checked[current])
-                    if all(one.replayed for one in checked.values()):
-                        client.close()
-                    times = self._time(asked, list(checked.values()), self._settings.sampling)
-                    for current, timing in zip(left, times.candidates, strict=True):
-                        self._recheck(asked, checked[current])
-                        self._require_possible(reference_client, timing)
-                break
-            except Failure as failure:
-                guilty = failure.config if failure.config is not None else current
-                assert guilty is not None
-                failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
-                client.close()
-        found = dict(failed)
-        peak_bytes = self._processes.device_memory.peak_bytes
-        stages = {name: seconds / len(configs) for name, seconds in asked.stages.items()}
-        for i, (config, one) in enumerate(checked.items()):
-            metrics = times.metrics(i, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
+            with self._verification(reference_client, client) as asked:
+                try:
+                    found = self._together(asked, left)
+                    break
+                except Failure as failure:
+                    guilty = failure.config if failure.config is not None else left[-1]
+                    failed[guilty] = failed_evaluation(reference_client, client, guilty, failure)
+                    client.close()
+                finally:
+                    stages.update(asked.stages)
+        found |= failed
+        shared = {
+            "stages": {name: seconds / len(configs) for name, seconds in stages.items()},
+            "peak_memory_bytes": self._processes.device_memory.peak_bytes,
+        }
+        return [found[config].model_copy(update={} if config in failed else shared) for config in configs]
+
+    def _together(self, asked: Verification, configs: Sequence[Config]) -> dict[Config, Evaluation]:
+        """Evaluate interleaved; raises the `Failure` of the first that fails, with its config."""
+        reference_client, client, plan = asked.reference_client, asked.client, asked.plan()
+        timed = bool(configs) and is_timed(client.kernel, self._device)
+        checked: dict[Config, VerifiedConfig] = {}
+        profiles: dict[Config, KernelProfile | None] = {}
+        times: InterleavedTimes | None = None
+        current: Config | None = None
+        try:
+            for current in configs:
+                checked[current] = asked.check(current, plan, keep=bool(checked))
+                asked.prove(checked[current])
+            for current in configs if timed else ():
+                asked.replay(checked[current], plan)
+                profiles[current] = asked.profile(checked[current])
+            if timed:
+                if all(one.replayed for one in checked.values()):
+                    client.close()
+                times = self._time(asked, list(checked.values()), self._settings.sampling)
+                for current, timing in zip(configs, times.candidates, strict=True):
+                    self._recheck(asked, checked[current])
+                    self._require_possible(reference_client, timing)
+        except Failure as failure:
+            failure.config = failure.config if failure.config is not None else current
+            raise
+        found = {}
+        for number, (config, one) in enumerate(checked.items()):
+            metrics = times.metrics(number, self._device == "cpu") if times else {"message": CHECKED_NOT_TIMED}
             fields = common_fields(reference_client, client.kernel, config) | metrics | {"replay": one.replay}
             found[config] = Evaluation(
                 **fields,
                 correctness=one.correctness,
                 compile_s=one.compile_s,
-                peak_memory_bytes=peak_bytes,
-                stages=stages,
                 kernel_profile=profiles.get(config),
             )
-        return [found[config] for config in configs]
+        return found

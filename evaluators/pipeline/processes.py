@@ -66,6 +66,7 @@ class Processes:
         self._languages: dict[str, Language] = {}  # that kernels needed so far, by the module that is imported
         self._servers: _Servers | None = None
         self._compiling: ForkServer | None = None
+        self._spare: tuple[tuple[str, ...], Worker] | None = None  # the languages that it imports, and the worker
         self._closed = False
         self._references = References(self.new_reference_client, self._problem)
         self._starting = threading.Lock()
@@ -79,6 +80,11 @@ class Processes:
     def sandbox_used(self) -> str:
         """'bwrap', 'landlock' or 'none'."""
         return self.containment.used.value
+
+    @property
+    def passes_memory(self) -> bool:
+        """Whether workers pass each other tensors as device memory."""
+        return self.device != "cpu" and self.shares_memory
 
     @property
     def shares_memory(self) -> bool:
@@ -220,6 +226,21 @@ class Processes:
         """Return a function that starts workers for candidates; they share `cache`, or have one each."""
         return self.untrusted("candidate.worker", {**self._problem(problem), **self._arithmetic()}, cache)
 
+    def replay_worker(self) -> Worker:
+        """Return a new worker that executes launch plans; it can read neither the problem nor other workers' files."""
+        languages = tuple(self._languages)
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            if spare[0] == languages and spare[1].alive:
+                return spare[1]
+            spare[1].discard()
+        return self.untrusted("replay.worker", self._arithmetic(), problems=False)()
+
+    def expect_replay(self) -> None:
+        """Start the next worker that executes launch plans: on a GPU it takes a second until it can."""
+        if self.device != "cpu" and self._spare is None:
+            self._spare = tuple(self._languages), self.replay_worker()
+
     def compilers(
         self,
         problem: TorchProblem,
@@ -255,6 +276,7 @@ class Processes:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _close_servers(self) -> None:
+        self._spare = None
         self.forget_reference()
         if self._servers is not None:
             for server in set(self._servers):
@@ -262,11 +284,16 @@ class Processes:
             self._servers = None
 
     def untrusted(
-        self, role: str, options: Mapping[str, Any], cache: Path | None = None, server: ForkServer | None = None
+        self,
+        role: str,
+        options: Mapping[str, Any],
+        cache: Path | None = None,
+        server: ForkServer | None = None,
+        problems: bool = True,
     ) -> Callable[[], Worker]:
         """Return a function that starts workers of a role that runs untrusted code, each in its own folders.
 
-        They are forked from `server`, by default that of candidates.
+        They are forked from `server`, by default that of candidates, and may read `problems`.
         """
         # The current server: starting another would end the reference worker, which may be in use.
         forks, containment, limits = server or self._both.untrusted, self.containment, self._limits
@@ -274,7 +301,9 @@ class Processes:
         def start() -> Worker:
             name = role.partition(".")[0]
             folder, inbox = self.new_folder(name), _new_folder(self._read[1], name)
-            rules = containment.rules([self._read[0], inbox], [folder, *([cache] if cache else [])])
+            rules = containment.rules(
+                [*([self._read[0]] if problems else []), inbox], [folder, *([cache] if cache else [])]
+            )
             confined = {"memory_gib": limits.memory_gib, "file_gib": limits.file_gib, "rules": rules}
             where = {"cache": str(cache) if cache else None, "languages": [*self._languages]}
             copy_helpers(self._helpers, cache or folder / "cache")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from typing import Any
 
 from ...core import Config, Correctness, KernelProfile, Replay, SecondWorkload, Status, Target
 from ...core.text import first_line
+from ..candidate.replayer import Replayer
 from ..candidate.verified import CheckPlan, Failure, RecordedPlan, VerifiedConfig, rejected
 from ..compilation.pool import VERDICTS, CompileResult
 from ..correctness.alternate_shapes import alternate_sizes
@@ -34,9 +35,11 @@ _REMARKS = {
 class Verification(Pair):
     """The steps that verify one candidate. Each may raise `Failure`; a search has `quick` ones."""
 
-    @cached_property
-    def _plans(self) -> LaunchPlans:
-        return LaunchPlans(self)
+    def __init__(self, *pair: Any, replayer: Replayer) -> None:
+        """`replayer` executes launch plans; the caller closes it."""
+        super().__init__(*pair)
+        self.replayer = replayer
+        self._plans = LaunchPlans(self, replayer)
 
     def plan(self) -> CheckPlan:
         """Return the checks: few in a search, since finalists are checked again.
@@ -88,7 +91,7 @@ class Verification(Pair):
                 raise rejected(broken)
 
     def replay(self, checked: VerifiedConfig, plan: CheckPlan) -> RecordedPlan | None:
-        """Make the launch plan, and have the reference worker replay it; `checked.replay` says whether it can.
+        """Make the launch plan, and have it replayed; `checked.replay` says whether it can be.
 
         Where it cannot, the candidate's own calls are compared instead. Returns the plan where there is one. Raises
         `Failure` for a plan that breaks a rule, and for a kernel that is not correct.
@@ -116,7 +119,12 @@ class Verification(Pair):
             else self.client.timer(checked, self.timing_seeds(), graph, idle)
             for checked in several
         ]
-        return timers if self.quick else [self._rechecked(*one) for one in zip(timers, several, strict=True)]
+        if self.quick:
+            return timers
+        return [
+            timer if checked.replayed else self._rechecked(timer, checked)
+            for timer, checked in zip(timers, several, strict=True)
+        ]
 
     def _rechecked(self, timer: Callable[[int], Message], checked: VerifiedConfig) -> Callable[[int], Message]:
         """Return the timer with a check of its last call's outputs after some chunks of samples."""
@@ -135,11 +143,9 @@ class Verification(Pair):
         return take
 
     def recheck(self, checked: VerifiedConfig) -> None:
-        """Check that timed calls did the work too."""
-        with self.stage("recheck"):
-            if checked.replayed:
-                self._plans.recheck(checked)
-            else:
+        """Check that timed calls did the work too; of a replayed plan their timer does."""
+        if not checked.replayed:
+            with self.stage("recheck"):
                 self.client.recheck(self.reference_client, checked)
 
     def profile(self, checked: VerifiedConfig) -> KernelProfile | None:

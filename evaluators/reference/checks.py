@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core import Status
-from ..correctness.compare import compare
+from ..correctness.compare import compare, failed
 from ..correctness.digest import HeldOutput
 from ..correctness.inputs import Feed
 from ..correctness.trivial_outputs import TrivialOutput
 from ..workers.channel import Message
+from ..workers.modules import form_of, outputs_of
 from ..workers.tensor_ipc import Outputs, StateBuffer, UnreadableTensor
 from .comparison import Comparison
 from .drawn_reference import DrawnReference
@@ -27,6 +28,7 @@ class CheckRequests:
         self._comparison = comparison
         self._held: list[Any] = []
         self._state: StateBuffer | None = None
+        self._feed: Feed | None = None  # keeps the base of the seed, of which several calls are compared
 
     def state(self, seed: int, path: str, share: bool, distribution: str | None = None) -> Message:
         """Pass on the weights drawn from the seed, if there are any: in device memory if requested, else in a file.
@@ -56,8 +58,9 @@ class CheckRequests:
         distribution: str | None = None,
         precise: bool = False,
         hold: bool = False,
+        form: str | None = None,
     ) -> Message:
-        """Compare the candidate's outputs for this seed with the reference.
+        """Compare the candidate's outputs for this seed with the reference, whose result must have the same `form`.
 
         Behind its outputs are the inputs with the numbers in `written`, which the reference writes to. `precise` also
         compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers the candidate's for
@@ -66,7 +69,10 @@ class CheckRequests:
         reference = self._reference
         reference.prepare(seed, distribution)
         fp32 = self._comparison.in_fp32(reference.inputs, distribution, precise)
-        expected = reference.outputs(reference.inputs)
+        wanted = reference.model(*reference.inputs)
+        if form is not None and form != form_of(wanted):
+            return failed(Status.WRONG_SHAPE, f"returns a {form}, the reference a {form_of(wanted)}")
+        expected = outputs_of(wanted)
         inputs = [reference.inputs[number] for number in written]
         self._comparison.exactness.learn(fp32, expected, distribution)
         allowed = self._comparison.allowed(distribution)
@@ -88,7 +94,7 @@ class CheckRequests:
         if verdict["status"] == Status.OK and precise:
             reference.prepare(seed, distribution)  # the reference may have changed them
             verdict |= self._comparison.precise_verdict(expected, actual, fp32, allowed)
-        del expected, actual, inputs
+        del wanted, expected, actual, inputs
         reference.release()
         return verdict
 
@@ -101,15 +107,25 @@ class CheckRequests:
             return {"same": False}
         return {"same": all(held == HeldOutput.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
 
-    def check_timed(self, weights: int, seed: int, calls: int, path: str, outputs: list[Message]) -> Message:
-        """Compare the outputs of a timed call, given its weights, the seed of its inputs, and its index, from 1."""
+    def check_timed(
+        self, weights: int, seed: int, calls: list[int], path: str, outputs: list[list[Message]]
+    ) -> Message:
+        """Compare the outputs of timed calls, given their weights, the seed of their inputs, and their numbers, from 1.
+
+        Returns the verdict on the first that differs, or on the last.
+        """
         reference = self._reference
         reference.prepare_model(weights)
         reference.release_timed()
-        inputs = Feed(reference.problem).at(seed, calls)
-        fp32 = self._comparison.in_fp32(inputs, None)
-        expected = reference.outputs(inputs)
-        self._comparison.exactness.learn(fp32, expected, None)
-        verdict = compare(expected, outputs, Path(path), self._comparison.allowed(inputs=inputs))
-        verdict.pop("actual", None)
+        reader, verdict = Outputs(Path(path)), {}
+        feed = self._feed = self._feed or Feed(reference.problem)
+        for call, described in zip(calls, outputs, strict=True):
+            inputs = feed.at(seed, call)
+            fp32 = self._comparison.in_fp32(inputs, None)
+            expected = reference.outputs(inputs)
+            self._comparison.exactness.learn(fp32, expected, None)
+            verdict = compare(expected, described, reader, self._comparison.allowed(inputs=inputs))
+            verdict.pop("actual", None)
+            if verdict["status"] != Status.OK:
+                break
         return verdict

@@ -6,31 +6,20 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from ...core import ProblemError, Status, TorchProblem
+from ...core import ProblemError, TorchProblem
 from ...core.generated_code import GeneratedCode
-from ...core.launch_plan import LaunchPlan
-from ...core.text import first_line
 from ..settings import Convolutions
 from ..timing.hidden_work import IdleDevice
 from ..workers.channel import Message
 from ..workers.client import Worker, WorkerDied, WorkerTimeout
-from ..workers.request_loop import GPU_FAULTS
+from ..workers.memory import LARGE
 
 TIMEOUT_S = 600.0
 """Seconds. The reference is trusted; this only ends an endless wait."""
 COMPILING = ("compile_ahead", "compile", "generate_ahead", "generate")
 """Requests after which torch's compiler has a memory, on which what it makes for other sizes may depend."""
-
-
-class ReplayFailed(Exception):
-    """A launch plan ended the process that executed it, or did not end."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class ReferenceClient:
@@ -51,6 +40,8 @@ class ReferenceClient:
         """Indices of the inputs that the reference itself writes to, or returns."""
         self.tensor_bytes: int = opened["tensor_bytes"]
         """Of inputs, weights and outputs."""
+        self.has_large_inputs: bool = opened["input_bytes"] > LARGE
+        """Whether inputs are drawn again rather than kept."""
         self.written_weights = frozenset[str](opened["weights"])
         """The weights that the reference itself writes to: those of a normalization that keeps running statistics."""
 
@@ -132,35 +123,6 @@ class ReferenceClient:
     def baseline_timer(self, name: str, seeds: Iterator[int], graph: bool) -> Callable[[int], Message]:
         """Return a timer of the reference as PyTorch runs it by default, or as it was compiled under this name."""
         return lambda samples: self.call("time_baseline", name=name, samples=samples, seed=next(seeds), graph=graph)
-
-    def replay_call(self, seconds: float, op: str, **arguments: Any) -> Message:
-        """Send a request that executes a candidate's launch plan. Raises `ReplayFailed` where the plan ends the worker.
-
-        The next request of the evaluator starts another worker.
-        """
-        try:
-            answer = self._ask(seconds, op, **arguments)
-        except WorkerTimeout:
-            raise ReplayFailed(Status.TIMEOUT, f"its launches did not end within {seconds:.0f} s") from None
-        except WorkerDied as died:
-            raise ReplayFailed(Status.CRASHED, f"the process that replayed its launches {died}") from None
-        error = "" if answer["ok"] else str(answer["error"])
-        if (fault := error or str(answer.get("message", ""))) and (error or any(one in fault for one in GPU_FAULTS)):
-            self.close()
-            raise ReplayFailed(Status.RUNTIME_ERROR, f"its launches, replayed: {first_line(fault)}")
-        return answer
-
-    def load_plan(self, number: int, plan: LaunchPlan, constants: list[Message], path: Path) -> str | None:
-        """Hand over a candidate's launch plan; return why it cannot be replayed, or None. Raises `ReplayFailed`."""
-        request = {"number": number, "plan": plan.model_dump_json(), "constants": constants, "path": str(path)}
-        reason: str | None = self.replay_call(TIMEOUT_S, "load_plan", **request)["reason"]
-        return reason
-
-    def plan_timer(self, number: int, seeds: Iterator[int], graph: bool, seconds: float) -> Callable[[int], Message]:
-        """Return a timer of a loaded plan, each chunk on the next seed's inputs; one may take so many seconds."""
-        return lambda samples: self.replay_call(
-            seconds, "replay_time", number=number, samples=samples, seed=next(seeds), graph=graph
-        )
 
     @contextlib.contextmanager
     def at(self, sizes: Mapping[str, Any]) -> Iterator[None]:

@@ -12,9 +12,9 @@ from ..correctness.reference_checks import require_reference
 from ..correctness.side_effects import SideEffects, WrittenWeights
 from ..profiling import op_counter, peaks
 from ..profiling.gpu_properties import describe_gpu
-from ..replay.values import weights_of
 from ..workers.channel import Message
 from ..workers.memory import size_of
+from ..workers.modules import weights_of
 from .drawn_reference import DrawnReference
 
 
@@ -37,6 +37,7 @@ class DescribeRequests:
         found = {**effects.of(outputs), "weights": written.names()}
         reference.written_weights = frozenset(found["weights"])
         del effects  # it keeps the inputs
+        found["input_bytes"] = size_of(reference.inputs)
         found["tensor_bytes"] = size_of([*reference.inputs, *weights_of(reference.model).values(), *outputs])
         reference.changes_inputs = bool(found["changed"])
         same = reference.arithmetic.main == reference.arithmetic.default or self._defaults_make_no_difference(outputs)

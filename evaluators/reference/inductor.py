@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.text import first_line
-from ..replay.values import weights_of
 from ..settings import Convolutions
 from ..workers.channel import Message
+from ..workers.modules import weights_of
 from .drawn_reference import DrawnReference
 from .inductor_compiler import (
     Compiled,

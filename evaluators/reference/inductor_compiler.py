@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..languages.base import replaced
-from ..replay.values import form_of
 from ..settings import Convolutions
+from ..workers.modules import form_of
 from .decompositions.table import decompositions, only_pointwise
 from .inductor_kernels import config_of, kernel_texts
 

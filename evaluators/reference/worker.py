@@ -21,8 +21,8 @@ from .checks import CheckRequests
 from .comparison import Comparison
 from .description import DescribeRequests
 from .drawn_reference import DrawnReference
+from .handovers import HandoverRequests
 from .inductor import InductorRequests
-from .replays import ReplayRequests
 from .timing import TimeRequests
 
 
@@ -86,7 +86,7 @@ class Workload:
             DescribeRequests(self.reference),
             InputRequests(self.reference, comparison),
             CheckRequests(self.reference, comparison),
-            ReplayRequests(self.reference, comparison),
+            HandoverRequests(self.reference),
             TimeRequests(self.reference),
             InductorRequests(self.reference),
         )

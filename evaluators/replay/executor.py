@@ -14,10 +14,18 @@ from ..workers.one_thread import OneThread
 from .code import compile_together, fits, load_code
 from .operators import allowed_operator
 from .threads import Threads
-from .values import UnplannableCall, argument, layout_of, numbers_in
+from .values import UnplannableCall, argument, dtype_of, layout_of, numbers_in
 
 SPOILED = 0xFF
-"""Fills memory between calls: NaN in every floating dtype."""
+"""Fills memory before calls: NaN in every floating dtype."""
+ALLOCATIONS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "empty.memory_format", "empty_strided.default", "empty_like.default", "new_empty.default",
+        "new_empty_strided.default",
+    )
+)  # fmt: skip
+"""Operators that only allocate. What they return is reserved before a batch of calls (`PlanExecutor.reserve`)."""
 
 
 class PlanExecutor:
@@ -33,9 +41,8 @@ class PlanExecutor:
         self._device = device
         self.constants = constants
         self._first = {number: tensor.clone() for number, tensor in constants.items()}
-        self._given = {number for number in plan.inputs if isinstance(number, int)} | {*plan.weights.values()}
-        self._made: dict[int, Any] = {}
-        self._captured: list[dict[int, Any]] = []  # the memory of graphs, which is the same at each of their calls
+        self._allocated = _allocated(plan)
+        self._reserved: list[dict[int, Any]] = []
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         compile_together(plan.codes.values(), folder)
@@ -46,11 +53,14 @@ class PlanExecutor:
         most = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
         self._threads = Threads(most)
 
-    def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
-        """Return what the recorded call would have returned; the arguments must fit (`require_fit`)."""
-        import torch
+    def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any], place: int | None = None) -> Any:
+        """Return what the recorded call would have returned; the arguments must fit (`require_fit`).
 
+        Memory that the plan only allocates is what `reserve` made for this place, or new without one.
+        """
         tensors: dict[int, Any] = dict(self.constants)
+        if place is not None:
+            tensors.update(self._reserved[place])
         for given, value in zip(self.plan.inputs, inputs, strict=True):
             if isinstance(given, int):
                 tensors[given] = value
@@ -59,9 +69,6 @@ class PlanExecutor:
         self._scratch.clear()
         for step in self._steps:
             step(tensors)
-        self._made = tensors
-        if self._device != "cpu" and torch.cuda.is_current_stream_capturing():
-            self._captured.append(tensors | {-1 - number: one for number, one in enumerate(self._scratch)})
         outputs = [tensors[number] for number in self.plan.outputs]
         if self.plan.returns == "tensor":
             return outputs[0]
@@ -89,32 +96,27 @@ class PlanExecutor:
 
         return run
 
-    def renew(self, needed: Sequence[Any] = ()) -> None:
-        """Undo what the last call left in memory; call it, untimed, before the next one.
+    def reserve(self, places: int) -> None:
+        """Make, or spoil, the memory that so many calls allocate; undo what earlier ones left in constants.
 
-        Otherwise a kernel could keep results in constants, or find them in memory that is used again. Outputs that are
-        still `needed` stay until the next time.
+        A call finds nothing of another one in its memory, and does not wait for the system to provide it.
         """
         with self._one_thread:
-            self._renew({_address(one) for one in needed})
+            while len(self._reserved) < places:
+                self._reserved.append({number: self._new(layout) for number, layout in self._allocated.items()})
+            for tensor in (*chain.from_iterable(one.values() for one in self._reserved[:places]), *self._scratch):
+                _spoil(tensor)
+            for number, tensor in self.constants.items():
+                tensor.copy_(self._first[number])
 
-    def _renew(self, needed: set[int]) -> None:
+    def release(self) -> None:
+        """Free the memory that is reserved."""
+        self._reserved.clear()
+
+    def _new(self, layout: TensorLayout) -> Any:
         import torch
 
-        left = {number: tensor for number, tensor in self._made.items() if _address(tensor) in needed}
-        made = [self._made, *self._captured]
-        kept = needed | {_address(one) for one in self.constants.values()}
-        kept |= {_address(one[number]) for one in made for number in self._given & one.keys()}
-        for tensor in chain.from_iterable(one.values() for one in made):
-            storage = tensor.untyped_storage()
-            if storage.nbytes() and _address(tensor) not in kept:
-                kept.add(_address(tensor))
-                torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(SPOILED)
-        self._made = left
-        for tensor in self._scratch:
-            tensor.fill_(SPOILED)
-        for number, tensor in self.constants.items():
-            tensor.copy_(self._first[number])
+        return torch.empty_strided(layout.shape, layout.strides, dtype=dtype_of(layout), device=self._device)
 
     def require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
         """Raise `UnplannableCall` unless tensors and values are like those of the recording."""
@@ -144,6 +146,8 @@ class PlanExecutor:
         results, outs = step.results, [one.name for one in operator._schema.arguments if one.is_out]
 
         def run(tensors: dict[int, Any]) -> None:
+            if results[0] in tensors:  # reserved
+                return
             named = {key: one(tensors) for key, one in kwargs.items()}
             before = [named[name].shape for name in outs]
             result = operator(*[one(tensors) for one in args], **named)
@@ -168,8 +172,20 @@ class PlanExecutor:
         return run
 
 
-def _address(tensor: Any) -> int:
-    return int(tensor.untyped_storage().data_ptr())
+def _allocated(plan: LaunchPlan) -> dict[int, TensorLayout]:
+    """Return the layouts of the tensors that a plan only allocates, by number; such a tensor is written to later."""
+    return {
+        step.results[0]: step.layouts[0]
+        for step in plan.steps
+        if isinstance(step, TorchStep) and step.operator in ALLOCATIONS and len(step.results) == len(step.layouts) == 1
+    }
+
+
+def _spoil(tensor: Any) -> None:
+    import torch
+
+    storage = tensor.untyped_storage()
+    torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(SPOILED)
 
 
 def _is_like(value: Any, layout: TensorLayout) -> bool:

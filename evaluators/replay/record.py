@@ -12,8 +12,9 @@ from typing import Any
 
 from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, ParallelStep, Step, TensorLayout, TorchStep
 from ..languages.base import imported_supports
+from ..workers.modules import form_of, weights_of
 from .operators import BROUGHT, changes_layout
-from .values import UnplannableCall, digest_of, encode, form_of, layout_of, weights_of
+from .values import UnplannableCall, digest_of, encode, layout_of
 
 MAX_CONSTANT_BYTES = 1 << 28
 """Constants, such as tables computed when the model is constructed, together."""

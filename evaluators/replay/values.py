@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ...core.launch_plan import TensorLayout
 
@@ -154,16 +154,3 @@ def dtype_of(layout: TensorLayout) -> Any:
     if not isinstance(found, torch.dtype):
         raise UnplannableCall(f"a tensor of the dtype {layout.dtype!r}")
     return found
-
-
-def form_of(result: Any) -> Literal["tensor", "tuple", "list"]:
-    """Return whether a call's result is one tensor, a tuple or a list."""
-    return "tuple" if type(result) is tuple else "list" if type(result) is list else "tensor"
-
-
-def weights_of(model: Any) -> dict[str, Any]:
-    """Return a model's parameters and persistent buffers by name, whatever methods the model overrides."""
-    import torch
-
-    state = torch.nn.Module.state_dict(model, keep_vars=True)
-    return {name: tensor.detach() for name, tensor in state.items()}

@@ -55,11 +55,11 @@ class Samples:
     """Wall ms of the same calls, from before the L2 flush until the device was idle again; on a CPU the same."""
     cores: float = 0.0
     """Processor time over wall time; 0.0 on a GPU."""
-    last: object = None
-    """The last call's return value."""
+    results: list[object] = field(default_factory=list)
+    """The calls' return values, where they are kept; else the last one's."""
 
     def message(self, method: str) -> Message:
-        """Return the fields of a worker's response: all but `last`."""
+        """Return the fields of a worker's response: all but `results`."""
         return {"samples_ms": self.times_ms, "host_ms": self.host_ms, "cores": self.cores, "method": method}
 
 
@@ -105,20 +105,22 @@ class Clock:
             self._gpu.wait()
         self._used_ns = _now_ns()
 
-    def sample(self, next_call: NextCall, samples: int) -> Samples:
-        """Time `samples` calls, each after `next_call`, which is not timed."""
-        return self._on_cpu(next_call, samples) if self._gpu is None else self._on_gpu(self._gpu, next_call, samples)
+    def sample(self, next_call: NextCall, samples: int, keep: bool = False) -> Samples:
+        """Time `samples` calls, each after `next_call`, which is not timed; `keep` all return values."""
+        if self._gpu is None:
+            return self._on_cpu(next_call, samples, keep)
+        return self._on_gpu(self._gpu, next_call, samples, keep)
 
     def untimed(self, next_call: NextCall) -> object:
         """Make one call as `sample` does, without timing it; return its value."""
         key, call = next_call()
-        return self._prepared(key, call)()
+        return self.prepared(key, call)()
 
     def empty_ms(self, samples: int = 50) -> float:
         """Return the median wall ms of an empty call beyond its time by events."""
         if self._gpu is None:
             return 0.0
-        self._warm_if_cold()
+        self.warm_if_cold()
         gaps = []
         for _ in range(samples):
             time_ms, host_ms, _ = self._timed(self._gpu, _nothing)
@@ -129,36 +131,45 @@ class Clock:
         """Drop captured graphs, and with them their models and buffers."""
         self._replays.clear()
 
-    def _on_cpu(self, next_call: NextCall, samples: int) -> Samples:
+    def _on_cpu(self, next_call: NextCall, samples: int, keep: bool) -> Samples:
         taken = Samples()
         busy_ns = 0
         for _ in range(samples):
-            taken.last = None  # freed before the timed call, which can reuse it
+            if not keep:
+                taken.results.clear()  # freed before the timed call, which can reuse it
             _, call = next_call()
             busy = _cpu_ns()
             start = _now_ns()
             result = call()
             taken.times_ms.append((_now_ns() - start) / 1e6)
             busy_ns += _cpu_ns() - busy
-            taken.last = result
+            taken.results.append(result)
             del result
         taken.host_ms = list(taken.times_ms)
         taken.cores = busy_ns / 1e6 / max(sum(taken.times_ms), 1e-6)
         return taken
 
-    def _on_gpu(self, gpu: Gpu, next_call: NextCall, samples: int) -> Samples:
-        self._warm_if_cold()
+    def _on_gpu(self, gpu: Gpu, next_call: NextCall, samples: int, keep: bool) -> Samples:
+        if samples:
+            self.warm_if_cold()
         taken = Samples()
         for _ in range(samples):
-            taken.last = None
-            time_ms, host_ms, taken.last = self._timed(gpu, self._prepared(*next_call()))
+            if not keep:
+                taken.results.clear()
+            time_ms, host_ms, result = self._timed(gpu, self.prepared(*next_call()))
+            taken.results.append(result)
+            del result
             taken.times_ms.append(time_ms)
             taken.host_ms.append(host_ms)
         self._used_ns = _now_ns()
         return taken
 
-    def _prepared(self, key: Hashable, call: Call) -> Call:
-        """Return the call itself, or the graph that was captured of it."""
+    def is_captured(self, key: Hashable) -> bool:
+        """Return whether `prepared` has captured a call of this key, or need not."""
+        return self._gpu is None or not self.graph or key in self._replays
+
+    def prepared(self, key: Hashable, call: Call) -> Call:
+        """Return the call itself, or the graph that was captured of it, now or before."""
         if self._gpu is None or not self.graph:
             return call
         if key not in self._replays:
@@ -182,7 +193,8 @@ class Clock:
         host_ms = (_now_ns() - begin) / 1e6
         return gpu.elapsed_ms(), host_ms, result
 
-    def _warm_if_cold(self) -> None:
+    def warm_if_cold(self) -> None:
+        """Warm up a GPU that has been idle; `sample` does, too."""
         if self._used_ns is None or _now_ns() - self._used_ns > COLD_S * 1e9:
             self.warm_up()
 

@@ -42,7 +42,7 @@ class TimedCalls:
         feed = self.feed(seed)
         taken = self.clock.sample(partial(self._next_call, name, model, feed), samples)
         self.call_returned()
-        self.last = taken.last
+        self.last = taken.results[-1]
         return {**taken.message(self.clock.method), "calls": feed.calls}
 
     def go_on(self, name: int, model: Any, seed: int, calls: int) -> int:

@@ -31,7 +31,7 @@ from ...core import known_languages
 from . import confinement
 from .channel import Channel
 
-ROLES = ("reference.worker", "candidate.worker", "compilation.worker")
+ROLES = ("reference.worker", "candidate.worker", "replay.worker", "compilation.worker")
 """Modules of `evaluators` whose `serve` a worker runs."""
 REQUEST_BYTES = 1 << 20
 NICE = "KERNELWRIGHT_SERVER_NICE"

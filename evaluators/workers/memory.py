@@ -5,7 +5,7 @@ Candidate and reference share one GPU, but not their allocators' caches: what on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .channel import Message
@@ -28,6 +28,11 @@ def size_of(values: Iterable[Any]) -> int:
 def is_large(values: Iterable[Any]) -> bool:
     """Return whether the tensors are too large to be kept without need."""
     return size_of(values) > LARGE
+
+
+def fitting(values: Sequence[Any]) -> int:
+    """Return how many of such values are not large together; at least one."""
+    return max(1, LARGE // max(1, size_of(values)))
 
 
 def release_cache(device: str) -> None:

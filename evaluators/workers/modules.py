@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 
 def load(name: str, path: Path) -> ModuleType:
@@ -81,3 +81,16 @@ def _to(value: Any, device: str) -> Any:
 def outputs_of(result: Any) -> list[Any]:
     """Return the tensors of a forward call's result, in order."""
     return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def form_of(result: Any) -> Literal["tensor", "tuple", "list"]:
+    """Return whether a call's result is one tensor, a tuple or a list."""
+    return "tuple" if type(result) is tuple else "list" if type(result) is list else "tensor"
+
+
+def weights_of(model: Any) -> dict[str, Any]:
+    """Return a model's parameters and persistent buffers by name, whatever methods the model overrides."""
+    import torch
+
+    state = torch.nn.Module.state_dict(model, keep_vars=True)
+    return {name: tensor.detach() for name, tensor in state.items()}

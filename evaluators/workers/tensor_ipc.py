@@ -22,7 +22,7 @@ _BYTES = (1, 4, 6)
 """The bytes fields of torch's CUDA handle: memory, reference count, event."""
 _COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
 """The file of the reference count, which is opened under the given name."""
-_ALIGNMENT = 256
+ALIGNMENT = 256
 """Bytes, of each tensor in a buffer with several."""
 
 
@@ -93,12 +93,12 @@ def share(outputs: Sequence[Any]) -> tuple[list[Message], list[Any]]:
             continue
         tensor = output.detach().contiguous()
         kept.append(tensor)
-        description["handle"] = _handle(tensor)
+        description["handle"] = handle_of(tensor)
         description["offset"] = tensor.storage_offset()
     return described, kept
 
 
-def _handle(tensor: Any) -> list[Any]:
+def handle_of(tensor: Any) -> list[Any]:
     """Return torch's CUDA handle of a tensor's memory, as JSON."""
     handle = list(tensor.untyped_storage()._share_cuda_())
     for part in _BYTES:
@@ -129,30 +129,19 @@ class Outputs:
         return raw.view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
 
 
-class HeldOutputs:
-    """Outputs that are in this process already."""
-
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        self._left = iter(tensors)
-
-    def next(self, description: Message, wanted: Any) -> Any:
-        """Return the next one."""
-        return next(self._left)
-
-
 def _open(description: Message, wanted: Any) -> Any:
     import torch
 
     tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)
     strides = torch.empty(wanted.shape, device="meta").stride()
     try:
-        storage = _storage(description["handle"], wanted.device.index or 0)
+        storage = storage_of(description["handle"], wanted.device.index or 0)
         return tensor.set_(storage, description["offset"], wanted.shape, strides)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise UnreadableTensor(f"the outputs' memory could not be opened: {error}") from None
 
 
-def _storage(handle: Sequence[Any], number: int) -> Any:
+def storage_of(handle: Sequence[Any], number: int) -> Any:
     """Return the memory of a handle on the GPU of this number; raises what torch raises, or `ValueError`."""
     import torch
 
@@ -188,8 +177,8 @@ class StateBuffer:
                 raise RuntimeError("a state that is not made of plain tensors")
             dtype = str(tensor.dtype).removeprefix("torch.")
             entries.append({"name": name, "dtype": dtype, "shape": list(tensor.shape), "offset": size})
-            size += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
-        self._fit(max(size, _ALIGNMENT))
+            size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+        self._fit(max(size, ALIGNMENT))
         for entry, tensor in zip(entries, state.values(), strict=True):
             _entry(self._buffer, entry).copy_(tensor)
         torch.cuda.synchronize()  # the other process reads on a stream of its own
@@ -203,7 +192,7 @@ class StateBuffer:
             self._pool = torch.cuda.MemPool()
             with torch.cuda.use_mem_pool(self._pool):
                 self._buffer = torch.empty(size, dtype=torch.uint8, device=self._device)
-            self._shared = _handle(self._buffer)  # once: torch adds to the memory's owner whenever it is shared
+            self._shared = handle_of(self._buffer)  # once: torch adds to the memory's owner whenever it is shared
 
 
 def open_state(description: Message, device: str) -> dict[str, Any]:
@@ -212,7 +201,7 @@ def open_state(description: Message, device: str) -> dict[str, Any]:
 
     buffer = torch.empty(0, dtype=torch.uint8, device=device)
     try:
-        storage = _storage(description["handle"], buffer.device.index or 0)
+        storage = storage_of(description["handle"], buffer.device.index or 0)
         buffer.set_(storage, 0, (description["bytes"],), (1,))
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise UnreadableTensor(f"the weights' memory could not be opened: {error}") from None

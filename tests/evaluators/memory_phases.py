@@ -25,6 +25,7 @@ from kernelwright.evaluators.candidate.worker import CandidateWorker
 from kernelwright.evaluators.correctness import compare, digest, exact_parts, inputs
 from kernelwright.evaluators.reference.arithmetic import Arithmetic
 from kernelwright.evaluators.reference.worker import Workload
+from kernelwright.evaluators.replay.worker import ReplayWorker
 from kernelwright.evaluators.timing.priority import Scheduling
 from kernelwright.evaluators.workers import memory
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -163,24 +164,43 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         recorded = phases.run("candidate", candidate.record, serial=1, seed=1, plan=plan, constants=constants)
         assert recorded["reason"] is None, recorded
         phases.run("candidate", candidate.release)
-        text = Path(plan).read_text()
-        answer = phases.run("reference", reference.load_plan, number=1, plan=text, constants=[], path=constants)
+        replayer = ReplayWorker("cpu")
+        answer = phases.run("replayer", replayer.load_plan, number=1, plan=plan, constants=[], path=constants)
         assert answer["reason"] is None, answer
-        answer = phases.run("reference", reference.fit_plan, number=1)
-        assert answer["reason"] is None, answer
+        way = {"folder": str(folder), "share": False}
+
+        def prepare(handed: Any, weights: Any, watch: bool) -> None:
+            handed = {name: handed[name] for name in ("calls", "inputs", "factors")}
+            request = {"number": 1, "weights": weights, "restored": [], "graph": False, "watch": watch}
+            prepared = phases.run("replayer", replayer.prepare, f"prepare {len(handed['calls'])}", **request, **handed)
+            assert prepared["reason"] is None, prepared
+            phases.run("replayer", replayer.go, f"go {len(handed['calls'])}")
+
         for seed, distribution in ((1, None), (1, "heavy tails"), (2, None)):
-            verdict = phases.run(
-                "reference", reference.replay, f"replay {seed} {distribution}", number=1, seed=seed,
-                distribution=distribution, precise=(seed, distribution) == (1, None), written=[],
+            drawn = {"seed": seed, "distribution": distribution}
+            weights = phases.run("reference", reference.hand_weights, **drawn, **way)["weights"]
+            handed = phases.run("reference", reference.hand_inputs, **drawn, **way)
+            prepare(handed, weights, watch=True)
+            found = phases.run(
+                "replayer", replayer.outputs, calls=[0], path=outputs["outputs"], share=False, written=[]
             )  # fmt: skip
-            assert verdict["status"] == "ok" and verdict.get("deterministic", True), verdict
-        phases.run("reference", reference.replay_operators, number=1, seed=1)
+            phases.run("replayer", replayer.release, "release replayer")
+            verdict = phases.run(
+                "reference", reference.check, f"replay {seed} {distribution}", path=outputs["outputs"],
+                outputs=found["outputs"][0], precise=(seed, distribution) == (1, None), written=[], **drawn,
+            )  # fmt: skip
+            assert verdict["status"] == "ok", verdict
         for seed in (3, 4):
-            phases.run("reference", reference.replay_time, number=1, samples=3, seed=seed, graph=False)
+            handed = phases.run("reference", reference.hand_calls, seed=seed, first=1, count=3, fresh=True, **way)
+            prepare(handed, None, watch=False)
             phases.run("reference", reference.time, "time beside", samples=3, seed=9, graph=False)
-        verdict = phases.run("reference", reference.replay_recheck, number=1)
+        found = phases.run("replayer", replayer.outputs, calls=[0], path=outputs["outputs"], share=False, written=[])
+        verdict = phases.run(
+            "reference", reference.check_timed, "check timed replay", weights=2, seed=4, calls=[1],
+            path=outputs["outputs"], outputs=found["outputs"],
+        )  # fmt: skip
         assert verdict["status"] == "ok", verdict
-        phases.run("reference", reference.forget_plans)
+        phases.run("replayer", replayer.release)
         phases.run("reference", reference.release)
         phases.run("reference", reference.count)
         calls = phases.run("candidate", candidate.time, serial=1, samples=3, seed=5, graph=False)["calls"]
@@ -188,8 +208,8 @@ def measure(forward: str, folder: Path) -> dict[str, dict[str, float]]:
         calls = phases.run("candidate", candidate.time, serial=1, samples=3, seed=7, graph=False)["calls"]
         described = phases.run("candidate", candidate.timed_outputs, serial=1, **outputs)["outputs"]
         verdict = phases.run(
-            "reference", reference.check_timed, weights=1, seed=7, calls=calls, path=outputs["outputs"],
-            outputs=described,
+            "reference", reference.check_timed, weights=1, seed=7, calls=[calls], path=outputs["outputs"],
+            outputs=[described],
         )  # fmt: skip
         assert verdict["status"] == "ok", verdict
         phases.run("candidate", candidate.release)

@@ -14,7 +14,7 @@ from kernelwright.evaluators.candidate.process import CandidateProcess
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.device_access import SHARES, DeviceAccess
 from kernelwright.evaluators.reference.client import ReferenceClient
-from kernelwright.evaluators.workers.client import ForkServer, WorkerDied
+from kernelwright.evaluators.workers.client import ForkServer, Worker, WorkerDied
 from kernelwright.evaluators.workers.device_lock import DeviceLock
 
 from ...beside import with_launch_plans
@@ -22,7 +22,7 @@ from ...conftest import FAST, SCALE_KERNEL, Unguarded, torch_kernel
 from ..device_access import is_exclusive, is_held
 from ..test_search import SEARCHING
 
-PLANS = ("load_plan", "fit_plan", "replay", "replay_operators", "replay_time", "replay_recheck", "time")
+PLANS = tuple(f"candidate {op}" for op in ("load_plan", "prepare", "go", "outputs"))
 
 
 class Seen:
@@ -87,7 +87,7 @@ def _with_memory(
 
 
 ENOUGH_BYTES = 1e12
-MEASURED = ("time", "time_baseline", "replay_time", "ceilings", "candidate time", "candidate profile")
+MEASURED = ("time", "time_baseline", "hand_calls", "ceilings", "candidate time", "candidate profile")
 
 
 def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
@@ -97,9 +97,9 @@ def test_checks_share_a_gpu_that_is_large_enough_and_what_is_timed_has_it_alone(
     with with_launch_plans():
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
-    assert {op for op in MEASURED if seen.locked[op]} >= {"time", "replay_time", "candidate profile"}
+    assert {op for op in MEASURED if seen.locked[op]} >= {"time", "hand_calls", "candidate profile"}
     assert not any(seen.shared[op] or seen.free[op] for op in MEASURED)
-    for op in ("check", "replay", "candidate run", "candidate record"):
+    for op in ("check", "hand_inputs", "candidate run", "candidate record"):
         assert seen.shared[op] and not seen.locked[op] and not seen.free[op], op
     assert seen.access is not None and not is_held(seen.access)
 
@@ -125,7 +125,7 @@ def test_a_check_gives_way_between_its_steps(
     with with_launch_plans():
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok
-    assert gave_way["replay"] >= 3, "between the comparisons of a launch plan"
+    assert gave_way["check"] >= 3, "between the comparisons of a launch plan"
     assert len(gave_way) >= 6, "and between the stages"
 
 
@@ -202,8 +202,8 @@ def test_a_plan_is_compiled_while_others_measure(
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.ok and found.replay is not None and found.replay.replayed
     assert {"plan compiling", "replay check"} <= set(found.stages)
-    assert {op: seen.free[op] for op in PLANS if seen.free[op]} == {"load_plan": 1}
-    assert all(seen.locked[op] for op in PLANS[1:]) and not seen.locked["load_plan"]
+    assert {op: seen.free[op] for op in PLANS if seen.free[op]} == {"candidate load_plan": 1}
+    assert all(seen.locked[op] for op in PLANS[1:]) and not seen.locked["candidate load_plan"]
     assert seen.access is not None and not is_exclusive(seen.access)
 
 
@@ -215,14 +215,14 @@ def test_the_device_is_taken_again_where_a_plan_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     as_on_a_gpu(evaluator, seen)
-    ask = ReferenceClient._ask
+    call = Worker.call
 
-    def dies(self: ReferenceClient, seconds: float, op: str, **arguments: Any) -> Any:
-        if op == "load_plan":
+    def dies(self: Worker, seconds: float, **request: Any) -> Any:
+        if request["op"] == "load_plan":
             raise WorkerDied(-11)
-        return ask(self, seconds, op, **arguments)
+        return call(self, seconds, **request)
 
-    monkeypatch.setattr(ReferenceClient, "_ask", dies)
+    monkeypatch.setattr(Worker, "call", dies)
     with with_launch_plans():
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
     assert found.status is Status.CRASHED and "SIGSEGV" in found.message
@@ -235,7 +235,7 @@ def test_on_a_cpu_nobody_measures_while_a_plan_is_compiled(
     seen.access = evaluator._bench._access
     with with_launch_plans():
         (found,) = evaluator.evaluate(scale_problem, scale_kernel, [Config()])
-    assert found.ok and (seen.free["load_plan"], seen.locked["load_plan"]) == (0, 1)
+    assert found.ok and (seen.free["candidate load_plan"], seen.locked["candidate load_plan"]) == (0, 1)
 
 
 def test_a_new_worker_opens_its_device_before_others_have_to_wait(seen: Seen, scale_problem: TorchProblem) -> None:

@@ -49,7 +49,7 @@ def test_cores_that_a_candidate_took_are_given_back_at_other_sizes(
     os.sched_setaffinity(first.pid, {min(before)})
     second = fresh.processes.reference_client(scale_problem.at("tiny"))
     assert second.pid == first.pid
-    assert second.call("load_plan", number=1, plan="{}", constants=[], path="none")["reason"]
+    second.call("hand_weights", seed=1, folder=str(fresh.processes.new_folder("weights")), share=False)
     assert os.sched_getaffinity(second.pid) == before
 
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import torch
 from kernelwright.core import Config, Kernel, PythonKernel, Status, TorchProblem
 from kernelwright.evaluators.candidate.verified import RecordedPlan, VerifiedConfig
 from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.launch_plans import LaunchPlans
-from kernelwright.evaluators.reference.comparison import Comparison
-from kernelwright.evaluators.reference.replays import ReplayRequests
 
 from ...beside import with_launch_plans
 from ...conftest import torch_kernel
@@ -132,21 +127,6 @@ def test_a_kernel_may_write_to_the_weights_that_the_reference_writes_to(
     assert (found.rejection and found.rejection.rule) == rule, found.message
     if rule is None:
         assert found.ok and found.replay is not None and found.replay.replayed, found.message
-
-
-def test_between_timed_calls_the_weights_that_it_may_write_to_are_put_back() -> None:
-    """Else a kernel could count its calls there."""
-    model = torch.nn.BatchNorm1d(2)
-    session: Any = SimpleNamespace(renew=lambda number: None)
-    reference: Any = SimpleNamespace(model=model, written_weights=frozenset({"running_mean"}), device="cpu")
-    requests = ReplayRequests(reference, Comparison(reference))
-    requests._session = session
-    renew = requests._renewal(1)
-    for tensor in (model.running_mean, model.running_var):
-        assert tensor is not None
-        tensor.add_(1)
-    renew()
-    assert model.running_mean.tolist() == [0, 0] and model.running_var.tolist() == [2, 2]
 
 
 def test_the_plan_alone(evaluator: LocalEvaluator, scale_problem: TorchProblem, scale_kernel: Kernel) -> None:

@@ -13,7 +13,7 @@ import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
 from kernelwright.evaluators.replay.c_source import PREFIX
 from kernelwright.evaluators.replay.executor import PlanExecutor
-from kernelwright.evaluators.replay.session import ReplaySession
+from kernelwright.evaluators.replay.loaded import loaded_plan
 from kernelwright.evaluators.replay.values import UnplannableCall
 
 LAYOUT = TensorLayout(shape=(8,), strides=(1,), dtype="float32")
@@ -73,8 +73,8 @@ def test_a_plan_that_is_none_is_not_replayed(tmp_path: Path) -> None:
         plan(constants={7: ""}).model_copy(update={"layouts": {0: LAYOUT, 7: odd}}).model_dump_json(),
     ):
         described = [{"shape": [8], "stored": True}] if "hub" in text else []
-        reason = ReplaySession("cpu", tmp_path / "plans").load(1, text, described, tmp_path)
-        assert reason is not None and ("its plan is none" in reason or "'hub'" in reason)
+        reason = loaded_plan(text, described, tmp_path, tmp_path / "plans", "cpu")
+        assert isinstance(reason, str) and ("its plan is none" in reason or "'hub'" in reason)
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x\n", "<b>x"])
@@ -104,15 +104,23 @@ def test_a_library_beside_a_saved_plan_is_not_believed(tmp_path: Path) -> None:
     assert kernelwright.load_plan(saved)([torch.full((8,), 3.0)], {}).tolist() == [6.0] * 8
 
 
-def test_what_a_graph_keeps_is_undone_before_each_of_its_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory is the same at every call, whatever ran since it was captured."""
-    executor = PlanExecutor(plan(step("aten.neg.default", X)), {}, tmp_path, "cuda")
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    x = torch.ones(8)
-    captured = executor([x], {})
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    made = executor([x], {})
-    for _ in range(2):
-        captured.zero_()  # a call of the graph writes its results
-        executor.renew()
-        assert captured.isnan().all() and made.isnan().all() and x.tolist() == [1.0] * 8
+def test_the_memory_that_calls_allocate_is_made_before_them_and_spoiled(tmp_path: Path) -> None:
+    """A call finds nothing of another one in it, and calls of a batch do not share it."""
+    negated = step("aten.neg.default", X, results=(9,))
+    executor = PlanExecutor(plan(step("aten.empty_like.default", X), negated), {}, tmp_path, "cpu")
+    executor.reserve(2)
+    first, second = (executor([torch.ones(8)], {}, place) for place in range(2))
+    assert first.isnan().all() and second.isnan().all() and first.data_ptr() != second.data_ptr()
+    first.zero_()
+    executor.reserve(2)
+    assert first.isnan().all() and executor([torch.ones(8)], {}, 0).data_ptr() == first.data_ptr()
+    assert executor([torch.ones(8)], {}).data_ptr() not in (first.data_ptr(), second.data_ptr())
+
+
+def test_constants_are_put_back_before_a_batch(tmp_path: Path) -> None:
+    counts = step("aten.add_.Tensor", KEPT, X)
+    executor = PlanExecutor(plan(counts, constants={7: ""}), {7: torch.zeros(8)}, tmp_path, "cpu")
+    assert executor([torch.ones(8)], {}).tolist() == [1.0] * 8
+    assert executor([torch.ones(8)], {}).tolist() == [2.0] * 8
+    executor.reserve(1)
+    assert executor([torch.ones(8)], {}, 0).tolist() == [1.0] * 8

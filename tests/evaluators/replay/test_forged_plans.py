@@ -9,10 +9,10 @@ import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
 from kernelwright.evaluators.replay.executor import PlanExecutor, check_references
-from kernelwright.evaluators.replay.session import ReplaySession
 from kernelwright.evaluators.replay.values import UnplannableCall, argument
+from kernelwright.evaluators.replay.worker import ReplayWorker
+from kernelwright.evaluators.workers.handover import Handover
 from pydantic import ValidationError
-from torch import nn
 
 LAYOUT = TensorLayout(shape=(2, 3), strides=(3, 1), dtype="float32")
 PTX = KernelCode(name="relu", kind="ptx", text="", entry="relu", parameters=("tensordesc<fp32[16]>", "fp32"))
@@ -73,7 +73,16 @@ def test_names_are_names(name: str) -> None:
         (plan(codes={}, constants={1: ""}, layouts={0: LAYOUT, 1: LAYOUT}).model_dump_json(), "without its constants"),
     ],
 )
-def test_whatever_is_sent_is_a_reason_and_no_failure_of_the_reference(text: str, says: str, tmp_path: Path) -> None:
-    session = ReplaySession("cpu", tmp_path)
-    reason = session.load(0, text, [], tmp_path / "none") or session.misfit(0, [torch.zeros(2, 3)], nn.Module())
+def test_whatever_is_sent_is_a_reason_and_no_failure_of_the_process(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worker, path = ReplayWorker("cpu"), tmp_path / "plan.json"
+    path.write_text(text)
+    reason = worker.load_plan(0, str(path), [], str(tmp_path / "none"))["reason"]
+    if reason is None:
+        weights = {"names": [], "given": Handover("cpu").give([], tmp_path / "weights", False)}
+        inputs = [Handover("cpu").give([torch.zeros(2, 3)], tmp_path / "inputs", False)]
+        prepared = worker.prepare(0, [[0, None]], weights, inputs, None, [], graph=False, watch=True)
+        reason = prepared["reason"]
     assert reason is not None and says in reason

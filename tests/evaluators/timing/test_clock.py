@@ -127,7 +127,7 @@ def test_preparing_is_not_timed_and_results_are_dropped_but_the_last(hands: Hand
     assert taken.host_ms == taken.times_ms
     assert taken.cores == pytest.approx(1.5)
     assert alive == [0] * 5
-    assert taken.last is seen[-1]()
+    assert taken.results[-1] is seen[-1]()
     assert Clock("cpu").empty_ms() == 0.0
 
 
@@ -217,7 +217,7 @@ def test_a_graph_for_each_set_of_buffers(gpu: SimulatedGpu) -> None:
     taken = clock.sample(next_call, 4)
     assert [line for line in gpu.log if "capture" in line] == ["capture 1", "capture 2"]
     assert [line for line in gpu.log if "replay" in line] == ["replay 1", "replay 2", "replay 1", "replay 2"]
-    assert taken.last == "outputs 1"
+    assert taken.results[-1] == "outputs 1"
     assert clock.untimed(next_call) == "outputs 0" and gpu.log[-1] == "replay 1"
     clock.forget()
     clock.sample(next_call, 1)
@@ -282,8 +282,8 @@ class TestCuda:
             return 0, lambda: x * 2
 
         taken = clock.sample(next_call, 5)
-        assert isinstance(taken.last, torch.Tensor)
-        assert taken.last.tolist() == [10.0] * 1024
+        assert isinstance(taken.results[-1], torch.Tensor)
+        assert taken.results[-1].tolist() == [10.0] * 1024
 
     def test_a_wait_cannot_be_captured(self) -> None:
         """In a process of its own: torch's random numbers are of no use after a capture that failed."""

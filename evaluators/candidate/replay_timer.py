@@ -1,0 +1,101 @@
+"""Times a launch plan in batches of random length, of which results are compared that are drawn afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from ...core import Rejection, Status
+from ..reference.client import ReferenceClient
+from ..timing.outside import ClocksDisagree, OutsideClock
+from ..workers.channel import Message
+from .replayer import Replayer
+from .verified import Failure, VerifiedConfig, rejected
+
+MOST_CALLS = 64
+"""Calls of a batch."""
+BATCH_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
+"""What the calls of a batch may take together, unless one alone takes more."""
+COMPARED_SHARE = 0.25
+"""The least share of a batch's results that are compared."""
+
+
+class ReplayTimer:
+    """Times one plan; call it with the number of calls to time. It raises `Failure`.
+
+    Each chunk is on the next seed's inputs; the weights are those of the config. `draw` gives random numbers.
+    """
+
+    def __init__(
+        self,
+        replayer: Replayer,
+        reference_client: ReferenceClient,
+        checked: VerifiedConfig,
+        seeds: Iterator[int],
+        graph: bool,
+        on_cpu: bool,
+        draw: Callable[[], int],
+    ) -> None:
+        self._replayer = replayer
+        self._reference_client = reference_client
+        self._checked = checked
+        self._seeds = seeds
+        self._graph = graph
+        self._draw = draw
+        self._room = BATCH_BYTES["cpu" if on_cpu else "cuda"]
+        self._rule = "timer" if on_cpu else "hidden-work"
+        self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
+        self._made: dict[int, int] = {}  # calls by seed
+        self.left_out = 0
+        """Batches whose times were not those of this process's clock, and that were made again."""
+
+    def __call__(self, samples: int) -> Message:
+        """Return the times of so many calls."""
+        seed = next(self._seeds)
+        taken: Message = {"samples_ms": [], "host_ms": [], "cores": 0.0, "method": ""}
+        self._clock.restart()
+        try:
+            while len(taken["samples_ms"]) < samples:
+                self._add_batch(taken, seed, samples - len(taken["samples_ms"]))
+        except Failure as failure:
+            failure.config = self._checked.config
+            raise
+        return taken
+
+    def _add_batch(self, taken: Message, seed: int, left: int) -> None:
+        first = self._made.get(seed, 0) + 1
+        count = self._replayer.prepare_timed(
+            self._reference_client, self._checked.serial, self._checked.weights, seed, first, self._length(left),
+            self._graph,
+        )  # fmt: skip
+        self._made[seed] = first + count - 1
+        made, wall_ms = self._replayer.go()
+        if made.reason is not None or len(made.samples_ms) != count:
+            why = self._replayer.failed(made.reason or f"{count} calls, but {len(made.samples_ms)} times")
+            raise Failure(Status.RUNTIME_ERROR, why)
+        self._compare_some(seed, first, count)
+        try:
+            times = self._clock.agreed(made.samples_ms, wall_ms)
+        except ClocksDisagree as disagree:
+            raise self._replayer.rejected(self._rule, "while it was timed", str(disagree)) from None
+        if times is None:
+            self.left_out += 1
+            return
+        taken["samples_ms"] += times
+        taken["host_ms"] += [wall_ms / count] * count
+        taken["cores"], taken["method"] = max(taken["cores"], made.cores), made.method
+
+    def _length(self, left: int) -> int:
+        """Return a random number of calls: half of what is possible or more."""
+        if self._reference_client.written_weights:
+            return 1  # a call would find what an earlier one wrote
+        most = max(1, min(left, MOST_CALLS, self._room // self._replayer.bytes_of(self._checked.serial)))
+        return most - self._draw() % (most // 2 + 1)
+
+    def _compare_some(self, seed: int, first: int, count: int) -> None:
+        places = list(range(count))
+        chosen = sorted(places.pop(self._draw() % len(places)) for _ in range(math.ceil(count * COMPARED_SHARE)))
+        verdict = self._replayer.compare_timed(self._reference_client, self._checked.weights, seed, first, chosen)
+        if verdict["status"] != Status.OK:
+            why = f"a timed replay gave something else than the reference: {verdict['message']}"
+            raise rejected(Rejection(rule="wrong-when-timed", where="while it was timed", why=why))

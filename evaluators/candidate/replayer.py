@@ -1,0 +1,250 @@
+"""The client of the process that executes a candidate's launch plans.
+
+That process has neither the reference nor a seed. It is handed inputs and weights that the reference worker draws,
+makes a batch of calls on them, and hands over what some of them returned. Nothing that it says is believed without a
+comparison: of results in the reference worker, of times with this process's clock (`ReplayTimer`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...core import Status
+from ...core.launch_plan import LaunchPlan, TorchStep
+from ...core.text import first_line
+from ..correctness.distributions import OTHER_WEIGHTS
+from ..guards.torch_share import Operator
+from ..reference.client import ReferenceClient
+from ..replay.executor import ALLOCATIONS
+from ..sandbox.untrusted_files import read_untrusted_file
+from ..settings import Limits
+from ..workers.channel import Message
+from ..workers.client import Worker
+from .process import CandidateProcess
+from .responses import BatchOutputs, BatchResponse, LoadedPlan, PreparedBatch, ReplayedOperators, Response
+from .verified import Failure, RecordedPlan
+
+_SUBJECT = "the process that replayed its launches"
+Calls = Sequence[Sequence[int | None]]
+"""Of a batch: for each the number of its inputs, and where its factors begin."""
+
+
+class Checked(NamedTuple):
+    """One call of a plan: `reason` says why it could not be made; else there is a verdict, and what else it did."""
+
+    reason: str | None
+    verdict: Message
+    outputs: BatchOutputs | None = None
+
+
+class Replayer(CandidateProcess):
+    """Plans of one kernel, by the serial numbers of its configs. Methods raise `Failure`, which ends the process.
+
+    `share` passes tensors as device memory, and falls back to files where that cannot be opened.
+    """
+
+    def __init__(self, new_worker: Callable[[], Worker], limits: Limits, share: bool) -> None:
+        super().__init__(new_worker)
+        self._limits = limits
+        self._share = share
+        self._bytes: dict[int, int] = {}
+        self._weights: tuple[int, str | None] | None = None  # those that the process has
+        self._inputs: int | None = None  # the seed of those that it has, for timed calls
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self.worker.pid
+
+    def load(self, number: int, recorded: RecordedPlan) -> str | None:
+        """Hand over a plan, to be checked and compiled; return why it cannot be replayed, or None."""
+        plan = self.write(f"plan_{number}.json", recorded.plan.model_dump_json(), keep=True)
+        constants = self.worker.inbox / f"constants_{number}.bin"
+        try:
+            size = sum(recorded.plan.layouts[one].bytes for one in recorded.plan.constants)
+            constants.write_bytes(read_untrusted_file(recorded.path, size) if size else b"")
+        except (OSError, KeyError):
+            return "a plan without its constants"
+        self._bytes[number] = _bytes_of(recorded.plan)
+        request = {"plan": str(plan), "constants": recorded.constants, "path": str(constants)}
+        return self.ask(LoadedPlan, self._limits.compile_s, "load_plan", number=number, **request).reason
+
+    def bytes_of(self, number: int) -> int:
+        """Return what a call of a plan takes: its inputs, and what it allocates."""
+        return self._bytes[number]
+
+    def check(
+        self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, precise: bool
+    ) -> Checked:
+        """Make one call on the weights and inputs of a seed, and compare its result.
+
+        `precise` also compares with fp64 and with trivial outputs, and makes the call again: `deterministic` in the
+        verdict says whether that gave the same bits.
+        """
+        reason, found = self._called(reference_client, number, seed, distribution, watch=True)
+        if found is None:
+            return Checked(reason, {})
+        if reference_client.has_large_inputs:
+            self.release()
+            reference_client.call("take_back")
+        verdict = reference_client.call(
+            "check", seed=seed, path=str(self.outputs), outputs=found.described()[0], distribution=distribution,
+            precise=precise, hold=precise, written=reference_client.effects["changed"], form=found.form,
+        )  # fmt: skip
+        if self._cannot_share(verdict):
+            return self.check(reference_client, number, seed, distribution, precise)
+        if verdict["status"] == Status.OK and precise:
+            _, again = self._called(reference_client, number, seed, distribution, watch=False)
+            if again is not None:
+                same = reference_client.call("same", path=str(self.outputs), outputs=again.described()[0])["same"]
+                verdict["deterministic"] = same
+        return Checked(None, verdict, found)
+
+    def operators(self, reference_client: ReferenceClient, number: int, seed: int) -> list[Operator]:
+        """Return the torch operators of one call."""
+        self._prepare_one(reference_client, number, seed, None, watch=False)
+        return self.ask(ReplayedOperators, self._limits.call_s, "operators").operators
+
+    def prepare_timed(
+        self,
+        reference_client: ReferenceClient,
+        number: int,
+        weights: int,
+        seed: int,
+        first: int,
+        count: int,
+        graph: bool,
+    ) -> int:
+        """Prepare up to `count` calls on variants of a seed's inputs, from the variant `first` on; return how many."""
+        given = self._hand_weights(reference_client, weights, None)
+        handed = reference_client.call(
+            "hand_calls", seed=seed, first=first, count=count, fresh=self._inputs != seed, **self._way()
+        )
+        self._inputs = seed if all(start is not None for _, start in handed["calls"]) else None
+        reason, read = handed["reason"], True
+        if reason is None:
+            reason, read = self._prepare(reference_client, number, handed, given, graph=graph, watch=False)
+        if reason is not None:
+            raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
+        if not read:
+            return self.prepare_timed(reference_client, number, weights, seed, first, count, graph)
+        return len(handed["calls"])
+
+    def go(self, empty: bool = False) -> tuple[BatchResponse, float]:
+        """Make the calls that are prepared, or none; return the answer, and the milliseconds until it came."""
+        start = time.perf_counter()
+        made = self.ask(BatchResponse, self._limits.call_s, "go", empty=empty)
+        return made, (time.perf_counter() - start) * 1e3
+
+    def compare_timed(
+        self, reference_client: ReferenceClient, weights: int, seed: int, first: int, places: Sequence[int]
+    ) -> Message:
+        """Return the verdict on what the calls at these places of the batch returned, whose variants begin at `first`.
+
+        It is that on the first that differs from the reference, or on the last.
+        """
+        found = self._outputs(places, ())
+        verdict = reference_client.call(
+            "check_timed", weights=weights, seed=seed, calls=[first + place for place in places],
+            path=str(self.outputs), outputs=found.described(),
+        )  # fmt: skip
+        if self._cannot_share(verdict):
+            return self.compare_timed(reference_client, weights, seed, first, places)
+        return verdict
+
+    def release(self) -> None:
+        """Let the process free what can be handed over again, where that is large."""
+        self._inputs = None
+        self.ask(Response, self._limits.call_s, "release")
+
+    def timed_out(self, op: str, seconds: float) -> str:
+        """Return the message of a request that did not end in time."""
+        return f"its launches did not end within {seconds:.0f} s"
+
+    def died(self, op: str, how: str) -> str:
+        """Return the message of a process that ended, or sent something else than an answer."""
+        return f"{_SUBJECT} {how}"
+
+    def failed(self, error: str) -> str:
+        """Return the message of a request that ended with an error."""
+        return f"its launches, replayed: {first_line(error)}"
+
+    def _called(
+        self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, watch: bool
+    ) -> tuple[str | None, BatchOutputs | None]:
+        """Make one call; return why it cannot be made, or its results."""
+        reason = self._prepare_one(reference_client, number, seed, distribution, watch)
+        if reason is None:
+            made, _ = self.go()
+            reason = made.reason
+        return reason, None if reason is not None else self._outputs([0], reference_client.effects["changed"])
+
+    def _prepare_one(
+        self, reference_client: ReferenceClient, number: int, seed: int, distribution: str | None, watch: bool
+    ) -> str | None:
+        """Prepare a call on the weights and inputs of a seed; return why that is not possible, or None."""
+        given = self._hand_weights(reference_client, seed, distribution)
+        handed = reference_client.call("hand_inputs", seed=seed, distribution=distribution, **self._way())
+        self._inputs = None
+        if handed["reason"] is not None:
+            return str(handed["reason"])
+        reason, read = self._prepare(reference_client, number, handed, given, graph=False, watch=watch)
+        return reason if read else self._prepare_one(reference_client, number, seed, distribution, watch)
+
+    def _hand_weights(self, reference_client: ReferenceClient, seed: int, distribution: str | None) -> Message | None:
+        """Let the reference worker hand over weights; None where the process has them."""
+        wanted = (seed, distribution if distribution == OTHER_WEIGHTS else None)
+        if self._weights == wanted:
+            return None
+        request = {"seed": seed, "distribution": distribution}
+        handed: Message = reference_client.call("hand_weights", **request, **self._way())["weights"]
+        self._weights = wanted
+        return handed
+
+    def _way(self) -> Message:
+        """Return how tensors are handed over."""
+        return {"folder": str(self.worker.inbox), "share": self._share}
+
+    def _prepare(
+        self,
+        reference_client: ReferenceClient,
+        number: int,
+        handed: Message,
+        weights: Message | None,
+        graph: bool,
+        watch: bool,
+    ) -> tuple[str | None, bool]:
+        """Return why the plan does not fit what is handed over, or None; and whether that could be read."""
+        prepared = self.ask(
+            PreparedBatch, self._limits.compile_s, "prepare", number=number, weights=weights, graph=graph, watch=watch,
+            restored=sorted(reference_client.written_weights),
+            **{name: handed[name] for name in ("calls", "inputs", "factors")},
+        )  # fmt: skip
+        if not prepared.read:
+            if not self._share:
+                return "what it computes on could not be read", True
+            self._share, self._weights, self._inputs = False, None, None
+        return prepared.reason, prepared.read
+
+    def _outputs(self, calls: Sequence[int], written: Sequence[int]) -> BatchOutputs:
+        request = {"calls": list(calls), "written": list(written), "path": str(self.outputs), "share": self._share}
+        found = self.ask(BatchOutputs, self._limits.call_s, "outputs", **request)
+        if len(found.outputs) != len(calls):
+            self.worker.end()
+            raise Failure(Status.CRASHED, self.died("outputs", "sent no proper answer"))
+        return found
+
+    def _cannot_share(self, verdict: Message) -> bool:
+        """Return whether outputs must be handed over once more, through a file."""
+        if not (self._share and verdict.get("unreadable")):
+            return False
+        self._share = False
+        return True
+
+
+def _bytes_of(plan: LaunchPlan) -> int:
+    inputs = [plan.layouts[number].bytes for number in plan.inputs if isinstance(number, int)]
+    steps = [step for step in plan.steps if isinstance(step, TorchStep) and step.operator in ALLOCATIONS]
+    return max(1, sum(inputs) + sum(layout.bytes for step in steps for layout in step.layouts))

@@ -1,0 +1,245 @@
+"""The worker that executes launch plans: it has neither the reference nor the problem, and its clock is not the one
+that counts.
+
+It is confined as a candidate is, and started afresh for each. Checks and timings are the same requests: `prepare` lays
+out a batch of calls, each on inputs and memory of its own; `go` makes them; `outputs` hands over results of those that
+the evaluator then asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..correctness.inputs import Buffers
+from ..correctness.side_effects import SideEffects, WrittenWeights, poison
+from ..profiling import op_counter
+from ..reference.arithmetic import Arithmetic
+from ..timing.clock import Clock
+from ..workers import tensor_ipc
+from ..workers.channel import Channel, Message
+from ..workers.handover import taken
+from ..workers.memory import is_large, release_cache
+from ..workers.modules import form_of, outputs_of
+from ..workers.one_thread import OneThread
+from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
+from .executor import PlanExecutor
+from .loaded import loaded_plan, not_a_plan
+from .values import UnplannableCall
+
+_REQUESTS = ("load_plan", "prepare", "go", "outputs", "operators", "release")
+
+
+def serve(channel: Channel, options: Message) -> None:
+    """Serve requests until the channel closes."""
+    for name in options.get("languages", ()):
+        with contextlib.suppress(Exception):  # where the server did not import it
+            importlib.import_module(name)
+    arithmetic = Arithmetic.of(options)
+    worker = ReplayWorker(options["device"])
+    arithmetic.main.set()  # torch's operators compute as the reference's do
+    handlers: dict[str, Handler] = {name: getattr(worker, name) for name in _REQUESTS}
+    serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"])
+
+
+class ReplayWorker:
+    """Plans by number, and the batch of calls that is prepared; each method serves the request of its name."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._folder = Path.cwd() / "plans"
+        self._plans: dict[int, PlanExecutor] = {}
+        self._clock = Clock(device)
+        self._weights: dict[str, Any] = {}
+        self._first: dict[str, Any] = {}
+        self._inputs: list[list[Any]] = []
+        self._factors: Any = None
+        self._buffers: list[Buffers] = []
+        self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
+        self._batch = _Batch()
+        self._shared: list[Any] = []
+
+    def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
+        """Check and compile a plan from a file; `reason` says why it cannot be executed.
+
+        Computes nothing on the device, where others may measure meanwhile.
+        """
+        found = loaded_plan(Path(plan).read_text(), constants, Path(path), self._folder, self._device)
+        if isinstance(found, str):
+            return {"reason": found}
+        self._plans[number] = found
+        return {"reason": None}
+
+    def prepare(
+        self,
+        number: int,
+        calls: list[list[int | None]],
+        weights: Message | None,
+        inputs: list[Message] | None,
+        factors: Message | None,
+        restored: list[str],
+        graph: bool,
+        watch: bool,
+    ) -> Message:
+        """Lay out a batch of calls of a plan; `reason` says why it does not fit them.
+
+        Each call has the number of its inputs among those that were handed over, and where its factors begin among
+        the `factors`, or none. Weights, inputs and factors stay until others are handed over; weights that are
+        `restored` get their first values again. `watch` looks for side effects of the first call.
+        """
+        self._batch = _Batch()
+        try:
+            self._take(weights, inputs, factors)
+        except tensor_ipc.UnreadableTensor:
+            return {"reason": None, "read": False}
+        executor = self._plans[number]
+        try:
+            executor.require_fit(self._inputs[calls[0][0] or 0], self._weights)
+        except UnplannableCall as reason:
+            return {"reason": str(reason)}
+        except Exception as error:  # what another process wrote may be anything
+            return {"reason": not_a_plan(error)}
+        self._clock.graph = graph and self._device != "cpu"
+        batch = _Batch(number, executor, self._laid_out(executor, calls, restored))
+        captured = [self._captured(batch, place) for place in range(len(calls))]
+        if any(captured):  # which made the calls
+            batch = _Batch(number, executor, self._laid_out(executor, calls, restored))
+        if watch:
+            batch.watch(self._weights)
+        self._batch = batch
+        self._clock.warm_if_cold()
+        return {"reason": None}
+
+    def _laid_out(
+        self, executor: PlanExecutor, calls: Sequence[Sequence[int | None]], restored: Sequence[str]
+    ) -> list[Sequence[Any]]:
+        """Return each call's inputs; also give weights their first values, and lay out the memory of the calls."""
+        with self._writing:
+            given = [self._filled(place, *call) for place, call in enumerate(calls)]
+            for name in restored:
+                self._weights[name].copy_(self._first.setdefault(name, self._weights[name].clone()))
+        executor.reserve(len(calls))
+        return given
+
+    def _captured(self, batch: _Batch, place: int) -> bool:
+        """Capture a call as a graph, where that is requested and was not done; return whether it was done now."""
+        if self._clock.is_captured((batch.number, place)):
+            return False
+        self._clock.prepared((batch.number, place), batch.call(place, self._weights))
+        return True
+
+    def go(self, empty: bool = False) -> Message:
+        """Make the calls of the batch, or none; `reason` says why they fail, unless that ends the process."""
+        batch = self._batch
+        places = iter(range(0 if empty else len(batch.inputs)))
+
+        def next_call() -> tuple[tuple[int, int], Callable[[], object]]:
+            place = next(places)
+            return (batch.number, place), batch.call(place, self._weights)
+
+        try:
+            made = self._clock.sample(next_call, 0 if empty else len(batch.inputs), keep=True)
+        except Exception as error:
+            if any(fault in str(error) for fault in GPU_FAULTS):
+                raise
+            return {"reason": describe(error)}
+        if not empty:
+            batch.results = made.results
+        return made.message(self._clock.method)
+
+    def outputs(self, calls: list[int], path: str, share: bool, written: list[int]) -> Message:
+        """Hand over what calls of the batch returned, each with the inputs whose numbers are in `written`.
+
+        `form` says whether results are one tensor, a tuple or a list; the rest of the response is what the first call
+        did beside returning them, where it is watched.
+        """
+        batch = self._batch
+        found = {"form": form_of(batch.results[0]), **batch.seen()}
+        tensors, sizes = [], []
+        for call in calls:
+            own = [*outputs_of(batch.results[call]), *(batch.inputs[call][number] for number in written)]
+            tensors += own
+            sizes.append(len(own))
+        described, self._shared = tensor_ipc.publish_outputs(tensors, Path(path), share)
+        each = iter(described)
+        return found | {"outputs": [[next(each) for _ in range(size)] for size in sizes]}
+
+    def operators(self) -> Message:
+        """Make the first call of the batch; return its torch operators, as `guards.torch_share.Operator`."""
+        batch = self._batch
+        _, seen = op_counter.observe(batch.call(0, self._weights))
+        return {"operators": op_counter.grouped(seen)}
+
+    def release(self) -> Message:
+        """Free what can be handed over again, where it is large: the reference may need the memory next."""
+        self._batch = _Batch()
+        if is_large([one for values in self._inputs for one in values]):
+            self._inputs = []
+            self._buffers.clear()
+            self._clock.forget()
+            for executor in self._plans.values():
+                executor.release()
+        release_cache(self._device)
+        return {}
+
+    def _take(self, weights: Message | None, inputs: list[Message] | None, factors: Message | None) -> None:
+        if weights is not None:
+            self._weights, self._first = {}, {}
+            self._clock.forget()  # graphs contain their addresses
+            values = taken(weights["given"], self._device, own=True)
+            self._weights = dict(zip(weights["names"], values, strict=True))
+        if inputs is not None:
+            self._inputs = []  # freed before the next
+            self._inputs = [_taken_inputs(one, self._device) for one in inputs]
+        if factors is not None:
+            (self._factors,) = taken(factors, self._device, own=True)
+
+    def _filled(self, place: int, number: int | None, start: int | None) -> Sequence[Any]:
+        """Return a call's inputs, in buffers that keep their address from batch to batch."""
+        values = self._inputs[number or 0]
+        if start is None and is_large(values) and not self._clock.graph:
+            return values  # a copy would need as much memory again
+        while len(self._buffers) <= place:
+            self._buffers.append(Buffers())
+        if start is None:
+            return self._buffers[place].fill(values)
+        return self._buffers[place].scaled(values, self._factors[start:])
+
+
+class _Batch:
+    """Calls that are prepared, and what they returned."""
+
+    def __init__(self, number: int = 0, executor: Any = None, inputs: Sequence[Sequence[Any]] = ()) -> None:
+        self.number = number
+        self.executor = executor
+        self.inputs = inputs
+        self.results: list[Any] = []
+        self._watched: tuple[SideEffects, WrittenWeights, SideEffects] | None = None
+
+    def call(self, place: int, weights: Mapping[str, Any]) -> Callable[[], object]:
+        """Return a call as a function without arguments."""
+        return lambda: self.executor(self.inputs[place], weights, place)
+
+    def watch(self, weights: Mapping[str, Any]) -> None:
+        """Look for side effects of the first call."""
+        kept = SideEffects([*weights.values(), *self.executor.constants.values()])
+        self._watched = SideEffects(self.inputs[0]), WrittenWeights(weights), kept
+        poison(list(self.inputs[0]))
+
+    def seen(self) -> Message:
+        """Return the inputs that the first call changed or returned, the weights that it wrote to, and `kept`: the
+        outputs whose memory outlives it. Nothing where it is not watched."""
+        if self._watched is None:
+            return {}
+        on_inputs, on_weights, kept = self._watched
+        outputs = outputs_of(self.results[0])
+        return {**on_inputs.of(outputs), "weights": on_weights.names(), "kept": kept.of(outputs)["returned"]}
+
+
+def _taken_inputs(described: Message, device: str) -> list[Any]:
+    """Return inputs: copies, or where these are large what was handed over itself."""
+    values = taken(described, device)
+    return values if is_large(values) else taken(described, device, own=True)

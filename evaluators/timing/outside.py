@@ -1,0 +1,81 @@
+"""The clock of the trusted process, against which the times of a process that runs a candidate's code are held.
+
+A batch of k calls that takes T_k from request to answer, where an empty one takes T_0, spends (T_k - T_0) / k on
+a call, whatever the clock in that process says. Its own times serve the spread.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+from .hidden_work import IdleDevice, Suspicion, hidden_work
+
+TOLERATED_SHARE = 0.05
+TOLERATED_MS = 0.02
+"""On a CPU, the time of a call that its own clock may miss: this share of it, or this much, whichever is more."""
+FIXED_MS = 1.0
+"""What a batch may take beyond an empty one, whatever its length: kernels leave none of the code in the caches."""
+CONFIRMATIONS = 6
+"""Batches of a chunk that must disagree, while empty ones are as fast as ever."""
+EMPTY = 5
+"""Empty batches of which the fastest counts."""
+BUSY_MS = 0.3
+"""Empty batches that take this much longer than before: other processes use the processor."""
+
+
+class ClocksDisagree(Exception):
+    """The process reports other times than this one measures; the text has both."""
+
+
+class OutsideClock:
+    """Checks the times of one kernel's batches. `idle` is the GPU, or None for a CPU; `empty` makes an empty batch and
+    returns its milliseconds.
+    """
+
+    def __init__(self, idle: IdleDevice | None, empty: Callable[[], float]) -> None:
+        self._idle = idle
+        self._empty = empty
+        self._empty_ms = self._measured()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a chunk of batches."""
+        self._found = 0
+        self._suspicion = None if self._idle is None else Suspicion(self._idle)
+
+    def agreed(self, times_ms: Sequence[float], wall_ms: float) -> list[float] | None:
+        """Return the times of a batch's calls, given how long all of it took; None where it must be made again.
+
+        On a CPU that others use, the times become longer, so that they add up. Raises `ClocksDisagree`.
+        """
+        call_ms = (wall_ms - self._empty_ms - FIXED_MS) / len(times_ms)
+        if not times_ms or not all(map(math.isfinite, times_ms)) or sum(times_ms) > wall_ms:
+            raise ClocksDisagree(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")
+        return self._on_cpu(times_ms, call_ms) if self._idle is None else self._on_gpu(times_ms, call_ms)
+
+    def _on_cpu(self, times_ms: Sequence[float], call_ms: float) -> list[float] | None:
+        mean = statistics.fmean(times_ms)
+        if call_ms - mean <= max(TOLERATED_MS, TOLERATED_SHARE * call_ms):
+            return list(times_ms)
+        if (now_ms := self._measured()) > self._empty_ms + BUSY_MS:
+            return [one * call_ms / mean for one in times_ms]
+        self._empty_ms = min(now_ms, self._empty_ms)
+        self._found += 1
+        if self._found == CONFIRMATIONS:
+            raise ClocksDisagree(f"each call took {call_ms:.3f} ms, but the process that made it reports {mean:.3f} ms")
+        return None
+
+    def _on_gpu(self, times_ms: Sequence[float], call_ms: float) -> list[float] | None:
+        assert self._idle is not None and self._suspicion is not None
+        count = len(times_ms)
+        hidden = hidden_work([statistics.fmean(times_ms)] * count, [call_ms] * count, self._idle.empty_ms)
+        if hidden is None:
+            return list(times_ms)
+        if (proven := self._suspicion.confirmed(hidden)) is not None:
+            raise ClocksDisagree(proven)
+        return None
+
+    def _measured(self) -> float:
+        return min(self._empty() for _ in range(EMPTY))

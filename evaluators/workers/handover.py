@@ -1,0 +1,156 @@
+"""Hands tensors of a trusted process to one that runs untrusted code: through device memory, or through a file.
+
+Whole storages are handed over, so views keep their offsets and strides, and tensors that share memory go on to do so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..sandbox.untrusted_files import read_untrusted_file
+from .channel import Message
+from .memory import is_large
+from .tensor_ipc import ALIGNMENT, UnreadableTensor, handle_of, storage_of
+
+
+class Handover:
+    """The giving side, for one device; its buffer is reused, so what was given first is gone with the second.
+
+    On a GPU the buffer lies in a pool of its own: a handle opens all of the allocation that a tensor lies in.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._pool: Any = None
+        self._buffer: Any = None
+        self._handle: list[Any] = []
+
+    def give(self, values: Sequence[Any], path: Path, share: bool) -> Message:
+        """Return the description of values, of which tensors lie in shared memory, or else in the file at `path`.
+
+        Raises `TypeError` for a value that is neither a plain tensor nor JSON.
+        """
+        import torch
+
+        storages: dict[int, Any] = {}
+        places: list[Message] = []
+        for value in values:
+            if not isinstance(value, torch.Tensor):
+                json.dumps(value)
+                places.append({"value": value})
+                continue
+            if value.layout != torch.strided or value.is_conj() or value.is_neg():
+                raise TypeError(f"a tensor of layout {value.layout}")
+            storage = value.untyped_storage()
+            storages.setdefault(storage._cdata, storage)
+            places.append(
+                {
+                    "storage": [*storages].index(storage._cdata),
+                    "dtype": str(value.dtype).removeprefix("torch."),
+                    "shape": list(value.shape),
+                    "strides": list(value.stride()),
+                    "offset": value.storage_offset(),
+                }
+            )
+        flat = [_bytes_of(storage) for storage in storages.values()]
+        described = {"sizes": [one.numel() for one in flat], "values": places}
+        if share and flat:
+            with contextlib.suppress(RuntimeError):  # memory that cannot be shared here
+                return described | {"handle": self._share(flat)}
+        with path.open("wb") as file:
+            for one in flat:
+                one.cpu().numpy().tofile(file)
+        return described | {"path": str(path)}
+
+    def _share(self, flat: Sequence[Any]) -> list[Any]:
+        import torch
+
+        size = max(ALIGNMENT, sum(_aligned(one.numel()) for one in flat))
+        if self._buffer is None or not size <= self._buffer.numel() <= 2 * size:
+            self.forget()
+            self._pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(self._pool):
+                self._buffer = torch.empty(size, dtype=torch.uint8, device=self._device)
+            self._handle = handle_of(self._buffer)  # once: torch adds to the memory's owner whenever it is shared
+        at = 0
+        for one in flat:
+            self._buffer[at : at + one.numel()].copy_(one)
+            at += _aligned(one.numel())
+        torch.cuda.synchronize()  # the other process reads on a stream of its own
+        return self._handle
+
+    def forget(self) -> None:
+        """Free the buffer."""
+        self._buffer = self._pool = None
+
+    def forget_large(self) -> None:
+        """Free the buffer where it is large."""
+        if self._buffer is not None and is_large([self._buffer]):
+            self.forget()
+
+
+def taken(described: Message, device: str, own: bool = False) -> list[Any]:
+    """Return the values that a `Handover` described: views of shared memory, or tensors that were read from its file.
+
+    With `own`, shared memory is copied; it is written again for what is handed over next. Raises `UnreadableTensor`
+    where the memory cannot be opened, or the file not be read.
+    """
+    import torch
+
+    if "handle" in described:
+        try:
+            whole = torch.empty(0, dtype=torch.uint8, device=device)
+            storage = storage_of(described["handle"], whole.device.index or 0)
+            whole.set_(storage, 0, (storage.nbytes(),), (1,))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise UnreadableTensor(f"memory that was handed over could not be opened: {error}") from None
+        storages, at = [], 0
+        for size in described["sizes"]:
+            part = whole[at : at + size]
+            storages.append(part.clone() if own else part)
+            at += _aligned(size)
+    else:
+        storages = _read(Path(described["path"]), described["sizes"], device)
+    return [_value(one, storages) for one in described["values"]]
+
+
+def _read(path: Path, sizes: Sequence[int], device: str) -> list[Any]:
+    import torch
+
+    found, at = [], 0
+    for size in sizes:
+        try:
+            data = read_untrusted_file(path, size, at)
+        except OSError as error:
+            raise UnreadableTensor(f"what was handed over is incomplete: {error.strerror}") from None
+        raw = torch.frombuffer(data, dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
+        found.append(raw.to(device))
+        at += size
+    return found
+
+
+def _value(described: Message, storages: Sequence[Any]) -> Any:
+    import torch
+
+    if "value" in described:
+        return described["value"]
+    memory, dtype = storages[described["storage"]], getattr(torch, described["dtype"])
+    # Of a buffer that several storages share, this one's begins where its view does.
+    begin = memory.storage_offset() // dtype.itemsize + described["offset"]
+    tensor = torch.empty(0, dtype=dtype, device=memory.device)
+    return tensor.set_(memory.untyped_storage(), begin, described["shape"], described["strides"])
+
+
+def _bytes_of(storage: Any) -> Any:
+    """Return a storage as one vector of bytes."""
+    import torch
+
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

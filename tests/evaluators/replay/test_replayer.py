@@ -1,0 +1,122 @@
+"""The client of the process that replays a plan: that process is the candidate's, and nothing of it is believed."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kernelwright.core import Config, Correctness, Status
+from kernelwright.evaluators.candidate import replay_timer
+from kernelwright.evaluators.candidate.replay_timer import ReplayTimer
+from kernelwright.evaluators.candidate.replayer import Replayer
+from kernelwright.evaluators.candidate.responses import BatchResponse
+from kernelwright.evaluators.candidate.verified import Failure, VerifiedConfig
+from kernelwright.evaluators.settings import Limits
+from kernelwright.evaluators.workers.client import WorkerDied, WorkerTimeout
+
+
+class Answers:
+    """A worker that answers, or raises an exception."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self.alive = True
+
+    def call(self, seconds: float, **request: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+    def end(self) -> None:
+        self.alive = False
+
+
+def replayer(answer: Any) -> tuple[Replayer, Answers]:
+    worker: Any = Answers(answer)
+    return Replayer(lambda: worker, Limits(call_s=3.0), share=False), worker
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "says"),
+    [
+        (WorkerTimeout(), Status.TIMEOUT, "its launches did not end within 3 s"),
+        (WorkerDied(-11), Status.CRASHED, "the process that replayed its launches killed by SIGSEGV"),
+        ({"ok": False, "error": "RuntimeError: no\nline 3"}, Status.RUNTIME_ERROR, "replayed: RuntimeError: no"),
+        ({"ok": True, "samples_ms": [-1.0]}, Status.CRASHED, "sent no proper answer"),
+    ],
+)
+def test_the_plan_is_at_fault(answer: Any, status: Status, says: str) -> None:
+    client, _ = replayer(answer)
+    with pytest.raises(Failure, match=says) as failed:
+        client.go()
+    assert failed.value.status is status
+
+
+def test_a_call_that_fails_is_an_answer() -> None:
+    client, worker = replayer({"ok": True, "reason": "an operator that resizes"})
+    made, _ = client.go()
+    assert made.reason == "an operator that resizes" and worker.alive
+
+
+class Batches:
+    """A process whose calls take 1 ms by its own clock, and `really_ms` by that of the evaluator."""
+
+    def __init__(self, really_ms: float, wrong: frozenset[int] = frozenset()) -> None:
+        self.really_ms = really_ms
+        self.wrong = wrong
+        self.counts: list[int] = []
+        self.compared: list[int] = []
+
+    def bytes_of(self, number: int) -> int:
+        return 1 << 20
+
+    def prepare_timed(self, *request: Any) -> int:
+        count: int = request[5]
+        self.counts.append(count)
+        return count
+
+    def go(self, empty: bool = False) -> tuple[BatchResponse, float]:
+        count = 0 if empty else self.counts[-1]
+        return BatchResponse(samples_ms=[1.0] * count, method="wall clock"), 0.1 + count * self.really_ms
+
+    def compare_timed(self, reference_client: Any, weights: int, seed: int, first: int, places: Any) -> Any:
+        self.compared += [first + place for place in places]
+        wrong = self.wrong & set(self.compared)
+        return {"status": Status.WRONG_VALUE if wrong else Status.OK, "message": "1 of 4 elements differs"}
+
+    def rejected(self, rule: str, where: str, why: str) -> Failure:
+        return replayer({})[0].rejected(rule, where, why)
+
+
+def timer(batches: Any) -> ReplayTimer:
+    correctness = Correctness(seeds=(1,), max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4, passed=True)
+    checked = VerifiedConfig(Config(), 1, correctness, 0.0, weights=1)
+    reference: Any = SimpleNamespace(written_weights=frozenset())
+    numbers = itertools.count(1, 7)
+    return ReplayTimer(batches, reference, checked, itertools.repeat(5), False, True, lambda: next(numbers))
+
+
+def test_batches_have_random_lengths_and_a_quarter_of_their_results_is_compared() -> None:
+    batches = Batches(really_ms=1.0)
+    taken = timer(batches)(200)
+    assert len(taken["samples_ms"]) == 200 and sum(batches.counts) == 200
+    assert len(set(batches.counts[:-1])) > 1 and max(batches.counts) <= replay_timer.MOST_CALLS
+    assert len(batches.compared) == len(set(batches.compared)) >= 50
+    assert max(batches.compared) > 100, "the numbers of calls go on from batch to batch"
+
+
+def test_a_result_that_differs_when_it_is_timed_is_refused() -> None:
+    with pytest.raises(Failure, match="a timed replay gave something else than the reference: 1 of 4"):
+        timer(Batches(1.0, wrong=frozenset(range(1, 999))))(50)
+
+
+def test_a_clock_that_is_slow_is_refused() -> None:
+    with pytest.raises(Failure, match=r"each call took .* ms, but the process that made it reports 1.000 ms"):
+        timer(Batches(really_ms=1.3))(200)
+
+
+def test_times_that_exceed_the_batch_are_refused() -> None:
+    with pytest.raises(Failure, match=r"calls that took .* ms together report"):
+        timer(Batches(really_ms=0.5))(200)
