@@ -36,7 +36,7 @@ from .options.tune import ExportOptions, ReplayOptions, TuneOptions
 if TYPE_CHECKING:
     from ..agent.history.run import History
     from ..core import Hit, WorkedExample
-    from ..evaluators.replay.saved import SavedPlan
+    from ..evaluators.pipeline.saved_plan import SavedPlan
     from .batch import BatchResult
     from .check_result import CheckResult
     from .compile_program import ProgramResult
@@ -140,16 +140,21 @@ def plan(options: PlanOptions) -> PlanResult:
     return run_plan(options, options.observer or Observer())
 
 
-def load_plan(folder: str | Path, device: str = "cpu") -> SavedPlan:
+def load_plan(folder: str | Path, device: str = "cpu", sandbox: str = "auto") -> SavedPlan:
     """Load a plan that `plan(..., save_plan=folder)` wrote.
 
     Call it with a list of inputs and a mapping from names to weights, tensors of the shapes, strides and dtypes that
-    the kernel was recorded with; it returns what the kernel's `forward` would. Raises `ResultsError` where the folder
-    holds no plan that can be executed here.
+    the kernel was recorded with; it returns what the kernel's `forward` would. The plan may be anybody's: a
+    process of its own executes it, isolated by `sandbox` (auto, bwrap, landlock or none), until `close` ends it. Raises
+    `ResultsError` where the folder holds no plan that can be executed here.
     """
-    from ..evaluators.replay.saved import load_plan
+    from ..core import OptionError
+    from ..evaluators.pipeline.saved_plan import load_plan
+    from ..evaluators.settings import Sandbox
 
-    return load_plan(Path(folder), device)
+    if sandbox not in list(Sandbox):
+        raise OptionError(f"`sandbox`: {sandbox!r}", f"take one of {', '.join(Sandbox)}")
+    return load_plan(Path(folder), device, Sandbox(sandbox))
 
 
 @takes(ProfileOptions)

@@ -12,6 +12,7 @@ from ...core import Config, Correctness, Kernel, Status
 from ...core.launch_plan import LaunchPlan
 from ...core.source_text import without_separators
 from ..reference.client import ReferenceClient
+from ..replay.saved import MAX_PLAN_BYTES
 from ..sandbox.untrusted_files import read_untrusted_file
 from ..settings import Limits
 from ..timing.hidden_work import IdleDevice, Suspicion, hidden_work
@@ -41,8 +42,6 @@ from .verified import (
     told_of,
     trivial_output_in,
 )
-
-MAX_PLAN_BYTES = 32 << 20
 
 
 class CandidateClient(CandidateProcess):

@@ -8,7 +8,7 @@ comparison: of results in the reference worker, of times with this process's clo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ...core import Status
@@ -102,6 +102,15 @@ class Replayer(CandidateProcess):
                 verdict["deterministic"] = same
         return Checked(None, verdict, found)
 
+    def called(self, number: int, inputs: Message, weights: Message, graph: bool) -> BatchOutputs | str:
+        """Make one call on what a `Handover` described, without a reference; return its results, or why it fails."""
+        handed = {"calls": [[0, None]], "inputs": [inputs], "factors": None}
+        reason, _ = self._prepare((), number, handed, weights, graph=graph, watch=False)
+        if reason is None:
+            made, _ = self.go()
+            reason = made.reason
+        return self._outputs([0], ()) if reason is None else reason
+
     def operators(self, reference_client: ReferenceClient, number: int, seed: int) -> list[Operator]:
         """Return the torch operators of one call."""
         self._prepare_one(reference_client, number, seed, None, watch=False)
@@ -125,7 +134,9 @@ class Replayer(CandidateProcess):
         self._inputs = seed if all(start is not None for _, start in handed["calls"]) else None
         reason, read = handed["reason"], True
         if reason is None:
-            reason, read = self._prepare(reference_client, number, handed, given, graph=graph, watch=False)
+            reason, read = self._prepare(
+                reference_client.written_weights, number, handed, given, graph=graph, watch=False
+            )
         if reason is not None:
             raise Failure(Status.RUNTIME_ERROR, self.failed(reason))
         if not read:
@@ -190,7 +201,7 @@ class Replayer(CandidateProcess):
         self._inputs = None
         if handed["reason"] is not None:
             return str(handed["reason"])
-        reason, read = self._prepare(reference_client, number, handed, given, graph=False, watch=watch)
+        reason, read = self._prepare(reference_client.written_weights, number, handed, given, graph=False, watch=watch)
         return reason if read else self._prepare_one(reference_client, number, seed, distribution, watch)
 
     def _hand_weights(self, reference_client: ReferenceClient, seed: int, distribution: str | None) -> Message | None:
@@ -209,7 +220,7 @@ class Replayer(CandidateProcess):
 
     def _prepare(
         self,
-        reference_client: ReferenceClient,
+        restored: Iterable[str],
         number: int,
         handed: Message,
         weights: Message | None,
@@ -219,7 +230,7 @@ class Replayer(CandidateProcess):
         """Return why the plan does not fit what is handed over, or None; and whether that could be read."""
         prepared = self.ask(
             PreparedBatch, self._limits.compile_s, "prepare", number=number, weights=weights, graph=graph, watch=watch,
-            restored=sorted(reference_client.written_weights),
+            restored=sorted(restored),
             **{name: handed[name] for name in ("calls", "inputs", "factors")},
         )  # fmt: skip
         if not prepared.read:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ...core import KernelProfile, Rejection
 from ..guards.torch_share import Operator
+from ..workers.tensor_ipc import OutputTensor
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -27,22 +28,6 @@ class WeightsResponse(Response):
     """Whether the reference's weights could be read from shared memory; True where they came otherwise."""
 
     read: bool
-
-
-class OutputTensor(BaseModel):
-    """One output; all fields but the type are as here for other objects than tensors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    type: str
-    shape: list[int] | None
-    strides: list[int] = []
-    dtype: str | None = None
-    device: str | None = None
-    stored: bool = False
-    handle: list[int | str | bool] | None = None
-    """Its handle on the device, when it is shared and not written to a file."""
-    offset: int = 0
 
 
 class OutputsResponse(Response):

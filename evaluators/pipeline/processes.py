@@ -35,10 +35,10 @@ COMPILER_NICE = 10
 class Processes:
     """Starts processes when they are needed, in a temporary folder that `close` removes.
 
-    The reference worker is forked from a server of trusted code; candidates and compilers, which run untrusted code,
-    from one in the sandbox, or from the same one where the sandbox needs no separate server. Compilers for a GPU have a
-    server of their own. The folder contains problems and inboxes, which untrusted code may read; its work, where it
-    writes; and the reference worker's files, hidden from it.
+    The reference worker is forked from one server in the sandbox; what runs a candidate's code (candidates, their
+    launch plans, compilers) from another, or from the same one where each worker confines itself. Compilers for a GPU
+    have a server of their own. The folder contains problems and inboxes, which a candidate's code may read; its work,
+    where it writes; and the reference worker's files, hidden from it.
     """
 
     def __init__(
@@ -143,10 +143,9 @@ class Processes:
             if self._servers is not None and not all(server.alive for server in self._servers):
                 self._close_servers()
             if self._servers is None:
-                one = self.containment.shares_memory
-                imported, memory = servers_import(), self.device_memory
-                untrusted = self._untrusted_server(imported, self._trusted_writes() if one else ())
-                trusted = untrusted if one else ForkServer(imported, self._environment, device_memory=memory)
+                one, imported = self.containment.shares_memory, servers_import()
+                untrusted = self._contained_server(imported, (self._work, *(self._trusted_writes() if one else ())))
+                trusted = untrusted if one else self._contained_server(imported, self._trusted_writes(), (self._work,))
                 self._servers = _Servers(trusted, untrusted)
             return self._servers
 
@@ -163,7 +162,7 @@ class Processes:
                 self._compiling = None
             if self._compiling is None:
                 modules, nice = (*servers_import(), COMPILERS_IMPORT), {NICE: str(COMPILER_NICE)}
-                self._compiling = self._untrusted_server(modules, (), CUDA_VISIBLE_DEVICES="", **nice)
+                self._compiling = self._contained_server(modules, (self._work,), CUDA_VISIBLE_DEVICES="", **nice)
             return self._compiling
 
     @property
@@ -171,16 +170,18 @@ class Processes:
         # Torch creates this folder when torch._dynamo is imported, by default one that stays behind.
         return {**server_environment(self.device), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
 
-    def _untrusted_server(self, modules: Sequence[str], writes: Sequence[Path], **more: str) -> ForkServer:
-        """Start a server in the sandbox; its workers write where they work, and trusted ones to `writes`."""
+    def _contained_server(
+        self, modules: Sequence[str], writes: Sequence[Path], reads: Sequence[Path] = (), **more: str
+    ) -> ForkServer:
+        """Start a server in the sandbox, whose workers write below `writes` and read the problems and `reads` too."""
         if self._closed:
             raise DeviceError("the evaluator is closed")
-        inside = self.containment.command(self._read, (self._work, *writes))
-        home = home_in(self.new_folder("home")) if inside else {}
+        inside = self.containment.command((*self._read, *reads), writes)
+        home = home_in(_new_folder(writes[0], "home")) if inside else {}
         return ForkServer(modules, {**self._environment, **home, **more}, inside, self.device_memory)
 
     def _trusted_writes(self) -> tuple[Path, ...]:
-        """Return the folders where only trusted workers write: Landlock blocks the others there."""
+        """Return the folders where only the reference worker writes: Landlock blocks the others there."""
         if self._memory is not None:
             with contextlib.suppress(OSError):
                 self._memory.mkdir(parents=True, exist_ok=True)
@@ -202,8 +203,9 @@ class Processes:
             "tolerances": dict(problem.tolerances),
             "helpers": str(self._helpers),
         }
-        folder = _new_folder(self._hidden, "reference")
-        worker = self.server.fork("reference.worker", folder, **self._device(), **options)
+        folder, writes = _new_folder(self._hidden, "reference"), self._trusted_writes()
+        rules = self.containment.rules([self._read[0], self._work], writes)
+        worker = self.server.fork("reference.worker", folder, **self._device(), rules=rules, **options)
         # Meanwhile: the server has nothing else to do.
         threading.Thread(target=self._load_into, args=(self._both.untrusted,), daemon=True).start()
         return ReferenceClient(problem, worker)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import DeviceError, ResultsError
+from ...core.errors import ResultsError
 from ...core.files import write_whole
 from ...core.launch_plan import KernelCode, LaunchPlan
+from ..sandbox.untrusted_files import read_untrusted_file
 from ..workers.channel import Message
-from ..workers.tensor_ipc import Outputs, UnreadableTensor
-from .executor import PlanExecutor
-from .values import UnplannableCall, digest_of, dtype_of
+from ..workers.tensor_ipc import Outputs, OutputTensor
+from .values import UnplannableCall, dtype_of
 
 PLAN, CONSTANTS, DESCRIBED = "plan.json", "constants.bin", "constants.json"
+MAX_PLAN_BYTES = 32 << 20
 _ADVICE = "choose another folder"
 
 
@@ -42,95 +43,40 @@ def _file_name(code: KernelCode) -> str:
 
 
 def _read(folder: Path) -> LaunchPlan:
-    return LaunchPlan.model_validate_json((folder / PLAN).read_text())
+    size = (folder / PLAN).lstat().st_size
+    if size > MAX_PLAN_BYTES:
+        raise ValueError(f"{PLAN} has {size >> 20} MB")
+    return LaunchPlan.model_validate_json(bytes(read_untrusted_file(folder / PLAN, size)))
 
 
-class SavedPlan:
-    """A plan that was loaded from a folder; call it with a list of inputs and the weights by name.
-
-    These are tensors of the shapes, strides and dtypes that the plan was recorded with; where one is not, or is on
-    another device, calls raise `ResultsError`.
-    """
-
-    def __init__(self, executor: PlanExecutor, device: str) -> None:
-        self._executor = executor
-        self._device = device
-
-    @property
-    def plan(self) -> LaunchPlan:
-        """What it does, as data."""
-        return self._executor.plan
-
-    def __call__(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Any:
-        """Return what the kernel's `forward` would."""
-        import torch
-
-        self._require_fit(inputs, weights)
-        with torch.no_grad(), _on(self._device):
-            return self._executor(inputs, weights)
-
-    def captured(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return the plan as a CUDA graph on these tensors: each call runs it on what they contain then.
-
-        The result lies in the same memory after every call. Raises `DeviceError` where the plan is for a CPU.
-        """
-        if self._device == "cpu":
-            raise DeviceError("a CUDA graph needs a GPU", "load the plan of a kernel for a GPU with `device='cuda'`")
-        self._require_fit(inputs, weights)
-        with _on(self._device):
-            return self._executor.captured(inputs, weights)
-
-    def _require_fit(self, inputs: Sequence[Any], weights: Mapping[str, Any]) -> None:
-        import torch
-
-        try:
-            self._executor.require_fit(inputs, weights)
-        except UnplannableCall as reason:
-            raise ResultsError(f"the plan cannot be executed: {reason}", "give what its kernel takes") from None
-        for one in (*inputs, *weights.values()):
-            if isinstance(one, torch.Tensor) and one.device.type != torch.device(self._device).type:
-                raise ResultsError(f"a tensor on {one.device}, but the plan was loaded for {self._device}")
-
-
-def load_plan(folder: Path, device: str = "cpu") -> SavedPlan:
-    """Check and compile a saved plan. Of the folder only the plan itself and its constants are read.
-
-    Raises `ResultsError` for a folder without a plan, or with one that cannot be executed here, and `DeviceError`
-    where there is no such device.
-    """
-    _require_device(device)
+def saved_plan(folder: Path) -> LaunchPlan:
+    """Return the plan of a folder. Raises `ResultsError` for a folder without one."""
     try:
-        plan = _read(folder)
-        described = json.loads((folder / DESCRIBED).read_text())
-        constants = read_constants(plan, described, folder / CONSTANTS, device)
-        if any(digest_of(tensor) != plan.constants[number] for number, tensor in constants.items()):
-            raise UnplannableCall(f"{CONSTANTS} is not of this plan")
-        with tempfile.TemporaryDirectory(prefix="kernelwright-plan-") as compiled, _on(device):
-            return SavedPlan(PlanExecutor(plan, constants, Path(compiled), device), device)
-    except (OSError, ValueError, UnreadableTensor) as error:
-        told = str(error).splitlines()[0]
-        hint = "`kernelwright plan --save-plan` writes one"
-        raise ResultsError(f"no launch plan in {folder}: {told}", hint) from None
-    except UnplannableCall as reason:
-        raise ResultsError(f"the plan in {folder} cannot be executed: {reason}") from None
+        return _read(folder)
+    except (OSError, ValueError) as error:
+        raise _no_plan(folder, error) from None
 
 
-def _require_device(device: str) -> None:
-    import torch
-
+def saved_constants(folder: Path, plan: LaunchPlan) -> tuple[list[Message], Path]:
+    """Return the descriptions of a plan's constants, and the file that they are in. Raises `ResultsError`."""
+    path = folder / CONSTANTS
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise DeviceError(
-            f"no device {device}: {str(error).splitlines()[0]}", "take `cpu`, `cuda` or `cuda:N`"
-        ) from None
+        text = bytes(read_untrusted_file(folder / DESCRIBED, (folder / DESCRIBED).lstat().st_size))
+        described = [OutputTensor.model_validate(one).model_dump() for one in json.loads(text)]
+        at = 0
+        for number, digest in plan.constants.items():
+            size = plan.layouts[number].bytes
+            if hashlib.sha256(read_untrusted_file(path, size, at)).hexdigest() != digest:
+                raise ValueError(f"{CONSTANTS} is not of this plan")
+            at += size
+    except (OSError, ValueError, KeyError, RecursionError, TypeError) as error:
+        raise _no_plan(folder, error) from None
+    return described, path
 
 
-def _on(device: str) -> Any:
-    """Return a context in which this GPU is the current one."""
-    import torch
-
-    return contextlib.nullcontext() if device == "cpu" else torch.cuda.device(device)
+def _no_plan(folder: Path, error: Exception) -> ResultsError:
+    told = (str(error).splitlines() or [type(error).__name__])[0]
+    return ResultsError(f"no launch plan in {folder}: {told}", "`kernelwright plan --save-plan` writes one")
 
 
 def read_constants(plan: LaunchPlan, described: Sequence[Message], path: Path, device: str) -> Mapping[int, Any]:

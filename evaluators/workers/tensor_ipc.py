@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from ..sandbox.untrusted_files import read_untrusted_file
 from .channel import Message
 
@@ -24,6 +26,22 @@ _COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
 """The file of the reference count, which is opened under the given name."""
 ALIGNMENT = 256
 """Bytes, of each tensor in a buffer with several."""
+
+
+class OutputTensor(BaseModel):
+    """One output; all fields but the type are as here for other objects than tensors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    shape: list[int] | None
+    strides: list[int] = []
+    dtype: str | None = None
+    device: str | None = None
+    stored: bool = False
+    handle: list[int | str | bool] | None = None
+    """Its handle on the device, when it is shared and not written to a file."""
+    offset: int = 0
 
 
 class UnreadableTensor(Exception):
