@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Evaluation, JointProblem, KernelError, TorchProblem
+from ..core.environment import allowed_environment
 from ..corpus import find_problem
 from ..corpus.functions.program import answer_of
 from ..corpus.functions.translation import UserFunction
@@ -75,11 +76,18 @@ def enter(
         **{"paths": list(paths), "module": module, "function": function},
         **{"workloads": list(workloads), "target": list(target)},
     }
-    environment = {**os.environ, "TRITON_CACHE_AUTOTUNING": "1"}
+    allowed = allowed_environment(os.environ, asked_by=_source(Path(paths[0], module.partition(".")[0])))
+    environment = {**allowed, "TRITON_CACHE_AUTOTUNING": "1"}
     environment.pop("TRITON_INTERPRET", None)
     failure = "no entry for Triton's cache"
     entered: list[str] = answer_of([str(PROGRAM)], json.dumps(task), TIMEOUT_S, failure, environment=environment)
     return [Path(one) for one in entered]
+
+
+def _source(package: Path) -> str:
+    """Return the text of a package, or of a module without one: it may ask for variables by name."""
+    files = package.rglob("*.py") if package.is_dir() else [package.with_suffix(".py")]
+    return "\n".join(file.read_text(errors="replace") for file in files)
 
 
 def _timings(function: UserFunction, evaluations: Sequence[Evaluation], workload: str) -> list[dict[str, Any]]:

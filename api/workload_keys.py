@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
 from ..core import JointProblem, KernelError, TorchProblem
+from ..core.environment import allowed_environment
 from ..corpus.functions.program import answer_of
 from ..corpus.functions.translation import UserFunction
 
@@ -50,8 +52,11 @@ def workload_keys(function: UserFunction, problem: TorchProblem) -> dict[str, st
         Path(folder, "kernel_of_keys.py").write_text(function.kernel.source)
         Path(folder, "problem_of_keys.py").write_text(problem.source)
         task = {"folder": folder, "workloads": {name: dict(member.sizes) for name, member in members.items()}}
+        known = allowed_environment(os.environ, asked_by=function.kernel.source + problem.source)
         try:
-            found: dict[str, str] = answer_of(["-c", _PROGRAM], json.dumps(task), TIMEOUT_S, "no keys")
+            found: dict[str, str] = answer_of(
+                ["-c", _PROGRAM], json.dumps(task), TIMEOUT_S, "no keys", environment=known
+            )
         except KernelError:
             return apart
     return found

@@ -173,7 +173,7 @@ def _connect(folder: Path) -> socket.socket:
 
 
 def _start(folder: Path) -> None:
-    from kernelwright.core.secrets import without_secrets
+    from kernelwright.core.environment import allowed_environment
     from kernelwright.evaluators.pipeline.servers import ENVIRONMENT
 
     settings = {**ENVIRONMENT, "TRITON_INTERPRET": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
@@ -190,7 +190,7 @@ def _start(folder: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**without_secrets(os.environ), **settings},
+            env={**allowed_environment(os.environ), **settings},
             start_new_session=True,
         )
     deadline = time.monotonic() + START_S

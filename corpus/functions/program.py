@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core import KernelError
+from ...core.environment import allowed_environment
 
 
 def answer_of(
@@ -21,11 +23,14 @@ def answer_of(
 ) -> Any:
     """Return the JSON in the last line that Python prints with these arguments; `given` is its standard input.
 
-    What the user's code prints before is passed over. Raises `KernelError`, which begins with `failure`, says why, and
+    What the user's code prints before is passed over. It gets `environment`, by default what every process may have and
+    the variables that its input names. Raises `KernelError`, which begins with `failure`, says why, and
     ends in `advice`.
     """
     ending = f"; {advice}" if advice else ""
     command = [sys.executable, *arguments]
+    if environment is None:
+        environment = allowed_environment(os.environ, asked_by=given)
     try:
         run = subprocess.run(
             command, input=given, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout_s

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import DeviceError, MlirProblem, Status
-from ...core.secrets import without_secrets
+from ...core.environment import allowed_environment
 from ..workers.channel import Channel, ChannelClosed, ChannelTimeout, Message
 from ..workers.client import describe_exit, import_path
 from .target import IreeTarget, require_runtime
@@ -45,7 +45,7 @@ class ModuleProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env={**without_secrets(os.environ), **import_path(), **target.variables},
+                env={**allowed_environment(os.environ), **import_path(), **target.variables},
                 start_new_session=True,
             )
         with tempfile.TemporaryDirectory() as folder:

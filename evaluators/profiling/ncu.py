@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core import Kernel, TorchProblem
+from ...core.environment import allowed_environment
 from ...core.language import cache_environment
-from ...core.secrets import without_secrets
 from ..workers.client import import_path
 from ..workers.problem_file import problem_options
 
@@ -74,7 +74,7 @@ def count(
         options = problem_options(problem, folder)
         request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
         command = [*ncu_command(tool, log), sys.executable, "-P", "-m", f"{__package__}.ncu_target", str(request)]
-        environment = {**without_secrets(os.environ), **import_path(), **cache_environment(folder), "TMPDIR": name}
+        environment = {**allowed_environment(os.environ), **import_path(), **cache_environment(folder), "TMPDIR": name}
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

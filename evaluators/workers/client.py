@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...core import DeviceError
+from ...core.environment import allowed_environment
 from ...core.extras import how_to_install
-from ...core.secrets import without_secrets
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .fork_server import REQUEST_BYTES
 from .memory import DeviceMemory
@@ -92,7 +92,7 @@ class ForkServer:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
 
         # What a kernel could print would end up in logs, journals and prompts.
-        known = {**without_secrets(os.environ), **import_path(), **environment}
+        known = {**allowed_environment(os.environ), **import_path(), **environment}
 
         def command() -> subprocess.Popen[bytes]:
             with theirs:

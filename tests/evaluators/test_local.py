@@ -25,7 +25,7 @@ from kernelwright.evaluators.reference.client import ReferenceClient
 from kernelwright.evaluators.workers.channel import Message
 from kernelwright.evaluators.workers.problem_file import problem_options
 
-from ..conftest import FAST, SCALE_PROBLEM, Unguarded, torch_kernel
+from ..conftest import FAST, SCALE_PROBLEM, torch_kernel
 
 
 def test_many_configs_in_one_worker(
@@ -186,15 +186,3 @@ def test_a_problem_is_never_seen_half_written(tmp_path: Path) -> None:
     finally:
         done.set()
         writer.join()
-
-
-def test_a_kernel_sees_no_keys(scale_problem: TorchProblem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-kernels")
-    monkeypatch.setenv("KERNELWRIGHT_SEEN", "this one is")
-    spying = torch_kernel(
-        'raise ValueError(f\'{os.environ.get("OPENAI_API_KEY")}, {os.environ["KERNELWRIGHT_SEEN"]}\')'
-    )
-    spying = PythonKernel.parse(spying.source.replace("import torch\n", "import os\n\nimport torch\n", 1))
-    with Unguarded(settings=FAST) as fresh:
-        (found,) = fresh.evaluate(scale_problem, spying, [Config()])
-    assert found.message.startswith("ValueError: None, this one is")

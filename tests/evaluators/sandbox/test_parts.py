@@ -15,7 +15,7 @@ from kernelwright.evaluators.sandbox.places import Places
 from kernelwright.evaluators.sandbox.untrusted_files import read_untrusted_file
 from kernelwright.evaluators.settings import Sandbox
 
-from .test_sandbox import BWRAP, CHECKOUT, LANDLOCK
+from .conftest import BWRAP, CHECKOUT, LANDLOCK
 
 
 class TestChoice:

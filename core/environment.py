@@ -1,0 +1,53 @@
+"""The environment of processes that run code of others: a list of what they need, and nothing else.
+
+A list of what to remove is never complete: addresses with passwords, cookies and keys have any name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .language import VARIABLE as LANGUAGES
+from .secrets import is_secret
+
+_NAMES = frozenset(
+    f"""
+    PATH HOME USER LOGNAME LANG LANGUAGE LOCPATH LOCALE_ARCHIVE TZ TZDIR TMPDIR TEMP TMP
+    LD_LIBRARY_PATH LD_PRELOAD LD_BIND_NOW GLIBC_TUNABLES MALLOC_ARENA_MAX MALLOC_CONF
+    PYTHONPATH PYTHONHOME PYTHONHASHSEED PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX PYTHONUNBUFFERED PYTHONUTF8
+    PYTHONIOENCODING PYTHONUSERBASE PYTHONNOUSERSITE PYTHONWARNINGS PYTHONFAULTHANDLER PYTHONMALLOC PYTHONOPTIMIZE
+    VIRTUAL_ENV CONDA_PREFIX NIX_LD NIX_LD_LIBRARY_PATH
+    CC CXX CPP AR LD CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH
+    COMPILER_PATH GCC_EXEC_PREFIX MAX_JOBS
+    NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES NVIDIA_TF32_OVERRIDE
+    {LANGUAGES}
+    """.split()
+)
+_FAMILIES = (
+    "LC_",
+    *("CUDA", "CUBLAS", "CUDNN_", "NVCC_", "CUTLASS_"),
+    *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "ATEN_", "KINETO_"),
+    *("TRITON_", "TILELANG_", "TL_", "TVM_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "DNNL_", "ONEDNN_"),
+)
+"""How the names of variables begin that one library reads, or one compiler."""
+_ADDRESS = "://"
+"""What a process without a network has no use for, and what passwords and tokens are in."""
+_QUOTED = re.compile(r"""["']([A-Za-z_]\w*)["']""")
+
+
+def allowed_environment(environment: Mapping[str, str], asked_by: str = "") -> dict[str, str]:
+    """Return the variables that a process may have which runs code of others, or compiles it.
+
+    `asked_by` is the source of the user's own program, which also gets the variables that it names in quotes. A name
+    that indicates a key, or a value with an address, is refused even so.
+    """
+    asked = set(_QUOTED.findall(asked_by))
+    return {
+        name: value
+        for name, value in environment.items()
+        if (name in _NAMES or name in asked or name.startswith(_FAMILIES))
+        and not is_secret(name)
+        and _ADDRESS not in value
+    }
