@@ -31,7 +31,7 @@ class Containment:
     cuda: bool
     """Whether the worker computes on a GPU."""
     confines_workers: bool
-    """Whether Landlock and a seccomp filter isolate the workers from each other."""
+    """Whether Landlock isolates the workers from each other."""
     confines_signals: bool
     """Whether that isolation covers signals too."""
 
@@ -51,18 +51,20 @@ class Containment:
         return bubblewrap.command(self.places, _gpus() if self.cuda else [], read, write)
 
     def rules(self, read: Sequence[Path], write: Sequence[Path]) -> dict[str, Any] | None:
-        """Return the restrictions of one worker at its start, as JSON; None when it is not confined further.
+        """Return the restrictions of one worker at its start, as JSON; None without a sandbox.
 
-        The keys are the arguments of `landlock.restrict`, and local_sockets for `seccomp.restrict_calls`.
+        `files` are the arguments of `landlock.restrict`, None where Landlock does not confine workers; `cuda` is that
+        of `seccomp.restrict_calls`.
         """
-        if not self.confines_workers:
+        if self.used is Sandbox.NONE:
             return None
+        if not self.confines_workers:
+            return {"files": None, "cuda": self.cuda}
         devices = [Path("/dev", name) for name in _DEVICES] + (_gpus() if self.cuda else [])
         # CUDA writes the names of its threads, and torch counts the users of its shared memory in a file.
         shared = [Path("/proc/self"), Path("/dev/shm")] if self.cuda else []
         paths = {"read": [*self._readable, *read], "write": [*write, *shared], "devices": devices}
-        # CUDA finds the memory of other processes through local sockets.
-        return {name: [str(path) for path in found] for name, found in paths.items()} | {"local_sockets": self.cuda}
+        return {"files": {name: [str(path) for path in found] for name, found in paths.items()}, "cuda": self.cuda}
 
     @cached_property
     def _readable(self) -> list[Path]:

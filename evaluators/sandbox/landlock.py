@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import stat
 import struct
@@ -22,7 +23,6 @@ CONFINES_SIGNALS = 6
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
 _PATH_BENEATH = 1
-_PR_SET_NO_NEW_PRIVS = 38
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -43,8 +43,9 @@ def abi() -> int:
 def restrict(read: Iterable[str | Path], write: Iterable[str | Path], devices: Iterable[str | Path]) -> list[int]:
     """Restrict this process for good: it reads below `read` and `write`, and writes below `write` and to `devices`.
 
-    The process must have one thread only. Paths that do not exist are skipped. Returns file descriptors to keep open:
-    without them the kernel may forget the rules for /proc/self. Raises `DeviceError` when the kernel refuses.
+    The process must have one thread only, and have given up its privileges (`privileges.give_up`). Paths that do not
+    exist are skipped. Returns file descriptors to keep open: without them the kernel may forget the rules for
+    /proc/self. Raises `DeviceError` when the kernel refuses.
     """
     version = abi()
     rights = _UP_TO_VERSION_1 | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -62,8 +63,6 @@ def restrict(read: Iterable[str | Path], write: Iterable[str | Path], devices: I
             descriptor = _allow(ruleset, path, allowed & rights)
             if descriptor is not None:
                 kept.append(descriptor)
-    if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise _refused()
     _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
     return kept
@@ -96,5 +95,6 @@ def _refused() -> DeviceError:
     return DeviceError(f"the kernel refuses Landlock ({reason}); try `sandbox` bwrap")
 
 
+@functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

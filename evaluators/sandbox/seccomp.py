@@ -1,10 +1,7 @@
-"""Forbids what Landlock does not: new sockets, and changing how the kernel schedules other processes.
-
-Landlock stops TCP in newer kernels, but neither UDP nor a service's socket file. Whoever may set the cores, the
-priority or the limits of the user's processes slows the reference, and every program of the user with it.
+"""A filter of system calls: for what Landlock does not stop, and for what root may do.
 
 A filter as in https://docs.kernel.org/userspace-api/seccomp_filter.html, in the machine code of Berkeley packet
-filters. `socketpair` stays allowed: it reaches no other process.
+filters. It sees numbers, not memory: no address of a socket and no path.
 """
 
 from __future__ import annotations
@@ -14,73 +11,116 @@ import errno
 import platform
 import socket
 import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ...core import DeviceError
+from . import system_calls as calls
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""The kernel's name of each architecture."""
-_SOCKET = {"x86_64": 41, "aarch64": 198}
-_SCHEDULING = {
-    "sched_setaffinity": ({"x86_64": 203, "aarch64": 122}, 0),
-    "sched_setscheduler": ({"x86_64": 144, "aarch64": 119}, 0),
-    "sched_setparam": ({"x86_64": 142, "aarch64": 118}, 0),
-    "sched_setattr": ({"x86_64": 314, "aarch64": 274}, 0),
-    "prlimit64": ({"x86_64": 302, "aarch64": 261}, 0),
-    "setpriority": ({"x86_64": 141, "aarch64": 140}, 1),
-    "ioprio_set": ({"x86_64": 251, "aarch64": 30}, 1),
-}
-"""The number of each call, and which argument names the process that it is for; 0 is the calling one."""
-_IO_URING_SETUP = 425
-"""This ring makes calls that no filter sees."""
-_OTHER_NUMBERS = 0x40000000
-"""x86_64 has a second set of numbers for the same calls, from here on."""
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+"""The kernel's number of each architecture, in the order of `system_calls.Numbers`."""
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_EQUAL, _ABOVE, _ANY_BIT = 0x15, 0x25, 0x45
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
-_ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _PR_SET_SECCOMP, _FILTER = 22, 2
+_ENDS = {
+    "allow": 0x7FFF0000,
+    "refuse": 0x00050000 | errno.EPERM,
+    "unknown": 0x00050000 | errno.ENOSYS,
+    "nobody": 0x00050000 | errno.ECONNREFUSED,
+}
+"""What the kernel is told in the end: to make the call, or to fail it with an error."""
+_KIND = 0xF
+"""The bits of a socket's type without its flags."""
 
 
 class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
 
 
-def restrict_calls(local_sockets: bool) -> None:
-    """Stop this process and all that it starts, for good, from opening sockets and from scheduling others.
+@dataclass(frozen=True)
+class _Step:
+    """An instruction: where a comparison goes on, as the name of an end or as steps to skip."""
 
-    Local sockets (AF_UNIX) may be allowed. The process must have set no_new_privs before. Raises `DeviceError` when the
-    kernel refuses.
+    operation: int
+    operand: int
+    true: str | int = 0
+    false: str | int = 0
+
+
+def restrict_calls(cuda: bool) -> None:
+    """Stop this process and all that it starts, for good, from reaching others and from changing the machine.
+
+    CUDA creates local sockets, by which other processes ask it for memory; it may not ask others. The process must
+    have set no_new_privs before. Raises `DeviceError` when the kernel refuses.
     """
     if platform.machine() not in _ARCHITECTURES:
-        return
-    code = b"".join(struct.pack("HBBI", *step) for step in _steps(platform.machine(), local_sockets))
+        raise DeviceError(f"no filter of system calls is known for {platform.machine()}; use `sandbox` none")
+    code = _machine_code(platform.machine(), cuda)
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0):
         raise DeviceError(f"the kernel refuses a filter of system calls ({errno.errorcode.get(ctypes.get_errno())})")
 
 
-def _steps(machine: str, local_sockets: bool) -> list[tuple[int, int, int, int]]:
-    """Return operation, steps to skip when true and when false, and operand."""
-    ends = {"allow": _ALLOW, "refuse": _FAIL | errno.EPERM, "unknown": _FAIL | errno.ENOSYS}
-    steps: list[tuple[int, str | int, str | int, int]] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 0, "refuse", _ARCHITECTURES[machine]),
-        (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, "refuse", 0, _OTHER_NUMBERS),
-        (_EQUAL, "unknown", 0, _IO_URING_SETUP),
-        (_EQUAL, 0, 2, _SOCKET[machine]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_EQUAL, "allow" if local_sockets else "refuse", "refuse", socket.AF_UNIX),
+def _machine_code(machine: str, cuda: bool) -> bytes:
+    steps = _steps(machine, cuda)
+    places = {name: len(steps) + place for place, name in enumerate(_ENDS)}
+
+    def skipped(at: int, to: str | int) -> int:
+        return places[to] - at - 1 if isinstance(to, str) else to
+
+    lines = [
+        (one.operation, skipped(at, one.true), skipped(at, one.false), one.operand) for at, one in enumerate(steps)
     ]
-    for numbers, argument in _SCHEDULING.values():
-        steps += [
-            (_EQUAL, 0, 2, numbers[machine]),
-            (_LOAD, 0, 0, _FIRST_ARGUMENT + _ARGUMENT_BYTES * argument),
-            (_EQUAL, "allow", "refuse", 0),
-        ]
-    places = {name: len(steps) + place for place, name in enumerate(ends)}
-    resolved = [
-        (operation, *(places[to] - at - 1 if isinstance(to, str) else to for to in (true, false)), operand)
-        for at, (operation, true, false, operand) in enumerate(steps)
+    lines += [(_RETURN, 0, 0, end) for end in _ENDS.values()]
+    return b"".join(struct.pack("HBBI", *line) for line in lines)
+
+
+def _steps(machine: str, cuda: bool) -> list[_Step]:
+    column = list(_ARCHITECTURES).index(machine)
+
+    def numbers(table: calls.Numbers) -> Iterable[int]:
+        return (found for row in table.values() if (found := row[column]) is not None)
+
+    steps = [
+        _Step(_LOAD, _ARCHITECTURE),
+        _Step(_EQUAL, _ARCHITECTURES[machine], 0, "refuse"),
+        _Step(_LOAD, _NUMBER),
+        _Step(_ABOVE, calls.NEWEST, "unknown"),  # x86_64's second set of numbers, too
     ]
-    return [*resolved, *((_RETURN, 0, 0, end) for end in ends.values())]  # type: ignore[list-item]
+    for table, end in ((calls.REFUSED, "refuse"), (calls.UNKNOWN, "unknown"), (calls.CONNECT, "nobody")):
+        steps += [_Step(_EQUAL, number, end) for number in numbers(table)]
+    if not cuda:
+        steps += [_Step(_EQUAL, number, "unknown") for number in numbers(calls.MEMFD)]
+        steps += [_Step(_EQUAL, number, "refuse") for number in numbers(calls.SOCKET)]
+    # A socket for single messages would reach any service's address, connected or not.
+    for table in (calls.SOCKETPAIR, calls.SOCKET if cuda else {}):
+        for number in numbers(table):
+            steps += _when(
+                number,
+                [
+                    _argument(0),
+                    _Step(_EQUAL, socket.AF_UNIX, 0, "refuse"),
+                    _argument(1),
+                    _Step(_AND, _KIND),
+                    _Step(_EQUAL, socket.SOCK_STREAM, "allow"),
+                    _Step(_EQUAL, socket.SOCK_SEQPACKET, "allow", "refuse"),
+                ],
+            )
+    for number in numbers(calls.CLONE):
+        steps += _when(number, [_argument(0), _Step(_ANY_BIT, calls.NEW_NAMESPACES, "refuse", "allow")])
+    for table, which in ((calls.OWN_ONLY, 0), (calls.OWN_ONLY_SECOND, 1)):
+        for number in numbers(table):
+            steps += _when(number, [_argument(which), _Step(_EQUAL, 0, "allow", "refuse")])
+    return steps
+
+
+def _argument(which: int) -> _Step:
+    """Load an argument; its upper half is ignored, as by the kernel for these calls, which take integers."""
+    return _Step(_LOAD, _FIRST_ARGUMENT + _ARGUMENT_BYTES * which)
+
+
+def _when(number: int, steps: list[_Step]) -> list[_Step]:
+    """Do these steps for one call; they end in `allow` or `refuse`."""
+    return [_Step(_EQUAL, number, 0, len(steps)), *steps]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.language import cache_environment
-from ..sandbox import landlock, seccomp
+from ..sandbox import landlock, privileges, seccomp
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -69,8 +69,10 @@ def enter(
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     if rules is not None:
         os.environ["HOME"] = str(folder)
-        landlock.restrict(rules["read"], rules["write"], rules["devices"])
-        seccomp.restrict_calls(rules["local_sockets"])
+        privileges.give_up()
+        if rules["files"] is not None:
+            landlock.restrict(**rules["files"])
+        seccomp.restrict_calls(rules["cuda"])
 
 
 def _redirect(sink: int) -> None:

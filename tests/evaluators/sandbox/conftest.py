@@ -86,7 +86,7 @@ def untrusted(compiled: Compile) -> Untrusted:
     def untrusted(body: str, **names: object) -> Any:
         given = "".join(f"{name} = {value!r}\n" for name, value in names.items())
         code = f"import os, socket\n{given}\ndef tried():\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
-        told = compiled(code + "raise RuntimeError(f'returned {tried()}')\n").message
+        told = compiled(code + "raise RuntimeError(f'returned {tried()!r}')\n").message
         assert told.startswith(SAYS), told
         return ast.literal_eval(told.removeprefix(SAYS).splitlines()[0])
 
