@@ -1,4 +1,4 @@
-"""bubblewrap: runs a server in its own namespaces, with a read-only system and without the user's files.
+"""bubblewrap: runs a server in its own namespaces, with those files of the system that it needs, read-only.
 
 Uses options that version 0.4 has. The server is the first process of its PID namespace: processes in it cannot
 signal it, and all end with it. CUDA cannot share memory with processes in other PID namespaces, nor, without a
@@ -27,17 +27,19 @@ _TRIAL_TIMEOUT_S = 30.0
 
 def command(places: Places, devices: Sequence[Path], read: Sequence[Path], write: Sequence[Path]) -> list[str]:
     """Return the prefix of a command that runs inside; `devices` are the GPU's, `read` and `write` folders."""
-    line = ["bwrap", *_NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    for device in devices:
-        line += ["--dev-bind-try", str(device), str(device)]
+    line = ["bwrap", *_NAMESPACES]
     for path, shown in places.in_order():
         line += ["--ro-bind", str(path), str(path)] if shown else ["--tmpfs", str(path)]
+    line += ["--dev", "/dev", "--proc", "/proc", "--dir", "/tmp"]
+    for device in devices:
+        line += ["--dev-bind-try", str(device), str(device)]
     for folder in read:
         line += ["--ro-bind", str(folder), str(folder)]
     for folder in write:
         line += ["--bind", str(folder), str(folder)]
     for path, shown in places.in_order():
         line += [] if shown else ["--remount-ro", str(path)]
+    line += ["--remount-ro", "/"]
     return [*line, "--chdir", "/", "--"]
 
 

@@ -1,13 +1,16 @@
-"""Files that untrusted code may read: all of the system's, and of the user's only those that run it.
+"""Files that untrusted code may read: those that run it and its compilers, and nothing else.
 
-Hidden are the home folders, the temporary ones, where services listen (/run), the working folder and this package's
-own checkout, which may contain keys and results. Shown again are the Python environment, the parts of this package
-that a worker imports, and compilers, wherever they are.
+That is the Python environment, the parts of this package that a worker imports, compilers with their libraries, the
+system's programs and libraries, and what these read of /etc, /proc and /sys. The working folder, the user's home and
+this package's own checkout, which may contain keys and results, stay hidden even where they lie inside one of these.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
+import pwd
 import shutil
 import sys
 import tempfile
@@ -15,48 +18,62 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...core import known_languages
+
 _PACKAGE = Path(__file__).parents[2]
 _PARTS = ("__init__.py", "core", "evaluators")
-_SYSTEM = tuple(map(Path, ("/usr", "/etc", "/opt", "/proc", "/sys", "/dev", "/nix", "/lib", "/bin")))
-_USERS = tuple(map(Path, ("/home", "/root", "/tmp", "/var/tmp", "/run")))
+_ROOT = Path("/")
+
+_INSTALLED = (
+    "bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share", "nvvm", "targets", "extras", "pyvenv.cfg",
+    "*-linux-gnu*",
+)  # fmt: skip
+"""What programs have in the folder that they are installed to; the rest of it may be a user's."""
+_STORES = tuple(map(Path, ("/nix/store", "/gnu/store", "/cvmfs")))
+"""Where package managers keep each program in a folder of its own, which only names others."""
+_ETC = (
+    "ld.so.*", "alternatives", "nsswitch.conf", "passwd", "group", "localtime", "timezone", "locale.*", "os-release",
+    "python3*", "ssl/openssl.cnf", "pki/tls/openssl.cnf", "crypto-policies", "nvidia", "OpenCL",
+)  # fmt: skip
+_SYS = ("devices", "bus", "class", "module", "kernel/mm", "fs/cgroup")
+_SERIAL_NUMBERS = Path("/sys/devices/virtual/dmi")
 _PROC = (
-    "self",
-    "cpuinfo",
-    "devices",
-    "driver",
-    "filesystems",
-    "loadavg",
-    "meminfo",
-    "stat",
-    "sys",
-    "uptime",
-    "version",
-)
-_COMPILERS = ("g++", "gcc", "cc", "clang", "nvcc", "ptxas")
+    "self", "cpuinfo", "devices", "driver", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version",
+)  # fmt: skip
+_COMPILERS = ("g++", "gcc", "cc", "clang", "clang++", "nvcc", "ptxas", "ninja", "ld", "as")
+_NAMING_COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", "TRITON_PTXAS_PATH")
+_NAMING_TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
+_NAMING_FOLDERS = (
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH",
+    "TVM_LIBRARY_PATH", "TL_TEMPLATE_PATH", "TL_CUTLASS_PATH",
+)  # fmt: skip
+_LIBRARIES = ("torch", "numpy")
+"""What workers import besides the languages."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Hidden folders and shown paths; the deepest entry decides."""
+    """Shown paths and hidden ones; the deepest entry decides, and what is below none is hidden."""
 
     hidden: tuple[Path, ...]
     """Real paths of hidden folders."""
     shown: tuple[Path, ...]
-    """Shown paths as the interpreter names them, and their targets."""
+    """Shown paths as programs name them, and their targets."""
 
     @classmethod
     def of_this_process(cls) -> Places:
         """Return the places for processes that this one starts, as its user, with its environment."""
-        hidden = set(_hidden())
-        shown = {path for path in _shown() if path.exists()} - hidden
-        return cls(tuple(sorted(hidden)), tuple(sorted(shown)))
+        needed = set(_with_targets(_needed()))
+        hidden = set(_hidden()) - needed
+        imported = set(_with_targets(_imported(hidden, needed))) - hidden
+        return cls(tuple(sorted(hidden)), tuple(sorted(needed | imported)))
 
     def in_order(self) -> list[tuple[Path, bool]]:
         """Return each place that differs from its parent, and whether it is shown, outer ones first."""
         places = dict.fromkeys(self.shown, True) | dict.fromkeys(self.hidden, False)
         found: dict[Path, bool] = {}
         for path, shown in sorted(places.items(), key=lambda place: len(place[0].parts)):
-            around = next((found[parent] for parent in path.parents if parent in found), True)
+            around = next((found[parent] for parent in path.parents if parent in found), False)
             if shown != around:
                 found[path] = shown
         return list(found.items())
@@ -67,34 +84,92 @@ class Places:
         Of /proc it contains the description of the machine and of the reading process; of /dev nothing.
         """
         real = {path: shown for path, shown in self.in_order() if path == path.resolve()}
-        real |= {Path("/proc"): False, Path("/dev"): False}
-        return [*_walk(Path("/"), True, real), *(Path("/proc", name) for name in _PROC)]
+        return [*_walk(_ROOT, False, real), *(Path("/proc", name) for name in _PROC)]
 
 
 def _hidden() -> Iterator[Path]:
-    package = _PACKAGE.resolve()
-    keep = (*_SYSTEM, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
-    for path in {one.resolve() for one in (Path.home(), Path.cwd(), Path(tempfile.gettempdir()), *_USERS)}:
-        if path.is_dir() and path != Path("/") and not any(_related(path, one) for one in keep):
+    folders = [Path.home(), Path.cwd(), Path(tempfile.gettempdir()), _SERIAL_NUMBERS, _PACKAGE]
+    with contextlib.suppress(KeyError):  # a number without a user, as in containers
+        folders.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    for path in folders:
+        if (real := path.resolve()).is_dir() and real != _ROOT:
+            yield real
+
+
+def _needed() -> Iterator[Path]:
+    """Yield what stays shown even if it is the working folder or the user's home."""
+    prefixes = [Path("/"), Path("/usr"), Path("/usr/local"), *Path("/usr/local").glob("cuda*")]
+    prefixes += [Path(sys.prefix), Path(sys.base_prefix)]
+    prefixes += [Path(os.environ[name]) for name in _NAMING_TOOLKITS if os.environ.get(name)]
+    named = [os.environ[name].split()[0] for name in _NAMING_COMPILERS if os.environ.get(name, "").split()]
+    for where in filter(None, map(shutil.which, (*_COMPILERS, *named))):
+        for program in {Path(where), Path(where).resolve()}:
+            yield program
+            if program.parent.name == "bin":
+                prefixes.append(program.parents[1])
+    for prefix in prefixes:
+        if prefix.is_absolute():
+            yield from (found for name in _INSTALLED for found in prefix.glob(name))
+            if (prefix / ".spack").exists():
+                yield prefix.resolve().parent
+    yield from _STORES
+    yield from (found for name in _ETC for found in Path("/etc").glob(name))
+    yield from (Path("/sys", name) for name in _SYS)
+    yield from (_PACKAGE / part for part in _PARTS)
+
+
+def _imported(hidden: set[Path], needed: set[Path]) -> Iterator[Path]:
+    """Yield what workers import or load, except for what is itself a hidden place, or around one."""
+    for name in _NAMING_FOLDERS:
+        yield from _apart(hidden, (Path(entry) for entry in os.environ.get(name, "").replace(" ", ":").split(":")))
+    yield from _apart(hidden, _loaders_folders())
+    for entry in _apart(hidden, map(Path, sys.path)):
+        if not needed.isdisjoint((entry, *entry.parents)):  # of the Python environment itself
+            continue
+        if entry.name in ("site-packages", "dist-packages") or not entry.is_dir():
+            yield entry
+        else:  # a folder of the user's, with more than modules in it
+            yield from _apart(hidden, filter(_is_module, _listed(entry)))
+    languages = (module for language in known_languages() for module in language.modules)
+    for library in {name.partition(".")[0] for name in (*_LIBRARIES, *languages)}:
+        spec = importlib.util.find_spec(library)  # of an editable installation, which may be anywhere
+        yield from _apart(hidden, map(Path, (spec and spec.submodule_search_locations) or ()))
+
+
+def _apart(hidden: set[Path], paths: Iterator[Path]) -> Iterator[Path]:
+    for path in paths:
+        real = path.resolve()
+        if not any(real == one or real in one.parents for one in hidden):
             yield path
-    yield package
 
 
-def _related(path: Path, other: Path) -> bool:
-    """Return whether hiding `path` would also hide `other`: it is the same, lies inside, or contains the system's."""
-    return path == other or other in path.parents or (other in _SYSTEM and path in other.parents)
+def _loaders_folders() -> Iterator[Path]:
+    """Yield the folders that the system's loader looks for libraries in."""
+    for file in (Path("/etc/ld.so.conf"), *_listed(Path("/etc/ld.so.conf.d"))):
+        try:
+            lines = file.read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        yield from (Path(line.strip()) for line in lines if line.startswith("/"))
 
 
-def _shown() -> Iterator[Path]:
-    found = [Path(sys.prefix), Path(sys.base_prefix), *(Path(entry) for entry in sys.path)]
-    found += [_PACKAGE / part for part in _PARTS]
-    for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
-        found += [Path(entry) for entry in os.environ.get(name, "").split(os.pathsep)]
-    found += [Path(where).resolve().parent for name in _COMPILERS if (where := shutil.which(name))]
-    for path in found:
-        if path.is_absolute():
+def _is_module(path: Path) -> bool:
+    return path.suffix in (".py", ".so", ".dist-info", ".egg-info") or (path / "__init__.py").exists()
+
+
+def _with_targets(paths: Iterator[Path]) -> Iterator[Path]:
+    """Yield those paths that exist, and the targets of links."""
+    for path in paths:
+        if path.is_absolute() and path.exists():
             yield path
             yield path.resolve()
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _walk(path: Path, visible: bool, places: Mapping[Path, bool]) -> Iterator[Path]:
@@ -106,8 +181,8 @@ def _walk(path: Path, visible: bool, places: Mapping[Path, bool]) -> Iterator[Pa
             yield path
         return
     children = {path / place.relative_to(path).parts[0] for place in inside}
-    if visible and os.access(path, os.R_OK):
+    if visible:
         # Whether a link's target is readable depends on the target's own place.
-        children |= {child for child in path.iterdir() if not child.is_symlink()}
+        children |= {child for child in _listed(path) if not child.is_symlink()}
     for child in sorted(children):
         yield from _walk(child, visible, places)

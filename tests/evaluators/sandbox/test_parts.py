@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -96,10 +98,51 @@ class TestPlaces:
         for path in (os.__file__, containment.__file__, shutil.which("sh")):
             assert path and any(one in Path(path).resolve().parents for one in readable)
 
-    def test_the_root_and_the_system_are_never_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for home in ("/", "/usr", "/usr/lib"):
-            monkeypatch.setenv("HOME", home)
-            assert Path(home) not in Places.of_this_process().hidden
+    @pytest.mark.parametrize("folder", ["/", "/usr", "/usr/lib", "/etc", sys.prefix, f"{sys.base_prefix}/lib"])
+    def test_what_runs_a_worker_is_shown_wherever_home_is(self, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+        monkeypatch.setenv("HOME", folder)
+        monkeypatch.chdir(folder)
+        readable = Places.of_this_process().readable()
+        for path in (
+            os.__file__,
+            pytest.__file__,
+            containment.__file__,
+            sys.executable,
+            "/usr/lib",
+            "/etc/ld.so.cache",
+        ):
+            real = Path(path).resolve()
+            assert not {real, *real.parents}.isdisjoint(readable), path
+
+    @pytest.mark.parametrize("inside", ["/usr/share", "/usr/lib", f"{sys.base_prefix}/lib", f"{sys.prefix}/share"])
+    def test_a_working_folder_inside_of_what_is_shown_is_hidden(
+        self, monkeypatch: pytest.MonkeyPatch, inside: str
+    ) -> None:
+        if not os.access(inside, os.W_OK):
+            pytest.skip(f"{inside} is not ours to write")
+        with tempfile.TemporaryDirectory(dir=inside, prefix="kernelwright-") as name:
+            folder = Path(name).resolve()
+            monkeypatch.chdir(folder)
+            readable = Places.of_this_process().readable()
+            monkeypatch.undo()
+        assert {folder, *folder.parents}.isdisjoint(readable)
+        assert any(folder.parent in path.parents for path in readable), "what lies beside it is shown"
+
+    def test_of_a_folder_on_the_path_only_modules_are_shown(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        (tmp_path / "package").mkdir()
+        (tmp_path / "data").mkdir()
+        for name in ("package/__init__.py", "module.py", ".env", "data/key", "notes.txt"):
+            (tmp_path / name).touch()
+        monkeypatch.syspath_prepend(str(tmp_path))
+        readable = {path.name for path in Places.of_this_process().readable() if tmp_path.resolve() in path.parents}
+        assert readable == {"package", "module.py"}
+
+    def test_secrets_of_the_system_are_hidden(self) -> None:
+        readable = Places.of_this_process().readable()
+        for path in ("/etc/shadow", "/etc/ssh", "/etc/ssl/private", "/etc/sudoers", "/var/lib", "/opt", "/srv", "/mnt"):
+            assert {Path(path), *Path(path).parents}.isdisjoint(readable), path
 
 
 class TestHanded:
