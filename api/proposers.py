@@ -153,8 +153,13 @@ def _no_model(environment: Mapping[str, str]) -> str:
 
 
 def quiet_libraries() -> None:
-    """DSPy and LiteLLM look for prices on the network at the first call, and report it when there is none."""
+    """DSPy and LiteLLM look for prices on the network at the first call, and report it when there is none.
+
+    LiteLLM also reads a .env above the folder that it is installed in: a project with its own .venv could lead keys
+    elsewhere.
+    """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     # What it reports, the engine notes or raises as well.
     logging.getLogger("dspy").setLevel(logging.CRITICAL)
 

@@ -26,6 +26,8 @@ def config(
 ) -> None:
     """Show what files and the environment set of the options of all commands, and where each value comes from.
 
+    A project's file may not set all: 'kernelwright trust' says which projects may.
+
     Exit codes: 0 shown, 2 an unknown command, key or value.
     """
 
@@ -35,7 +37,8 @@ def config(
             typer.echo(json_module.dumps(rows))
             return 0
         for row in rows:
-            typer.echo(f"{row['command']}: {row['option']} = {row['value']}    ({row['where']})")
+            refused = f"; {row['refused']} needs a trusted project" if "refused" in row else ""
+            typer.echo(f"{row['command']}: {row['option']} = {row['value']}    ({row['where']}{refused})")
         if not rows:
             typer.echo("nothing is set: see docs/configuration.md for the files and variables")
         return 0
@@ -63,14 +66,15 @@ def rows_of(command: Command) -> list[dict[str, Any]]:
 def _rows(command: Command, fields: dict[str, FieldType], found: list[Source], every: bool) -> list[dict[str, Any]]:
     from .configuration import configured
 
-    settings, rows = configured(command, fields, found), []
+    here, rows = configured(command, fields, found), []
     for name, (field, kind) in sorted(fields.items()):
-        setting = settings.get(name)
-        if setting is None and not every:
+        setting, refused = here.settings.get(name), here.refused.get(name)
+        if setting is None and refused is None and not every:
             continue
         value = field.default if setting is None else setting.value_for(field, kind)
         where = "default" if setting is None else setting.where
-        rows.append({"command": " ".join(command), "option": name, "value": _plain(value), "where": where})
+        row = {"command": " ".join(command), "option": name, "value": _plain(value), "where": where}
+        rows.append(row if refused is None else {**row, "refused": refused.where})
     return rows
 
 

@@ -1,25 +1,33 @@
-"""Options from the environment and from files: `KERNELWRIGHT_*`, `kernelwright.toml`, `[tool.kernelwright]`.
+"""Options from the environment and from files: `KERNELWRIGHT_*`, `kernelwright.toml`, `[tool.kernelwright]`, and the
+user's own `config.toml`.
 
-The keys are the fields of the option classes, by their Python names. There is no list of them here: a command's
-function knows its fields (`with_options`), and the tables are named as the commands are.
+What lies in a project may be another's: of its files, the settings that `needs_trust` names count only where the user
+trusts the project (`trusted_projects`). The keys are the fields of the option classes, by their Python names. There is no
+list of them here: a command's function knows its fields (`with_options`), and the tables are named as the commands are.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Any, Protocol
 
 from ..api.options.option import check_range, details_of
 from ..core.errors import OptionError
+from ..core.files import config_folder
 
 PREFIX = "KERNELWRIGHT_"
 FILE, PYPROJECT = "kernelwright.toml", "pyproject.toml"
+OWN_FILE = "config.toml"
+"""The user's own configuration, in `config_folder()`."""
+LONGEST = 80
+"""Characters of a value that a message shows."""
 TAKEN = {"KERNELWRIGHT_ARCHIVE"}
 """Variables that mean something else than the option of their name; that option's command makes its own unambiguous."""
 
@@ -39,11 +47,34 @@ class Setting:
     """The file's path, or 'environment'."""
     folder: Path
     """What relative paths start from."""
+    of_project: bool = False
+    """Whether it stands in a project's file: neither in the user's own nor in the environment."""
 
     @property
     def where(self) -> str:
         """Source and key, for a message."""
         return self.key if self.source == Environment.source else f"{self.source}: {self.key}"
+
+    @property
+    def name(self) -> str:
+        """'[tune.kernel] trials' without its table: 'trials'."""
+        return self.key.rpartition(" ")[2]
+
+    def needs_trust(self, option: Field[Any], kind: Any) -> bool:
+        """Whether only a trusted project may set it: such an option, or a path that leads out of the project."""
+        if not self.of_project:
+            return False
+        return details_of(option).trusted or (_of_paths(kind) and not self._within())
+
+    def _within(self) -> bool:
+        """Whether all of its paths lie in the project, links followed; a text may be one path, or several."""
+        text = [self.written, *self.written.split(",")] if isinstance(self.written, str) else self.written
+        here = self.folder.resolve()
+        try:
+            paths = [here / str(one).strip() for one in (text if isinstance(text, list) else [text])]
+            return all(path.resolve().is_relative_to(here) for path in paths)
+        except (OSError, ValueError, RuntimeError):  # a loop of links, a null byte
+            return False
 
     def value_for(self, field: Field[Any], kind: Any) -> Any:
         """The value as the option's type wants it; raises `OptionError`, which names file and key, if it cannot be."""
@@ -102,6 +133,7 @@ class Table:
     content: Mapping[str, Any]
     prefix: str = ""
     """How the file calls the outermost table: 'tool.kernelwright' in a pyproject.toml."""
+    of_project: bool = True
 
     def find(self, command: Command, name: str) -> Setting | None:
         """See `Source`."""
@@ -111,8 +143,20 @@ class Table:
                 table = table.get(part) if isinstance(table, dict) else None
             if isinstance(table, dict) and name in table and not isinstance(table[name], dict):
                 key = self.key(command[:length], name)
-                return Setting(table[name], key, str(self.path), self.path.parent)
+                return Setting(table[name], key, str(self.path), self.path.parent, self.of_project)
         return None
+
+    def settings(self, command: Command = ()) -> Iterator[tuple[Command, Setting]]:
+        """All that is set in the file, each with the command, or the group of commands, that it is set for."""
+        content: Any = self.content
+        for part in command:
+            content = content[part]
+        for name, value in content.items():
+            if isinstance(value, dict):
+                yield from self.settings((*command, name))
+            else:
+                key = self.key(command, name)
+                yield command, Setting(value, key, str(self.path), self.path.parent, self.of_project)
 
     def key(self, command: Command, name: str) -> str:
         """'[tune.kernel] trials'."""
@@ -128,47 +172,91 @@ def variable(names: Sequence[str]) -> str:
 def sources() -> list[Source]:
     """All sources, the one that counts most first. Raises `OptionError` for a file that is no TOML, or an unknown key.
 
-    Of each kind of file the nearest one counts, in the current folder or above it.
+    Of each kind of a project's files the nearest one counts, in the current folder or above it.
     """
     tables = [*_nearest(Path.cwd(), FILE), *_nearest(Path.cwd(), PYPROJECT)]
+    own = _read(config_folder() / OWN_FILE)
+    tables += [Table(config_folder() / OWN_FILE, own, of_project=False)] if own is not None else []
+    _check(tables)
+    return [Environment(os.environ), *tables]
+
+
+def tables_in(folder: Path) -> list[Table]:
+    """What the files of a project's own folder hold, without those above it. Raises as `sources`."""
+    tables = [table for name in (FILE, PYPROJECT) if (table := _table(folder / name)) is not None]
+    _check(tables)
+    return tables
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What is set of a command's options, by name."""
+
+    settings: dict[str, Setting] = field(default_factory=dict)
+    """What counts."""
+    refused: dict[str, Setting] = field(default_factory=dict)
+    """What a project's file sets and may not: another source counts in its place."""
+
+
+def configured(command: Command, fields: Mapping[str, FieldType], found: Sequence[Source]) -> Configured:
+    """What is set of a command's options. Raises `OptionError` for a project's file that cannot be read."""
+    from .trusted_projects import TrustedProjects
+
+    result, trusted = Configured(), TrustedProjects()
+    for name, (option, kind) in fields.items():
+        for setting in filter(None, (source.find(command, name) for source in found)):
+            if not setting.needs_trust(option, kind) or trusted.allows(setting.folder):
+                result.settings[name] = setting
+                break
+            result.refused.setdefault(name, setting)
+    return result
+
+
+def shown(value: Any) -> str:
+    """A value as a file has it, in a line: whatever it holds, a terminal is not moved by it."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _check(tables: Sequence[Table]) -> None:
     if tables:
         from .command_tree import check_keys
 
         for table in tables:
             check_keys(table)
-    return [Environment(os.environ), *tables]
-
-
-def configured(command: Command, fields: Mapping[str, FieldType], found: Sequence[Source]) -> dict[str, Setting]:
-    """What is set of a command's options, by name."""
-    settings = {}
-    for name in fields:
-        setting = next(filter(None, (source.find(command, name) for source in found)), None)
-        if setting is not None:
-            settings[name] = setting
-    return settings
 
 
 def _nearest(folder: Path, name: str) -> Iterator[Table]:
-    for place in (folder, *folder.parents):
-        path = place / name
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if name == PYPROJECT and "tool.kernelwright" not in text:
-            continue  # somebody else's, whatever is wrong with it
-        try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise OptionError(f"{path} is no TOML: {error}") from None
-        if name == FILE:
-            yield Table(path, content)
-            return
-        own = content.get("tool", {}).get("kernelwright")
-        if isinstance(own, dict):
-            yield Table(path, own, "tool.kernelwright")
-            return
+    tables = (_table(place / name) for place in (folder, *folder.parents))
+    yield from itertools.islice(filter(None, tables), 1)
+
+
+def _table(path: Path) -> Table | None:
+    """What a project's file holds; None without one, and for a pyproject.toml without a table of this program."""
+    content = _read(path, "tool.kernelwright" if path.name == PYPROJECT else "")
+    if content is None or path.name == FILE:
+        return None if content is None else Table(path, content)
+    own = content.get("tool", {}).get("kernelwright")
+    return Table(path, own, "tool.kernelwright") if isinstance(own, dict) else None
+
+
+def _read(path: Path, mention: str = "") -> dict[str, Any] | None:
+    """The file's content; None where it cannot be read. One without the `mention` is another program's."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if mention not in text:
+        return None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise OptionError(f"{path} is no TOML: {error}") from None
+
+
+def _of_paths(kind: Any) -> bool:
+    """Whether an option holds paths: `Path`, `Path | None`, `tuple[Path, ...]`."""
+    return kind is Path or any(_of_paths(one) for one in typing.get_args(kind))
 
 
 def _without_none(kind: Any) -> Any:

@@ -24,6 +24,7 @@ from .help_examples import examples_block, with_examples
 from .mcp import mcp
 from .parameters import RESUMABLE, JsonOption, QuietOption, with_options
 from .report import report
+from .trust import trust
 from .tune import tune_app
 
 FIRST_STEPS = (
@@ -43,6 +44,7 @@ app.add_typer(corpus_app, name="corpus")
 app.command()(report)
 app.command()(check)
 app.command()(config)
+app.command()(trust)
 app.command()(mcp)
 
 

@@ -68,10 +68,11 @@ def with_options(
 
         @functools.wraps(command)
         def run(context: typer.Context, given: Mapping[str, Any] | None = None, **values: Any) -> None:
+            if given is None:  # the outermost of several, which knows the options of all
+                given = _configured(context, run.option_fields)  # type: ignore[attr-defined]
             own_values = {field.name: _value(field, values.pop(field.name)) for field in fields}
-            own_values |= _configured(context, settable)
             more = {"context": context} if any(one.name == "context" for one in shown) else {}
-            command(given={**(given or {}), **own_values}, **more, **values)
+            command(given={**own_values, **given}, **more, **values)
 
         called = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         parameters = [called, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*derived, *own))]
@@ -152,20 +153,25 @@ def command_of(context: typer.Context) -> tuple[str, ...]:
 
 
 def _configured(context: typer.Context, fields: Mapping[str, tuple[dataclasses.Field[Any], Any]]) -> dict[str, Any]:
-    """What the environment and files set of the options that the command line does not give."""
+    """What the environment and files set of the options that the command line does not give.
+
+    What a project's files set is told on standard error: they may be another's.
+    """
     from ..core.errors import KernelwrightError
     from .configuration import configured, sources
     from .guard import tell
+    from .project_settings import told
 
+    given = {name for name in fields if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     try:
-        found = configured(command_of(context), fields, sources())
-        return {
-            name: setting.value_for(*fields[name])
-            for name, setting in found.items()
-            if getattr(context.get_parameter_source(name), "name", "") != "COMMANDLINE"
-        }
+        left = {name: field for name, field in fields.items() if name not in given}
+        found = configured(command_of(context), left, sources())
+        values = {name: setting.value_for(*fields[name]) for name, setting in found.settings.items()}
+        for line in told(found):
+            typer.echo(line, err=True)
     except KernelwrightError as error:
         raise typer.Exit(tell(error)) from None
+    return values
 
 
 def _value(field: dataclasses.Field[Any], given: Any) -> Any:

@@ -21,6 +21,16 @@ def own_folder() -> Path:
     return Path(os.environ.get("KERNELWRIGHT_CACHE") or platformdirs.user_data_dir("kernelwright"))
 
 
+def config_folder() -> Path:
+    """Where the user's own configuration is, and which projects the user trusts."""
+    return Path(platformdirs.user_config_dir("kernelwright"))
+
+
+def state_folder() -> Path:
+    """Where the key is that this user's journals are signed with."""
+    return Path(platformdirs.user_state_dir("kernelwright"))
+
+
 def archive_path() -> Path:
     """The file of what all runs learned; KERNELWRIGHT_ARCHIVE names another one."""
     return Path(os.environ.get("KERNELWRIGHT_ARCHIVE") or own_folder() / "archive.jsonl")

@@ -215,6 +215,10 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     # What one test's run learned must not change what another's tries first.
     archive = tmp_path_factory.getbasetemp() / "archives" / f"{next(_TESTS)}.jsonl"
     monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(archive))
+    # Neither the configuration of the person who runs it nor that person's key for journals is in a test.
+    own = tmp_path_factory.getbasetemp() / "own"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config" / archive.stem))
+    monkeypatch.setenv("XDG_STATE_HOME", str(own / "state"))
     if not cache.exists():  # the shipped examples are embedded once in a run: that takes seconds
         cache.mkdir()
         (cache / "examples").symlink_to(example_vectors())

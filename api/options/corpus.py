@@ -59,8 +59,10 @@ class AddOptions(Options):
     technique: tuple[str, ...] = option(
         (), "A technique that made it faster; may be repeated. By default those that its strategies name.", OUTPUT
     )
-    problem: str | None = option(None, "The problem that the run solved, if its id does not lead to it.", WHERE)
-    dataset: Path | None = option(None, "A KernelBench checkout with the problem.", WHERE)
+    problem: str | None = option(
+        None, "The problem that the run solved, if its id does not lead to it.", WHERE, trusted=True
+    )
+    dataset: Path | None = option(None, "A KernelBench checkout with the problem.", WHERE, trusted=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a name that is none of a folder."""

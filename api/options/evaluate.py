@@ -33,7 +33,9 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions, FunctionOpt
         default=None,
         kw_only=False,
         metadata=described(
-            "Kernel to evaluate: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.", metavar="REF"
+            "Kernel to evaluate: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME.",
+            metavar="REF",
+            trusted=True,
         ),
     )
     protocol: EvaluationProtocol | None = option(
@@ -41,6 +43,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions, FunctionOpt
         "The rules: strict, kernelbench (as KernelBench itself evaluates), or both side by side. By default strict, "
         "and kernelbench with `run_folder`.",
         PROTOCOL,
+        trusted=True,
     )
     run_folder: Path | None = option(
         None,
@@ -53,7 +56,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions, FunctionOpt
         None, "Which attempt at its problem the kernel is in the run folder; 0 by default.", PROTOCOL, at_least=0
     )
     kernelbench_precision: Precision | None = option(
-        None, "To what KernelBench's protocol casts weights and inputs; fp32 by default.", PROTOCOL
+        None, "To what KernelBench's protocol casts weights and inputs; fp32 by default.", PROTOCOL, trusted=True
     )
     perf_trials: int | None = option(
         None, "How many calls KernelBench's protocol times; 100 by default.", PROTOCOL, at_least=1

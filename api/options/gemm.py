@@ -87,19 +87,20 @@ class GemmOptions(TimingOptions, DeviceOptions, ResultOptions):
         metavar="triton|tilelang",
     )
     device: str = option("auto", "cpu (a check of the files), cuda, cuda:N, or several GPUs: cuda:0,cuda:1.", WHERE)
-    compilers: int | None = option(None, "Processes that compile, per device.", WHERE, at_least=1)
-    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0)
+    compilers: int | None = option(None, "Processes that compile, per device.", WHERE, at_least=1, trusted=True)
+    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
     num_iters: int | None = option(
         None, "At least this many timed calls per config; by default until the median is precise.", TRUST, at_least=1,
         also=("--num_iters",),
     )  # fmt: skip
-    atol: float | None = option(None, "Absolute tolerance of the results.", TRUST, above=0)
-    rtol: float | None = option(None, "Relative tolerance of the results.", TRUST, above=0)
+    atol: float | None = option(None, "Absolute tolerance of the results.", TRUST, above=0, trusted=True)
+    rtol: float | None = option(None, "Relative tolerance of the results.", TRUST, above=0, trusted=True)
     format: str | None = option(
         None,
         "kernelwright (read by its own operators), aiter, aiter-legacy, vllm, sglang, tune-gemm or triton-cache; by "
         "default tune-gemm for a YAML `output`, else kernelwright.",
         OUTPUT,
+        trusted=True,
     )
     output: Path | None = option(
         None, "Folder of the engine's files; for tune-gemm a YAML file.", OUTPUT, metavar="PATH",

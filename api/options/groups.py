@@ -50,9 +50,11 @@ class ProblemOptions(DeviceOptions):
     """What is computed, at which sizes, and where."""
 
     backend: Backend | None = option(None, "Which shipped kernels; by default those of the device.", WHERE)
-    problem: str | None = option(None, "The problem that a kernel file solves, if its name does not show it.", WHERE)
+    problem: str | None = option(
+        None, "The problem that a kernel file solves, if its name does not show it.", WHERE, trusted=True
+    )
     dataset: Path | None = option(
-        None, "Where the problems are: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE
+        None, "Where the problems are: a KernelBench checkout, or a flashinfer-trace dataset.", WHERE, trusted=True
     )
     workload: str | None = option(None, "Sizes: a workload's name, or batch_size=4,dim=512.", WHERE)
 
@@ -66,6 +68,7 @@ class FunctionOptions(KernelOptions):
         "For a function as `kernel`: the function of torch that computes the same, path/to/ops.py::swiglu_torch.",
         FUNCTION,
         metavar="FILE::NAME",
+        trusted=True,
     )
     inputs: str | None = option(
         None,
@@ -73,6 +76,7 @@ class FunctionOptions(KernelOptions):
         "with shapes and dtypes.",
         FUNCTION,
         metavar="FILE[::NAME]",
+        trusted=True,
     )
 
     def check(self) -> None:
@@ -100,6 +104,7 @@ class ReturnOptions(FunctionOptions):
         "For a function as `kernel`: enter the tuned configs into Triton's cache on disk, on a GPU, so that its "
         "autotuner takes them without benchmarks.",
         FUNCTION,
+        trusted=True,
     )
 
     def check(self) -> None:
@@ -122,15 +127,20 @@ class MachineOptions(DeviceOptions):
         Where.LOCAL,
         "Evaluator: local (this machine), modal (containers on Modal), or ray (the nodes of a Ray cluster).",
         WHERE,
+        trusted=True,
     )
     gpu: str | None = option(
-        None, "Modal's GPU: T4, L4, A10 (also A10G), L40S, A100, H100, H200, B200 ...; H100 by default.", WHERE
+        None,
+        "Modal's GPU: T4, L4, A10 (also A10G), L40S, A100, H100, H200, B200 ...; H100 by default.",
+        WHERE,
+        trusted=True,
     )
     ray_address: str | None = option(
         None,
         "The Ray cluster's address; by default RAY_ADDRESS, or the cluster on this machine.",
         WHERE,
         metavar="HOST:PORT",
+        trusted=True,
     )
 
     @property
@@ -153,9 +163,10 @@ class ModelOptions(Options):
         "Proposer: openai/o3 or any provider/name, replay:FILE, files:DIR, or rules (the built-in rewriter). By "
         "default openai/o3 if OPENAI_API_KEY is set, else rules.",
         MODEL,
+        trusted=True,
     )
     api_base: str | None = option(
-        None, "URL of an OpenAI-compatible server of your own.", MODEL, metavar="URL", of_models=True
+        None, "URL of an OpenAI-compatible server of your own.", MODEL, metavar="URL", of_models=True, trusted=True
     )
     wait: bool = option(
         True,
@@ -177,6 +188,7 @@ class EarlierRunsOptions(Options):
         OUTPUT,
         metavar="DIR",
         of_models=True,
+        trusted=True,
     )
 
     @property
@@ -200,12 +212,26 @@ class BudgetOptions(Options):
     """What a run may use."""
 
     max_tokens: int | None = option(
-        None, "Stop when models have used this many tokens.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
+        None,
+        "Stop when models have used this many tokens.",
+        BUDGET,
+        above=0,
+        advice=NO_LIMIT,
+        of_models=True,
+        trusted=True,
     )
     max_cost: float | None = option(
-        None, "Stop when models have cost this many dollars.", BUDGET, above=0, advice=NO_LIMIT, of_models=True
+        None,
+        "Stop when models have cost this many dollars.",
+        BUDGET,
+        above=0,
+        advice=NO_LIMIT,
+        of_models=True,
+        trusted=True,
     )
-    time_limit: float | None = option(None, "Stop proposing after this many seconds.", BUDGET, above=0, advice=NO_LIMIT)
+    time_limit: float | None = option(
+        None, "Stop proposing after this many seconds.", BUDGET, above=0, advice=NO_LIMIT, trusted=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +239,7 @@ class ResultOptions(Options):
     """Where a run leaves its files."""
 
     results: Path = option(Path("results"), "Folder for all that a run leaves.", OUTPUT)
-    resume: bool = option(False, "Continue where an earlier run stopped.", OUTPUT)
+    resume: bool = option(False, "Continue where an earlier run stopped.", OUTPUT, trusted=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,4 +251,5 @@ class SaveOptions(ResultOptions):
         True,
         "Accept kernels whose launches could not be replayed without their Python, and save them.",
         TRUST,
+        trusted=True,
     )

@@ -25,7 +25,7 @@ class MlirOptions(ResultOptions, DeviceOptions):
         metadata=described("The module; by default the `input_file` of `config`.", metavar="FILE"),
     )
     config: Path | None = option(
-        None, "An auto-scheduler.cfg: [Env], [SearchSpace], [SearchStrategy].", MODULE, metavar="FILE"
+        None, "An auto-scheduler.cfg: [Env], [SearchSpace], [SearchStrategy].", MODULE, metavar="FILE", trusted=True
     )
     function: str | None = option(None, "The function, where the module has several.", MODULE, metavar="NAME")
     chip: str | None = option(
@@ -44,9 +44,9 @@ class MlirOptions(ResultOptions, DeviceOptions):
     )
     seed: int = option(0, "Of the tuner's choices.", SEARCH)
     compilers: int | None = option(
-        None, "Processes that compile at once; by default as many as there are cores.", WHERE, at_least=1
+        None, "Processes that compile at once; by default as many as there are cores.", WHERE, at_least=1, trusted=True
     )
-    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0)
+    compile_limit: float = option(60.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
     emit: Path | None = option(
         None, "Write every module that is tried to this folder, by the auto-scheduler's names.", OUTPUT, metavar="DIR"
     )

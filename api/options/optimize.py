@@ -37,9 +37,10 @@ class RunOptions(
         "At most this many turns; 5 by default with a language model, while rules go on until nothing is left to try.",
         SEARCH,
         above=0,
+        trusted=True,
     )
     max_trials: int | None = option(
-        None, "Stop proposing after this many evaluations.", BUDGET, at_least=1, advice=NO_LIMIT
+        None, "Stop proposing after this many evaluations.", BUDGET, at_least=1, advice=NO_LIMIT, trusted=True
     )
     min_improvement: float = option(
         0.05,
@@ -49,8 +50,12 @@ class RunOptions(
         at_most=10,
         advice="it is a share such as 0.05",
     )
-    beam: int = option(1, "Candidates kept alive and expanded side by side.", SEARCH, at_least=1, at_most=MAX_BEAM)
-    analysis_model: str | None = option(None, "Another model for the analysis of bottlenecks.", MODEL, of_models=True)
+    beam: int = option(
+        1, "Candidates kept alive and expanded side by side.", SEARCH, at_least=1, at_most=MAX_BEAM, trusted=True
+    )
+    analysis_model: str | None = option(
+        None, "Another model for the analysis of bottlenecks.", MODEL, of_models=True, trusted=True
+    )
     temperature: float | None = option(
         None,
         "The model's temperature; by default the provider's own (the seed system used 1.0).",
@@ -63,7 +68,12 @@ class RunOptions(
         None, "Worked examples shown to the model; 3 by default.", MODEL, at_least=0, at_most=20, of_models=True
     )
     program: Path | None = option(
-        None, "Instructions that 'kernelwright agent compile' saved.", MODEL, metavar="FILE", of_models=True
+        None,
+        "Instructions that 'kernelwright agent compile' saved.",
+        MODEL,
+        metavar="FILE",
+        of_models=True,
+        trusted=True,
     )
     observer: RunObserver | None = option(None, "Watches the run.", python_only=True)
 
@@ -79,6 +89,7 @@ class OptimizeOptions(RunOptions, ReturnOptions):
             "The kernel: a path, level2/2_10.py, 2_10, a Solution, or a function FILE::NAME. On a GPU also a problem "
             "without a kernel: its first one is made of torch.compile's code.",
             metavar="REF",
+            trusted=True,
         ),
     )
 
@@ -124,6 +135,6 @@ class ListSlowOptions(TimingOptions, ProblemOptions):
         "has optimized ones.",
         metavar="DIR",
     )
-    resume: bool = option(False, "Continue where an earlier run stopped.")
+    resume: bool = option(False, "Continue where an earlier run stopped.", trusted=True)
     again: bool = option(False, "Measure again what other processes disturbed, instead of showing the marked record.")
     observer: Observer | None = option(None, "Watches the progress.", python_only=True)

@@ -39,6 +39,9 @@ class Details:
     """Other spellings of its flag: a short one, or those of another tool."""
     of_models: bool = False
     """Whether only a language model makes use of it."""
+    trusted: bool = False
+    """Whether a project's own file may set it only where the user trusts the project: it decides where keys and data
+    go, what code runs and how it is contained, what a run may use, or what counts as a proof."""
     python_only: bool = False
     """Whether no command line can give it, such as an object."""
 

@@ -21,7 +21,10 @@ class RetrieveOptions(EarlierRunsOptions):
     )
     k: int = option(3, "Maximum number of examples.", at_least=1)
     kernel: str | None = option(
-        None, "The kernel to improve: a path, level2/2_10.py, 2_10. Its own problem is left out.", metavar="REF"
+        None,
+        "The kernel to improve: a path, level2/2_10.py, 2_10. Its own problem is left out.",
+        metavar="REF",
+        trusted=True,
     )
     backend: Backend | None = option(None, "Examples of one backend; by default the kernel's, or all.")
     category: str | None = option(None, "The bottleneck: memory, compute, parallelism or algorithm.")

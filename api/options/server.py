@@ -24,14 +24,25 @@ class Transport(StrEnum):
 class ServerOptions(DeviceOptions):
     """Serve coding agents."""
 
-    root: Path = option(Path(), "The folder that tools may read and write; nothing outside.", SERVER, metavar="DIR")
-    transport: Transport = option(
-        Transport.STDIO, "stdio (the client starts the server), or http (streamable HTTP on 127.0.0.1).", SERVER
+    root: Path = option(
+        Path(), "The folder that tools may read and write; nothing outside.", SERVER, metavar="DIR", trusted=True
     )
-    port: int = option(8484, "Of the loopback address, for http.", SERVER, at_least=1, at_most=65535)
-    max_trials: int = option(200, "The most evaluations of one call; a call may ask for fewer.", LIMITS, at_least=1)
+    transport: Transport = option(
+        Transport.STDIO,
+        "stdio (the client starts the server), or http (streamable HTTP on 127.0.0.1).",
+        SERVER,
+        trusted=True,
+    )
+    port: int = option(8484, "Of the loopback address, for http.", SERVER, at_least=1, at_most=65535, trusted=True)
+    max_trials: int = option(
+        200, "The most evaluations of one call; a call may ask for fewer.", LIMITS, at_least=1, trusted=True
+    )
     max_seconds: float = option(
-        600.0, "The most seconds of one call, in which it begins new work; a call may ask for fewer.", LIMITS, above=0
+        600.0,
+        "The most seconds of one call, in which it begins new work; a call may ask for fewer.",
+        LIMITS,
+        above=0,
+        trusted=True,
     )
     results: Path = option(Path("results/mcp"), "Folder within `root` for what the tools leave.", OUTPUT, metavar="DIR")
 

@@ -35,11 +35,13 @@ class TrustOptions(Options):
         "Which torch operators a kernel may call: none, glue (layout, allocation, and what the bottleneck is not in), "
         "or all.",
         TRUST,
+        trusted=True,
     )
     sandbox: Sandbox = option(
         Sandbox.AUTO,
         "Isolation of a kernel: bwrap (bubblewrap), landlock, none; auto takes the first that works.",
         TRUST,
+        trusted=True,
     )
 
 
@@ -53,6 +55,7 @@ class TimingOptions(TrustOptions):
         "How exactly the reference computes, and the kernel must: fp32 (TF32 is off), or default (as PyTorch does by "
         "default, with convolutions in TF32 on a GPU).",
         TRUST,
+        trusted=True,
     )
     baseline: tuple[Baseline, ...] = option(
         (),

@@ -51,8 +51,9 @@ class TuneOptions(SaveOptions, TimingOptions, MachineOptions, ProblemOptions, Re
         "choice depends on the last result.",
         WHERE,
         at_least=1,
+        trusted=True,
     )
-    compile_limit: float = option(120.0, "Seconds after which a compilation is given up.", WHERE, above=0)
+    compile_limit: float = option(120.0, "Seconds after which a compilation is given up.", WHERE, above=0, trusted=True)
     plot: bool = option(False, "Write the convergence curve as PNG.", OUTPUT)
     observer: SearchObserver | None = option(None, "Watches the search.", python_only=True)
 

@@ -31,6 +31,11 @@ def write(here: Path, own: str = "", project: str = "") -> None:
         (here.parent / "pyproject.toml").write_text(project)
 
 
+def trust(*folders: Path) -> None:
+    for folder in folders:
+        assert CliRunner().invoke(app, ["trust", str(folder)]).exit_code == 0
+
+
 def settings(*command: str) -> dict[str, tuple[Any, str]]:
     run = CliRunner().invoke(app, ["config", *command, "--json"])
     assert run.exit_code == 0, run.stderr
@@ -44,6 +49,7 @@ def test_the_more_particular_counts_and_of_sources_the_nearer(here: Path, monkey
         '[check]\njunit = "a.xml"',
         project='[tool.kernelwright]\nsandbox = "bwrap"\n[tool.kernelwright.tune.kernel]\ntrials = 20\nsave = false\n',
     )
+    trust(here.parent)
     monkeypatch.setenv("KERNELWRIGHT_PATIENCE", "7")
     monkeypatch.setenv("KERNELWRIGHT_TUNE_KERNEL_BASELINE", "compile, max-autotune")
     monkeypatch.setenv("KERNELWRIGHT_TUNE_KERNEL_PLOT", "yes")
@@ -77,6 +83,7 @@ def test_a_command_takes_them_and_its_line_goes_first(here: Path, monkeypatch: p
 
 def test_the_command_optimize_alone_has_the_table_of_its_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(here, own="[optimize]\nkernel = '2_10'\ntarget_speedup = 3")
+    trust(here.parent)
     given: dict[str, Any] = {}
     monkeypatch.setattr("kernelwright.cli.optimize.show_optimize", lambda found, _: given.update(found) or 0)
     monkeypatch.setattr("sys.argv", ["optimize"])
@@ -127,6 +134,7 @@ def test_the_documented_file_is_one(here: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     write(here, own=text)
+    trust(here.parent)
     found = settings("tune", "kernel")
     assert (found["device"][0], found["seed"][0], found["trials"][0]) == ("cuda:1", 7, 400)
     assert found["baseline"][0] == ["compile"] and settings("check")["baseline_file"][0].endswith(

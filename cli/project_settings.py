@@ -1,0 +1,55 @@
+"""What a command says at its start of the files of a project, which may be another's than the user's."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .configuration import Configured, Setting, shown
+
+
+def told(found: Configured) -> Iterator[str]:
+    """Yield a line for each project's file whose settings count, and one for each that sets what it may not."""
+    for path, settings in _by_file(found.settings.values()):
+        yield f"{near(path)} sets {', '.join(f'{one.name} = {shown(one.written)}' for one in settings)}"
+    for path, settings in _by_file(found.refused.values()):
+        yield f"warning: {refusal(path, settings)}"
+
+
+def refusal(path: Path, settings: list[Setting]) -> str:
+    """Why settings of a project's file do not count, and what to do."""
+    from .trusted_projects import TrustedProjects, guarded_settings
+
+    names, folder = _listed([one.name for one in settings]), shlex.quote(near(path.parent))
+    trusted = TrustedProjects().find(path.parent)
+    if trusted is None:
+        return (
+            f"{near(path)} sets {names}, which only a trusted project may: "
+            f"run `kernelwright trust {folder}` if you trust it"
+        )
+    changes = "; ".join(trusted.changes(guarded_settings(path.parent)))
+    return (
+        f"{near(path)} sets {names}, and is not as you trusted it: {changes}: "
+        f"run `kernelwright trust {folder}` if you trust it as it is"
+    )
+
+
+def near(path: Path) -> str:
+    """A path as it is seen from the current folder, where it lies below; in quotes where a terminal could take it for
+    more than a name."""
+    seen = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return str(seen) if str(seen).isprintable() else repr(str(seen))
+
+
+def _by_file(settings: Iterable[Setting]) -> Iterator[tuple[Path, list[Setting]]]:
+    of_projects = sorted((one for one in settings if one.of_project), key=lambda one: (one.source, one.name))
+    for source, some in itertools.groupby(of_projects, key=lambda one: one.source):
+        yield Path(source), list(some)
+
+
+def _listed(names: list[str]) -> str:
+    """'model', 'model and sandbox', 'api_base, model and sandbox'."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
