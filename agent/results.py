@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core import Evaluation, Kernel, Problem, ResultsError, read_journal, set_aside
+from ..core import Evaluation, Kernel, Problem, ResultsError, is_own, read_journal, set_aside
 from ..core.evidence import with_evidence
 from ..core.files import write_whole
 from .history.conversation import conversation_text
@@ -50,11 +50,25 @@ class Results:
 
     def set_aside(self, problem: Problem, backend: str) -> None:
         """Rename what an earlier run of the problem left to be resumed."""
+        set_aside(*self._to_resume(problem, backend))
+
+    def resumes_own(self, problem: Problem, backend: str) -> bool:
+        """Whether all that a resumed run goes on from was left by a run of this user's, so that its own may be, too."""
+        journal, *others = self._to_resume(problem, backend)
+        present = [path for path in (journal, *others) if path.exists()]
+        if not journal.exists() and (present or self.first_kernel_path(problem, backend).exists()):
+            return False
+        return all(map(is_own, present))
+
+    def _to_resume(self, problem: Problem, backend: str) -> list[Path]:
+        """The journal, which may be missing, the transcript, and the journals of searches."""
         journal = self.journal_path(problem, backend)
-        searches = [
-            path for path in self.logs.glob(f"{glob.escape(journal.stem)}{TUNING}*.jsonl") if "." not in path.stem
+        searches = self.logs.glob(f"{glob.escape(journal.stem)}{TUNING}*.jsonl")
+        return [
+            journal,
+            self.transcript_path(problem, backend),
+            *(path for path in searches if "." not in path.stem),
         ]
-        set_aside(journal, self.transcript_path(problem, backend), *searches)
 
     def save_kernel(self, problem: Problem, backend: str, kernel: Kernel, best: Evaluation, start: Evaluation) -> Path:
         """Write the kernel with the evidence in its header; the file's name has the speedup and the backend."""

@@ -21,7 +21,7 @@ from .observers import (
     VerifyObserver,
 )
 from .options.check import CheckOptions
-from .options.corpus import AddOptions, ListOptions, VerifyOptions
+from .options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
 from .options.evaluate import EvaluateOptions, ProfileOptions
 from .options.gemm import GemmOptions
 from .options.mlir import MlirOptions
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .evaluate_solution import SolutionResult
     from .export import ExportResult
     from .gemm_result import GemmResult
+    from .import_runs import ImportResult
     from .list_slow import Listing
     from .mlir_result import MlirResult
     from .optimize_result import OptimizeResult
@@ -240,6 +241,14 @@ def add_example(options: AddOptions) -> AddResult:
     from .corpus import run_add
 
     return run_add(options)
+
+
+@takes(ImportOptions)
+def import_runs(options: ImportOptions) -> ImportResult:
+    """Enter runs of others, or of before journals were signed, into the archive."""
+    from .import_runs import run_import
+
+    return run_import(options)
 
 
 @takes(ListOptions)

@@ -82,11 +82,12 @@ class Session:
         written = job.first and self._proposers.choice.is_model  # then its transcript has begun
         transcript = (self.results.transcript_path if written else self._prepare)(job.problem, job.backend)
         path, criteria = self.results.journal_path(job.problem, job.backend), self._criteria()
-        with Journal(path) as journal, contextlib.ExitStack() as stack:
+        own = not self._options.resume or self.results.resumes_own(job.problem, job.backend)
+        with Journal(path, own) as journal, contextlib.ExitStack() as stack:
             same_run(journal, job, self._proposers.name)
             self._observer.run_started(job, criteria, self._proposers.choice.is_model)
             stack.callback(self.results.save_conversation, job.problem, job.backend)
-            stack.callback(lambda: self._earlier.add(journal.records))
+            stack.callback(self._earlier.add, journal)
             gains = self._earlier.gains(journal, job) if not self._proposers.choice.is_model else {}
             opened = stack.enter_context(self._proposers.open(job, transcript, gains))
             outcome = self._run(job, journal, opened, criteria)

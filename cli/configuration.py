@@ -2,8 +2,8 @@
 user's own `config.toml`.
 
 What lies in a project may be another's: of its files, the settings that `needs_trust` names count only where the user
-trusts the project (`trusted_projects`). The keys are the fields of the option classes, by their Python names. There is no
-list of them here: a command's function knows its fields (`with_options`), and the tables are named as the commands are.
+trusts the project (`trusted_projects`). The keys are the fields of the option classes, by their Python names. There is
+no list of them here: a command's function knows its fields (`with_options`), and tables are named as the commands are.
 """
 
 from __future__ import annotations

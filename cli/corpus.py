@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ..api.options.corpus import AddOptions, ListOptions, VerifyOptions
+from ..api.options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
 from .guard import guarded
 from .help_examples import examples_block, with_examples
 from .parameters import JsonOption, QuietOption, with_options
@@ -64,6 +64,26 @@ def add(given: Mapping[str, Any], json: JsonOption = False) -> None:
         from .render import Display
 
         return show_add(given, Display(json=json))
+
+    raise typer.Exit(guarded(work))
+
+
+@corpus_app.command(name="import")
+@with_examples("corpus import results", "corpus import ~/colleague/results --json")
+@with_options(ImportOptions, positional=("runs",))
+def import_runs(given: Mapping[str, Any], json: JsonOption = False) -> None:
+    """Enter runs that are not your own, or of an older version, into the archive of what runs learned.
+
+    Rules are tried in the order that they suggest, and models see their texts as examples: enter only what you trust.
+
+    Exit codes: 0 entered, or known already, 1 no run had come far enough, 2 wrong usage.
+    """
+
+    def work() -> int:
+        from .corpus_display import show_import
+        from .render import Display
+
+        return show_import(given, Display(json=json))
 
     raise typer.Exit(guarded(work))
 

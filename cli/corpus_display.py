@@ -8,8 +8,9 @@ from typing import Any
 from rich.markup import escape
 
 from ..api.corpus import example_record, run_add, run_list
+from ..api.import_runs import run_import
 from ..api.observers import VerifyObserver
-from ..api.options.corpus import AddOptions, ListOptions, VerifyOptions
+from ..api.options.corpus import AddOptions, ImportOptions, ListOptions, VerifyOptions
 from ..api.verify_corpus import ExampleResult, KernelResult, run_verify
 from ..core import WorkedExample
 from .parameters import chosen
@@ -78,6 +79,21 @@ def show_add(given: Mapping[str, Any], display: Display) -> int:
     screen.print(_described(result.example))
     screen.print(escape(f"example: {result.path}"))
     return 0
+
+
+def show_import(given: Mapping[str, Any], display: Display) -> int:
+    """Enter the runs and say which; 0 unless there is none."""
+    screen = Screen(display)
+    result = run_import(chosen(given, ImportOptions))
+    if display.json:
+        display.print_json(result.summary())
+    else:
+        for one in result.entered:
+            screen.print(escape(f"entered: {one.problem} on {one.device} ({one.run})"))
+        screen.print(
+            f"{len(result.entered)} entered, {result.known} known already, {result.unfinished} without a whole turn"
+        )
+    return 0 if result.entered or result.known else 1
 
 
 def show_list(given: Mapping[str, Any], display: Display) -> int:

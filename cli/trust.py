@@ -33,7 +33,7 @@ def trust(
     """Let a project's own files set every option, as they set them now.
 
     What lies in a project may be another's. Untrusted, its kernelwright.toml and pyproject.toml may not set the model,
-    where keys go, the sandbox, limits, the server's folder, code that runs, what counts as a proof, or a path out of it.
+    where keys go, the sandbox, limits, the folder of the server, code that runs, what counts as a proof, or a path out.
     A project whose file changes one of these has to be trusted again.
 
     Exit codes: 0 done, 1 there is nothing to trust or to remove, 2 wrong usage.

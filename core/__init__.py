@@ -1,6 +1,6 @@
 """The types that all parts share: typed, frozen, without torch."""
 
-from .archive import Archive, ArchivedRun, Experience, Improvement
+from .archive import Archive, ArchivedRun, Experience, Improvement, Provenance
 from .budget import Budget
 from .errors import (
     DeviceError,
@@ -18,7 +18,7 @@ from .errors import (
 )
 from .evaluation import CHECKED_NOT_TIMED, Evaluation
 from .joint_problem import JointProblem
-from .journal import Journal, read_journal, set_aside
+from .journal import Journal, is_own, read_journal, set_aside
 from .kernel import Kernel, PythonKernel
 from .kernel_profile import DeviceKernel, KernelProfile
 from .language import Language, Target, backends, default_backend, find_language, known_languages, of_backend
@@ -95,6 +95,7 @@ __all__ = [
     "Profile",
     "ProfileRecord",
     "Proposal",
+    "Provenance",
     "PythonKernel",
     "Query",
     "Record",
@@ -125,6 +126,7 @@ __all__ = [
     "check_count",
     "default_backend",
     "find_language",
+    "is_own",
     "known_languages",
     "of_backend",
     "read_journal",

@@ -46,6 +46,20 @@ class Improvement(_Part):
     """Why these helped, in the proposer's words."""
 
 
+class Provenance(_Part):
+    """Where a record comes from."""
+
+    folder: str
+    """The results folder, or the journal, that it was derived from."""
+    imported: bool = False
+    """Whether the user had it entered: another's run, or one of before journals were signed."""
+    project: str = ""
+    """The folder that the run was started in."""
+    user: str = ""
+    """Who ran it, or had it entered."""
+    host: str = ""
+
+
 class ArchivedRun(_Part):
     """What a run learned: on which kind of kernel, where, and what each technique was worth."""
 
@@ -72,6 +86,8 @@ class ArchivedRun(_Part):
     tried: tuple[Experience, ...] = ()
     improvement: Improvement | None = None
     """None when nothing became faster, or it was not verified."""
+    origin: Provenance | None = None
+    """None in records of before there was one."""
 
 
 class Archive:

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 from .errors import JournalError
 from .json_lines import JsonLines, JsonObject, Line, lock, split_lines
 from .records import Record, parse_record
+from .signatures import SIGNED, last_signature, own_key, signature
 
 T = TypeVar("T", bound=Line)
 
@@ -26,6 +27,11 @@ def read_journal(path: Path) -> list[Record]:
 def parse_journal(data: bytes, path: Path) -> list[Record]:
     """The records in the bytes of a journal; see `read_journal`."""
     return _records(split_lines(data, path)[0], path)
+
+
+def is_own(path: Path) -> bool:
+    """Whether this user's own runs wrote every line of a journal. `JournalError` for one that is corrupt."""
+    return last_signature(split_lines(path.read_bytes(), path)[0], own_key()) is not None
 
 
 def of(records: Iterable[Record], kind: type[T]) -> Iterator[T]:
@@ -54,21 +60,34 @@ class Journal:
 
     Opening it replays what is there (`records`) and cuts off a torn last line. Each append is on
     disk when it returns, so a killed run loses at most the record that it was writing. Lines of
-    kinds that this version does not know stay in the file.
+    kinds that this version does not know stay in the file. Lines are signed, so that they are known
+    for this user's own, unless some that are there are not, or `own` is False.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, own: bool = True) -> None:
         self.path = path
         self._lines = JsonLines(path)
         try:
-            self.records = _records(self._lines.replay(), path)
+            lines = self._lines.replay()
+            self.records = _records(lines, path)
         except JournalError:
             self.close()
             raise
+        self._last = last_signature(lines, own_key()) if own else None
+
+    @property
+    def ours(self) -> bool:
+        """Whether this user's own runs wrote every line."""
+        return self._last is not None
 
     def append(self, record: Record) -> None:
         """Write one record and wait until the disk has it."""
-        self._lines.append(record.to_json())
+        said, last = record.to_json(), None
+        if self._last is not None:
+            last = signature(said, self._last, own_key())
+            said = {**said, SIGNED: last}
+        self._lines.append(said)
+        self._last = last
         self.records.append(record)
 
     def of(self, kind: type[T]) -> Iterator[T]:

@@ -162,6 +162,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kernelwright-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ |= {FOLDER: str(folder), OWNER: str(os.getpid())}
+    # Neither the configuration of the person who runs them nor that person's key for journals is in a test.
+    os.environ |= {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -215,10 +217,7 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     # What one test's run learned must not change what another's tries first.
     archive = tmp_path_factory.getbasetemp() / "archives" / f"{next(_TESTS)}.jsonl"
     monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(archive))
-    # Neither the configuration of the person who runs it nor that person's key for journals is in a test.
-    own = tmp_path_factory.getbasetemp() / "own"
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config" / archive.stem))
-    monkeypatch.setenv("XDG_STATE_HOME", str(own / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(archive.with_suffix(".config")))
     if not cache.exists():  # the shipped examples are embedded once in a run: that takes seconds
         cache.mkdir()
         (cache / "examples").symlink_to(example_vectors())

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelwright.core import Config, Gain, Improvement, Kernel, PythonKernel, Trial
 from kernelwright.core.archive import ArchivedRun, Experience
+from kernelwright.core.signatures import SIGNED, own_key, signature
 
 from .fakes import PROFILE, evaluation
 from .rag.kernels import REGISTERS, TEXTBOOK
@@ -56,11 +57,16 @@ def records(
     ]
 
 
-def journal(folder: Path, lines: list[dict[str, Any]], name: str = "1_P_tilelang_cpu") -> Path:
-    """Write a journal into a results folder."""
-    path = folder / "multiturn_logs" / f"journal_{name}.jsonl"
+def journal(
+    folder: Path, lines: list[dict[str, Any]], name: str = "1_P_tilelang_cpu", key: bytes | None = None
+) -> Path:
+    """Write a journal into a results folder, as a run of the user with this key does, by default the user's own."""
+    path, last, signed = folder / "multiturn_logs" / f"journal_{name}.jsonl", "", []
+    for line in lines:
+        last = signature(line, last, key or own_key())
+        signed.append({**line, SIGNED: last})
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in signed))
     return path
 
 

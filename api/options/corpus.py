@@ -1,4 +1,4 @@
-"""The options of `verify_corpus`, `add_example` and `list_examples`."""
+"""The options of `verify_corpus`, `add_example`, `import_runs` and `list_examples`."""
 
 from __future__ import annotations
 
@@ -71,6 +71,16 @@ class AddOptions(Options):
         super().check()
         if self.name is not None and not re.fullmatch(r"[A-Za-z0-9][\w-]*", self.name):
             raise OptionError(f"`name` {self.name!r}", "use letters, digits and hyphens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(Options):
+    """Enter runs of others, or of before journals were signed, into the archive."""
+
+    runs: tuple[Path, ...] = field(
+        kw_only=False,
+        metadata=described("Journals of runs, or results folders with some.", metavar="RUN..."),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,18 +7,21 @@ from typing import Any
 
 import pytest
 from kernelwright.api.archive import EarlierRuns
-from kernelwright.core import Archive, read_journal
+from kernelwright.core import Archive, Journal
 from kernelwright.core.files import archive_path
 
 from ..made_up_runs import journal, records
 
 
 def test_a_run_that_ended_survives_its_results_folder(tmp_path: Path) -> None:
-    path = journal(tmp_path, records())
-    EarlierRuns(tmp_path, pytest.fail).add(read_journal(path))
-    path.unlink()
+    with Journal(journal(tmp_path, records())) as ended:
+        EarlierRuns(tmp_path, pytest.fail).add(ended)
+    ended.path.unlink()
     (found,) = EarlierRuns(tmp_path, pytest.fail).runs()
     assert found.problem == "level1/1_1" and found.improvement is not None
+    assert found.origin is not None and not found.origin.imported
+    assert (found.origin.folder, found.origin.project) == (str(tmp_path), str(Path.cwd()))
+    assert found.origin.user and found.origin.host
 
 
 def test_a_journal_that_the_archive_lacks_counts_and_enters_it_on_request(tmp_path: Path) -> None:
@@ -29,15 +32,16 @@ def test_a_journal_that_the_archive_lacks_counts_and_enters_it_on_request(tmp_pa
     assert earlier.runs(enter=True) == earlier.runs() == Archive(archive_path()).read()
     size = archive_path().stat().st_size
     assert len(earlier.runs(enter=True)) == 1 and archive_path().stat().st_size == size
-    earlier.add(read_journal(journal(tmp_path, records())))  # it went on, to its end
+    with Journal(journal(tmp_path, records())) as ended:  # it went on, to its end
+        earlier.add(ended)
     (found,) = earlier.runs()
     assert found.improvement is not None
 
 
 def test_the_archive_can_be_left_out(tmp_path: Path) -> None:
-    path = journal(tmp_path, records())
     earlier = EarlierRuns(tmp_path, pytest.fail, use=False)
-    earlier.add(read_journal(path))
+    with Journal(journal(tmp_path, records())) as ended:
+        earlier.add(ended)
     assert earlier.runs(enter=True) == [] and not archive_path().exists()
 
 
@@ -61,5 +65,6 @@ def test_an_archive_that_cannot_be_written_costs_a_line(tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERNELWRIGHT_ARCHIVE", str(tmp_path / "file" / "archive.jsonl"))
     notes: list[str] = []
-    EarlierRuns(tmp_path, notes.append).add(read_journal(journal(tmp_path, records())))
+    with Journal(journal(tmp_path, records())) as ended:
+        EarlierRuns(tmp_path, notes.append).add(ended)
     assert len(notes) == 1 and "cannot write" in notes[0]
