@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import BOTTLENECKS, Hit, Kernel, OptionError, Query, of_backend
+from ..core.quotation import quoted
 from ..corpus import find_kernel
 from ..rag.render import within
 from .archive import EarlierRuns
@@ -26,8 +27,9 @@ def examples_of(options: RetrieveOptions, observer: Observer) -> Examples:
 
 
 def as_text(hit: Hit) -> str:
-    """The example as Markdown with its kernels, or what changed in them; '' where it is too long to be told whole."""
-    return within([hit], EXAMPLE_TOKENS)
+    """The example as Markdown with its kernels, or what changed in them, quoted; '' where that is too long."""
+    text = within([hit], EXAMPLE_TOKENS)
+    return quoted(text) if text else ""
 
 
 def search(examples: Examples, options: RetrieveOptions) -> list[Hit]:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 from ..core import Hit, WorkedExample, source_lines
+from ..core.quotation import quoted
 
 CHARACTERS_PER_TOKEN = 3
 """A conservative estimate: English has about four characters a token, code fewer. A model's own tokenizer would be
@@ -36,12 +37,12 @@ def within(hits: Iterable[Hit], tokens: int) -> str:
 def _forms(example: WorkedExample) -> Iterator[str]:
     """An example at its fullest, then shorter and shorter."""
     head = _head(example)
-    both = [head, "Before:", _fenced(example.before, "python"), "After:", _fenced(example.after, "python")]
+    both = [head, "Before:", quoted(example.before, "python"), "After:", quoted(example.after, "python")]
     # What both kernels share is there once.
-    whole = [head, "Both kernels, whole:", _fenced(_diff(example, len(example.before)), "diff")]
+    whole = [head, "Both kernels, whole:", quoted(_diff(example, len(example.before)), "diff")]
     yield min("\n\n".join(both), "\n\n".join(whole), key=len)
-    yield "\n\n".join([head, "The change:", _fenced(_diff(example, 3), "diff")])
-    yield "\n\n".join([head, "After:", _fenced(example.after, "python")])
+    yield "\n\n".join([head, "The change:", quoted(_diff(example, 3), "diff")])
+    yield "\n\n".join([head, "After:", quoted(example.after, "python")])
 
 
 def _diff(example: WorkedExample, context: int) -> str:
@@ -59,10 +60,3 @@ def _head(example: WorkedExample) -> str:
         f"Measured: {example.gain}" if example.gain else "Checked for correctness; its gain is not measured yet."
     )
     return "\n\n".join([*lines, example.story])
-
-
-def _fenced(text: str, language: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

@@ -10,6 +10,7 @@ import dspy
 from dspy.adapters.types.tool import ToolCalls
 from pydantic import BaseModel
 
+from ...core.quotation import NOTICE
 from ..proposer import NoKernel
 from .reply import source_of
 
@@ -44,7 +45,7 @@ class KernelAdapter(dspy.ChatAdapter):
     def format_field_description(self, signature: type[dspy.Signature]) -> str:
         """Return the fields of a request and of its reply, a line each."""
         given = {name: field for name, field in signature.input_fields.items() if field.annotation is not dspy.History}
-        lines = ["A request has these fields, each below its line:", *_field_lines(given)]
+        lines = ["A request has these fields, each below its line:", *_field_lines(given), "", NOTICE]
         lines += ["", "A reply has these, in the same form, and ends with `[[ ## completed ## ]]`:"]
         return "\n".join([*lines, *_field_lines(signature.output_fields)])
 

@@ -17,6 +17,7 @@ from ...core import (
     Retriever,
     Target,
 )
+from ...core.quotation import quoted
 from ...prompts import guide_for, render, sections
 from ...rag.render import within
 from ..models.models import REWRITE, Models
@@ -25,7 +26,7 @@ from . import briefing
 from .adapter import KernelAdapter
 from .asking import asking
 from .device import device_text
-from .inputs import EXAMPLE_TOKENS, reference_text
+from .inputs import EXAMPLE_TOKENS, PYTHON, reference_text
 from .reply import kernel_of, laid_out
 from .retrieval import operation_of
 
@@ -85,12 +86,13 @@ class FirstKernelWriter:
         target: Target,
         failed: Sequence[tuple[Kernel | None, Evaluation | str]],
     ) -> dict[str, str]:
+        examples = self._examples(problem, profile, language, target)
         return {
-            "reference": reference_text(problem),
-            "workload": briefing.workload_text(problem),
+            "reference": quoted(reference_text(problem), PYTHON),
+            "workload": quoted(briefing.workload_text(problem)),
             "device": device_text(profile),
-            "work": briefing.work_text(profile),
-            "examples": self._examples(problem, profile, language, target) or "none",
+            "work": quoted(briefing.work_text(profile)),
+            "examples": quoted(examples) if examples else "none",
             "guide": "\n\n".join(sections(guide_for(language, target)).values()),
             "failed": "\n\n".join(_attempt(*one) for one in failed) or "none",
         }
@@ -111,4 +113,4 @@ class FirstKernelWriter:
 
 def _attempt(kernel: Kernel | None, outcome: Evaluation | str) -> str:
     why = outcome if isinstance(outcome, str) else briefing.failure_text(outcome, log=True)
-    return why if kernel is None else f"```python\n{kernel.source}```\n{why}"
+    return quoted(why) if kernel is None else f"{quoted(kernel.source, PYTHON)}\n{quoted(why)}"

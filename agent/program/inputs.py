@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...core import Kernel, Problem, TorchProblem, source_lines
+from ...core.quotation import quoted
 from ...core.syntax_tree import syntax_tree
 from ...prompts import guide_for, sections
 from ..proposer import TurnContext
@@ -16,6 +17,7 @@ from .device import device_text, versions_text
 from .suggestions import suggestion_text
 
 EXAMPLE_TOKENS = 6_000
+PYTHON = "python"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def analysis_inputs(context: TurnContext, detail: Detail) -> dict[str, str]:
     measured = briefing.ran_text(context.profile, context.candidate)
     return {
         **_task(context),
-        "measured": f"{measured}\n{briefing.reading_text(context.analysis)}",
+        "measured": quoted(f"{measured}\n{briefing.reading_text(context.analysis)}"),
         "past_turns": _past(context, detail),
     }
 
@@ -49,12 +51,13 @@ def rewrite_inputs(context: TurnContext, detail: Detail, examples: Callable[[str
     """Return the inputs of `signatures.RewriteKernel`; `examples` finds some for a suggestion, up to a token limit."""
     suggestions = context.analysis.suggestions
     idea = suggestions[context.variant] if context.variant < len(suggestions) else ""
+    found = examples(idea, detail.example_tokens)
     return {
         **_task(context),
-        "measured": briefing.roofline_text(context.profile, context.candidate),
-        "bottleneck": briefing.analysis_text(context.analysis),
+        "measured": quoted(briefing.roofline_text(context.profile, context.candidate)),
+        "bottleneck": quoted(briefing.analysis_text(context.analysis)),
         "suggestion": suggestion_text(suggestions, context.variant),
-        "examples": examples(idea, detail.example_tokens) or "none",
+        "examples": quoted(found) if found else "none",
         "guide": _guide_titles(context.candidate.kernel),
         "past_turns": _past(context, detail),
     }
@@ -65,8 +68,8 @@ def repair_inputs(context: TurnContext, detail: Detail, failed: Sequence[Attempt
     proposal = failed[-1].proposal
     return {
         **_task(context),
-        "failed": proposal.kernel.source if proposal else "there was no kernel in the reply",
-        "failure": briefing.failed_text(failed, detail.log),
+        "failed": quoted(proposal.kernel.source, PYTHON) if proposal else "there was no kernel in the reply",
+        "failure": quoted(briefing.failed_text(failed, detail.log)),
         "suggestion": suggestion_text(context.analysis.suggestions, context.variant),
         "guide": _guide_titles(context.candidate.kernel),
     }
@@ -91,15 +94,15 @@ def _task(context: TurnContext) -> dict[str, str]:
     workload = briefing.workload_text(context.problem) + briefing.precision_text(evaluation)
     versions = versions_text(context.candidate.kernel, evaluation.environment)
     return {
-        "reference": reference_text(context.problem),
-        "workload": "\n".join(filter(None, [workload, briefing.tolerance_text(evaluation)])),
-        "source": context.candidate.kernel.source,
+        "reference": quoted(reference_text(context.problem), PYTHON),
+        "workload": quoted("\n".join(filter(None, [workload, briefing.tolerance_text(evaluation)]))),
+        "source": quoted(context.candidate.kernel.source, PYTHON),
         "device": "\n".join(filter(None, [device_text(context.profile), versions])),
     }
 
 
 def _past(context: TurnContext, detail: Detail) -> str:
-    return briefing.history_text(context.turns, detail.turns, context.candidate.kernel)
+    return quoted(briefing.history_text(context.turns, detail.turns, context.candidate.kernel))
 
 
 def _guide_titles(kernel: Kernel) -> str:

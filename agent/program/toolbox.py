@@ -12,6 +12,7 @@ import dspy
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, validate_call
 
 from ...core import Config, Kernel, KernelError, OptionError, Retriever, SpaceError, Status, ToolCall
+from ...core.quotation import quoted
 from ...core.space_inference import named_sizes
 from ...prompts import guide_for, render, section, sections
 from ...rag.render import within
@@ -81,7 +82,7 @@ class Toolbox:
         evaluation = self._lane.evaluate(candidate, Config(config or {}), "evaluate")
         if not evaluation.ok:
             return {
-                "result": briefing.failure_text(evaluation, log=True),
+                "result": quoted(briefing.failure_text(evaluation, log=True)),
                 "next": LOCATED if evaluation.status in NAMES_LINES else NOT_LOCATED,
             }
         start = self._context.candidate.latency_ms
@@ -100,8 +101,9 @@ class Toolbox:
             return {"result": "there are no examples in this run", "next": "go on without"}
         idea = f"{technique}: {query}" if technique else query
         hits = self._retriever.search(question(self._context, idea), k)
+        found = within(hits, EXAMPLE_TOKENS)
         return {
-            "result": within(hits, EXAMPLE_TOKENS) or "nothing fits",
+            "result": quoted(found) if found else "nothing fits",
             "next": "take over the idea, not the code: sizes and names are another problem's",
         }
 
@@ -136,7 +138,7 @@ class Toolbox:
         context = self._context
         fastest = min(self._lane.tried, key=lambda one: one.latency_ms, default=context.candidate)
         return {
-            "result": briefing.roofline_text(context.profile, fastest),
+            "result": quoted(briefing.roofline_text(context.profile, fastest)),
             "device": device_text(context.profile),
             "next": "name the limit that the metrics show, and change that",
         }
@@ -151,7 +153,7 @@ class Toolbox:
             return {"result": "nothing has failed yet", "next": "evaluate a kernel first"}
         kernel, evaluation = self._lane.last
         return {
-            "result": error_context(kernel, evaluation),
+            "result": quoted(error_context(kernel, evaluation)),
             "next": f"fix it; the guide has sections {', '.join(sections(self._guide))}",
         }
 

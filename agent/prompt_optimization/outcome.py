@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core import ToolCall
+from ...core.quotation import quoted
 from ..analysis import Analysis
 from ..program import briefing
 from ..program.device import device_text
+from ..program.inputs import PYTHON
 from ..proposer import TurnContext
 from ..turn import Attempt, Candidate, diff
 
@@ -70,7 +72,7 @@ class Rollout:
         """What was measured, in words."""
         profile = self.context.profile
         lines = [
-            f"attempt {number} failed:\n{briefing.attempt_text(one.attempt)}"
+            f"attempt {number} failed:\n{quoted(briefing.attempt_text(one.attempt))}"
             for number, one in enumerate(self.tries, start=1)
             if not one.attempt.correct
         ]
@@ -90,15 +92,15 @@ class Rollout:
         context, analysis = self.context, self.context.analysis
         kernel = context.candidate.kernel
         given = [
-            f"```python\n{kernel.source[:SOURCE_CHARACTERS]}\n```",
-            briefing.workload_text(context.problem),
+            quoted(kernel.source[:SOURCE_CHARACTERS], PYTHON),
+            quoted(briefing.workload_text(context.problem)),
             device_text(context.profile),
         ]
         if predictor == ANALYSE:
             given += [
-                briefing.ran_text(context.profile, context.candidate),
+                quoted(briefing.ran_text(context.profile, context.candidate)),
                 briefing.reading_text(self.metrics),
-                briefing.history_text(context.turns, shown=kernel),
+                quoted(briefing.history_text(context.turns, shown=kernel)),
             ]
             done = [briefing.analysis_text(analysis), "suggested:", *(f"- {idea}" for idea in analysis.suggestions)]
         else:
@@ -114,9 +116,10 @@ class Rollout:
         if attempt.proposal is None:
             return f"submitted nothing that could be used: {attempt.error}"
         change = diff(self.context.candidate.kernel.source, attempt.proposal.kernel.source)[:SOURCE_CHARACTERS]
-        return f"submitted {attempt.proposal.strategy}: {attempt.proposal.rationale}\n```diff\n{change}\n```"
+        told = quoted(change, "diff")
+        return f"submitted {attempt.proposal.strategy}: {attempt.proposal.rationale}\n{told}"
 
 
 def _told(call: ToolCall) -> str:
     arguments = ", ".join(f"{name}={str(value)[:60]!r}" for name, value in call.arguments.items())
-    return f"called {call.name}({arguments}): {call.result[:RESULT_CHARACTERS]}"
+    return f"called {call.name}({arguments}):\n{quoted(call.result[:RESULT_CHARACTERS])}"

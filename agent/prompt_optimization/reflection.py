@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 
 from ...core import Waiting
+from ...core.quotation import NOTICE
 from ...prompts import render
 from ..models.engines import NoReply
 from ..models.models import Models
@@ -33,7 +34,7 @@ class ImproveInstructions(dspy.Signature):
 
     part: str = dspy.InputField(desc="what the part does whose instructions these are")
     present: str = dspy.InputField(desc="its present instructions")
-    pages: str = dspy.InputField(desc="how it did with them, situation by situation, and what was measured")
+    pages: str = dspy.InputField(desc=f"how it did with them, situation by situation, and what was measured. {NOTICE}")
     new_instructions: str = dspy.OutputField(desc="the complete new instructions")
 
 

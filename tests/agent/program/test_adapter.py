@@ -9,6 +9,7 @@ import dspy
 import pytest
 from dspy.adapters.types.tool import ToolCalls
 from kernelwright.agent.program.adapter import KernelAdapter, _submitted, tool_line
+from kernelwright.core.quotation import NOTICE
 from pydantic import BaseModel, Field
 
 from ...conftest import SCALE_KERNEL
@@ -76,16 +77,18 @@ def test_instructions_stand_as_they_are_and_every_field_is_there_once() -> None:
     )
     assert (
         KernelAdapter(native=True).format_system_message(signature)
-        == """\
+        == f"""\
 A request has these fields, each below its line:
 - `[[ ## source ## ]]`: the kernel
 - `[[ ## tools ## ]]`
 
+{NOTICE}
+
 A reply has these, in the same form, and ends with `[[ ## completed ## ]]`:
 - `[[ ## answer ## ]]`: what comes out
 - `[[ ## reasons ## ]]`: why; as a JSON list of texts
-- `[[ ## ideas ## ]]`: what next; as a JSON list of {"technique": its name, "gain": a factor}
-- `[[ ## tool_calls ## ]]`: as JSON: {"tool_calls": [{"name": "...", "args": {...}}]}
+- `[[ ## ideas ## ]]`: what next; as a JSON list of {{"technique": its name, "gain": a factor}}
+- `[[ ## tool_calls ## ]]`: as JSON: {{"tool_calls": [{{"name": "...", "args": {{...}}}}]}}
 
 Make it fast.
 

@@ -71,12 +71,12 @@ def test_the_same_kernel_costs_no_second_trial(here: Stand) -> None:
 def test_a_failure_is_an_observation(here: Stand, status: str) -> None:
     tools = toolbox(here)
     found = answer(tools, "evaluate", kernel=source(status), config={"BLOCK": 16})
-    assert found["result"].startswith(f"{status}: as told\nat BLOCK=16\n")
+    assert found["result"].startswith(f"```\n{status}: as told\nat BLOCK=16\n"), "quoted"
     assert "hint: " in found["result"]
     assert ("explain_error" in found["next"]) == (status in ("compile_error", "runtime_error", "crashed"))
     assert here.lane.tool_calls[0].ok
     explained = answer(tools, "explain_error")
-    assert explained["result"].startswith(f"{status}: as told")
+    assert explained["result"].startswith(f"```\n{status}: as told")
     assert "the guide has sections Kernel file" in explained["next"]
 
 
