@@ -12,8 +12,10 @@ from ..workers.channel import Message
 from .replayer import Replayer
 from .verified import Failure, VerifiedConfig, rejected
 
-MOST_CALLS = 64
+MOST_CALLS = 96
 """Calls of a batch."""
+LENGTHS = (0.75, 1.25)
+"""A batch has a random number of calls: from this share of those that are asked for to that."""
 BATCH_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
 """What the calls of a batch may take together, unless one alone takes more."""
 COMPARED_SHARE = 0.25
@@ -50,12 +52,12 @@ class ReplayTimer:
         """Batches whose times were not those of this process's clock, and that were made again."""
 
     def __call__(self, samples: int) -> Message:
-        """Return the times of so many calls."""
+        """Return the times of about so many calls."""
         seed = next(self._seeds)
         taken: Message = {"samples_ms": [], "host_ms": [], "cores": 0.0, "method": ""}
         self._clock.restart()
         try:
-            while len(taken["samples_ms"]) < samples:
+            while len(taken["samples_ms"]) < LENGTHS[0] * samples:
                 self._add_batch(taken, seed, samples - len(taken["samples_ms"]))
         except Failure as failure:
             failure.config = self._checked.config
@@ -86,11 +88,12 @@ class ReplayTimer:
         taken["cores"], taken["method"] = max(taken["cores"], made.cores), made.method
 
     def _length(self, left: int) -> int:
-        """Return a random number of calls: half of what is possible or more."""
+        """Return a random number of calls."""
         if self._reference_client.written_weights:
             return 1  # a call would find what an earlier one wrote
-        most = max(1, min(left, MOST_CALLS, self._room // self._replayer.bytes_of(self._checked.serial)))
-        return most - self._draw() % (most // 2 + 1)
+        least, most = (round(share * left) for share in LENGTHS)
+        count = least + self._draw() % (most - least + 1)
+        return max(1, min(count, MOST_CALLS, self._room // self._replayer.bytes_of(self._checked.serial)))
 
     def _compare_some(self, seed: int, first: int, count: int) -> None:
         places = list(range(count))

@@ -45,8 +45,16 @@ class Replayer(CandidateProcess):
     `share` passes tensors as device memory, and falls back to files where that cannot be opened.
     """
 
-    def __init__(self, new_worker: Callable[[], Worker], limits: Limits, share: bool) -> None:
+    def __init__(
+        self,
+        new_worker: Callable[[], Worker],
+        limits: Limits,
+        share: bool,
+        help_worker: Callable[[Worker], object] = lambda worker: None,
+    ) -> None:
+        """`help_worker` gives the process what trusted workers have compiled that launches kernels."""
         super().__init__(new_worker)
+        self._help = help_worker
         self._limits = limits
         self._share = share
         self._bytes: dict[int, int] = {}
@@ -68,6 +76,7 @@ class Replayer(CandidateProcess):
         except (OSError, KeyError):
             return "a plan without its constants"
         self._bytes[number] = _bytes_of(recorded.plan)
+        self._help(self.worker)
         request = {"plan": str(plan), "constants": recorded.constants, "path": str(constants)}
         return self.ask(LoadedPlan, self._limits.compile_s, "load_plan", number=number, **request).reason
 

@@ -72,8 +72,8 @@ class LanguageSupport:
     """
 
     helpers: tuple[str, ...] = ()
-    """Files in the language's cache, as patterns, that depend on nothing but its version, such as what launches any
-    kernel. They are compiled once, in a trusted worker, and copied to the others."""
+    """Files in the language's cache, as patterns, that depend on no kernel's code, such as what launches it. They are
+    compiled once, in a trusted worker, and copied to the others."""
     environment: Mapping[str, str] = {}
     """Variables of workers and their server."""
     cpu_environment: Mapping[str, str] = {}
@@ -97,8 +97,12 @@ class LanguageSupport:
     def preload(self) -> None:
         """In the process that a GPU's workers are forked from: do what each would do again. It may not open the GPU."""
 
-    def build_helpers(self) -> None:
-        """In a trusted worker on a GPU: compile `helpers` into the language's cache."""
+    def build_helpers(self, signatures: Iterable[Sequence[str]] = ()) -> None:
+        """On a GPU: compile `helpers` into the language's cache, or load them from there.
+
+        `signatures` are types of parameters of kernels that will be launched, as `KernelCode.parameters`. They come
+        from a candidate, and what is compiled is code of a trusted worker: types that are not plain are left out.
+        """
 
     def prepare(self, device: str) -> None:
         """Make the language usable in a worker on this device, before a candidate's code is loaded."""

@@ -14,6 +14,9 @@ from ...core import known_languages
 from ...core.language import cache_environment
 from .base import support_of
 
+MOST = 32
+"""Files of a pattern that are copied, the newest."""
+
 
 def keep_helpers(folder: Path) -> None:
     """Let the languages with such files have their caches there; for a worker that runs no candidate's Python."""
@@ -24,11 +27,20 @@ def keep_helpers(folder: Path) -> None:
 
 
 def copy_helpers(source: Path, caches: Path) -> None:
-    """Copy what is there to another worker's caches, before it starts. Without it the worker compiles its own."""
+    """Copy what is there to another worker's caches. Without it the worker compiles its own."""
     for language in known_languages():
         for pattern in support_of(language).helpers:
-            for file in (source / language.id).glob(pattern):
+            newest_first = sorted((source / language.id).glob(pattern), key=_changed, reverse=True)
+            for file in newest_first[:MOST]:
                 copy = caches / language.id / file.relative_to(source / language.id)
+                if copy.exists():
+                    continue
                 with contextlib.suppress(OSError):
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(file, copy)
+
+
+def _changed(file: Path) -> float:
+    with contextlib.suppress(OSError):
+        return file.stat().st_mtime
+    return 0.0

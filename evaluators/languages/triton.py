@@ -6,8 +6,10 @@ import contextlib
 import gc
 import importlib
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from ...core import Target
@@ -40,6 +42,8 @@ _LAUNCHED = (
     "tensordesc_meta", "global_scratch_size", "global_scratch_align", "profile_scratch_size", "profile_scratch_align",
 )  # fmt: skip
 """What `replay.ptx` needs of it."""
+_PLAIN = re.compile(r"\*?k?(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64)|fp8e\w{1,8})")
+"""Types of parameters that are pointers and numbers."""
 
 
 class TritonSupport(LanguageSupport):
@@ -60,7 +64,7 @@ class TritonSupport(LanguageSupport):
     )
 
     records = (Target.CUDA,)
-    helpers = ("*/cuda_utils*.so",)
+    helpers = ("*/cuda_utils*.so", "*/__triton_launcher*.so")
 
     def preload(self) -> None:
         """Import the compiler, and read Triton's own files for the keys of its cache: half a second together."""
@@ -70,11 +74,17 @@ class TritonSupport(LanguageSupport):
 
             triton_key()
 
-    def build_helpers(self) -> None:
-        """Compile what loads and launches kernels."""
+    def build_helpers(self, signatures: Iterable[Sequence[str]] = ()) -> None:
+        """Compile what loads kernels, and, for a Triton whose launchers depend on it, what launches each signature."""
         from triton.runtime.driver import driver
 
         _ = driver.active.utils
+        for signature in signatures:
+            if all(_PLAIN.fullmatch(kind) for kind in signature):
+                source = SimpleNamespace(signature=dict(enumerate(signature)), constants={})
+                driver.active.launcher_cls(
+                    source, SimpleNamespace(**{**dict.fromkeys(_LAUNCHED, 0), "tensordesc_meta": None})
+                )
 
     def prepare(self, device: str) -> None:
         """On a CPU, fix the interpreter."""

@@ -90,7 +90,9 @@ class Bench:
         if compiled is not None and compiled.refused:
             return compile_failure(reference_client, kernel, config, compiled)
         with self.shared(reference_client):
-            return self.evaluate(reference_client, client, config, compiled)
+            found = self.evaluate(reference_client, client, config, compiled)
+        self.processes.expect_replay()
+        return found
 
     def prepared(
         self, problem: TorchProblem, kernel: Kernel, config: Config

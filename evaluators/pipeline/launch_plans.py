@@ -59,7 +59,11 @@ class LaunchPlans:
         Others may measure while it is compiled: that process does nothing else meanwhile.
         """
         pair = self._pair
+        signatures = {code.parameters for code in recorded.plan.codes.values() if code.kind == "ptx"}
         with pair.access.released(), pair.stage("plan compiling"), _of(checked):
+            if signatures:
+                language = pair.client.kernel.language.id
+                pair.reference_client.call("build_helpers", language=language, signatures=sorted(signatures))
             reason = self._replayer.load(checked.serial, recorded)
         with pair.stage("replay check"), _of(checked):
             if reason is None:

@@ -161,8 +161,9 @@ class Processes:
                 self._compiling.close()
                 self._compiling = None
             if self._compiling is None:
-                modules, nice = (*servers_import(), COMPILERS_IMPORT), {NICE: str(COMPILER_NICE)}
-                self._compiling = self._contained_server(modules, (self._work,), CUDA_VISIBLE_DEVICES="", **nice)
+                modules = (*servers_import(), COMPILERS_IMPORT)
+                variables = {"CUDA_VISIBLE_DEVICES": "", NICE: str(COMPILER_NICE)}
+                self._compiling = self._contained_server(modules, (self._work,), variables=variables)
             return self._compiling
 
     @property
@@ -171,14 +172,18 @@ class Processes:
         return {**server_environment(self.device), "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor")}
 
     def _contained_server(
-        self, modules: Sequence[str], writes: Sequence[Path], reads: Sequence[Path] = (), **more: str
+        self,
+        modules: Sequence[str],
+        writes: Sequence[Path],
+        reads: Sequence[Path] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> ForkServer:
         """Start a server in the sandbox, whose workers write below `writes` and read the problems and `reads` too."""
         if self._closed:
             raise DeviceError("the evaluator is closed")
         inside = self.containment.command((*self._read, *reads), writes)
         home = home_in(_new_folder(writes[0], "home")) if inside else {}
-        return ForkServer(modules, {**self._environment, **home, **more}, inside, self.device_memory)
+        return ForkServer(modules, {**self._environment, **home, **(variables or {})}, inside, self.device_memory)
 
     def _trusted_writes(self) -> tuple[Path, ...]:
         """Return the folders where only the reference worker writes: Landlock blocks the others there."""
@@ -237,6 +242,11 @@ class Processes:
                 return spare[1]
             spare[1].discard()
         return self.untrusted("replay.worker", self._arithmetic(), problems=False)()
+
+    def help_worker(self, worker: Worker) -> None:
+        """Give a worker what was compiled since it started that launches kernels; it has run nothing yet."""
+        if self.device != "cpu":
+            copy_helpers(self._helpers, worker.folder / "cache")
 
     def expect_replay(self) -> None:
         """Start the next worker that executes launch plans: on a GPU it takes a second until it can."""

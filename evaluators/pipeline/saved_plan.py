@@ -11,12 +11,11 @@ from typing import Any
 from ...core.errors import DeviceError, ResultsError
 from ...core.launch_plan import LaunchPlan
 from ..candidate.replayer import Replayer
-from ..candidate.responses import OutputTensor
 from ..candidate.verified import Failure, RecordedPlan
 from ..replay.saved import saved_constants, saved_plan
 from ..settings import Limits, Sandbox
 from ..workers.handover import Handover
-from ..workers.tensor_ipc import Outputs, UnreadableTensor
+from ..workers.tensor_ipc import Outputs, OutputTensor, UnreadableTensor
 from .processes import Processes
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...core import find_language
 from ..correctness.inputs import Feed
-from ..languages.base import imported_supports
+from ..languages.base import support_of
 from ..workers.channel import Message
 from ..workers.handover import Handover
 from ..workers.memory import fitting, is_large
@@ -26,7 +27,7 @@ class HandoverRequests:
     none. Tensors pass through device memory if `share` is set, else through files in `folder`.
     """
 
-    REQUESTS = ("hand_weights", "hand_inputs", "hand_calls", "take_back")
+    REQUESTS = ("build_helpers", "hand_weights", "hand_inputs", "hand_calls", "take_back")
 
     def __init__(self, reference: DrawnReference) -> None:
         self._reference = reference
@@ -34,12 +35,20 @@ class HandoverRequests:
         self._weights, self._factors = Handover(device), Handover(device)
         self._inputs: list[Handover] = []
         self._feed: Feed | None = None
-        self._helped = device == "cpu"
+        self._helped: list[list[str]] = []
+
+    def build_helpers(self, language: str, signatures: list[list[str]]) -> Message:
+        """Let a language compile what is needed to launch kernels with such parameters; it is kept for later ones."""
+        new = [one for one in signatures if one not in self._helped]
+        if new:
+            self._helped += new
+            with contextlib.suppress(Exception):  # the other process compiles its own then
+                support_of(find_language(language)).build_helpers(new)
+        return {}
 
     def hand_weights(self, seed: int, folder: str, share: bool, distribution: str | None = None) -> Message:
         """Hand over the weights drawn from the seed, others for the distribution `OTHER_WEIGHTS`."""
         self._reference.scheduling.restore()
-        self._build_helpers()
         self._reference.prepare_model(seed, distribution)
         weights = weights_of(self._reference.model)
         given = self._weights.give([*weights.values()], Path(folder, "weights.bin"), share)
@@ -99,11 +108,3 @@ class HandoverRequests:
         except TypeError as error:
             return {"inputs": None, "reason": f"an input cannot be handed over: {error}"}
         return {"inputs": given, "reason": None}
-
-    def _build_helpers(self) -> None:
-        """Let languages compile what every process needs to launch kernels; it is kept for the next ones."""
-        if not self._helped:
-            self._helped = True
-            for support in imported_supports():
-                with contextlib.suppress(Exception):  # each process compiles its own then
-                    support.build_helpers()

@@ -105,7 +105,7 @@ class PlanExecutor:
             while len(self._reserved) < places:
                 self._reserved.append({number: self._new(layout) for number, layout in self._allocated.items()})
             for tensor in (*chain.from_iterable(one.values() for one in self._reserved[:places]), *self._scratch):
-                _spoil(tensor)
+                spoil(tensor)
             for number, tensor in self.constants.items():
                 tensor.copy_(self._first[number])
 
@@ -181,7 +181,8 @@ def _allocated(plan: LaunchPlan) -> dict[int, TensorLayout]:
     }
 
 
-def _spoil(tensor: Any) -> None:
+def spoil(tensor: Any) -> None:
+    """Fill all of a tensor's memory, so that nothing can be found in it."""
     import torch
 
     storage = tensor.untyped_storage()

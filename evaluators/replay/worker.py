@@ -16,6 +16,7 @@ from typing import Any
 
 from ..correctness.inputs import Buffers
 from ..correctness.side_effects import SideEffects, WrittenWeights, poison
+from ..languages.base import imported_supports
 from ..profiling import op_counter
 from ..reference.arithmetic import Arithmetic
 from ..timing.clock import Clock
@@ -26,7 +27,7 @@ from ..workers.memory import is_large, release_cache
 from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
-from .executor import PlanExecutor
+from .executor import PlanExecutor, spoil
 from .loaded import loaded_plan, not_a_plan
 from .values import UnplannableCall
 
@@ -41,6 +42,7 @@ def serve(channel: Channel, options: Message) -> None:
     arithmetic = Arithmetic.of(options)
     worker = ReplayWorker(options["device"])
     arithmetic.main.set()  # torch's operators compute as the reference's do
+    worker.warm_up()
     handlers: dict[str, Handler] = {name: getattr(worker, name) for name in _REQUESTS}
     serve_requests(channel, handlers, lambda error: {"error": describe(error)}, options["device"])
 
@@ -61,6 +63,30 @@ class ReplayWorker:
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._batch = _Batch()
         self._shared: list[Any] = []
+
+    def warm_up(self) -> None:
+        """Make what is loaded at its first use: CUDA loads each of torch's kernels then, and languages their driver.
+
+        On a GPU this takes half a second, in which the candidate itself is still being checked.
+        """
+        if self._device == "cpu":
+            return
+        import torch
+
+        for support in imported_supports():
+            with contextlib.suppress(Exception):
+                support.build_helpers()
+        factors = torch.ones(64, device=self._device)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            values, buffers = [torch.ones(4, 8, dtype=dtype, device=self._device)], Buffers()
+            given = buffers.fill(values)
+            effects = SideEffects(given)
+            buffers.scaled(values, factors)
+            poison(given)
+            spoil(given[0])
+            effects.of(given)
+        op_counter.observe(lambda: torch.relu(factors))
+        self._clock.wait()
 
     def load_plan(self, number: int, plan: str, constants: list[Message], path: str) -> Message:
         """Check and compile a plan from a file; `reason` says why it cannot be executed.
@@ -111,6 +137,7 @@ class ReplayWorker:
             batch.watch(self._weights)
         self._batch = batch
         self._clock.warm_if_cold()
+        self._clock.wait()  # else the first call would, on the clock of the evaluator
         return {"reason": None}
 
     def _laid_out(

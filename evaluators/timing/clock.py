@@ -116,6 +116,11 @@ class Clock:
         key, call = next_call()
         return self.prepared(key, call)()
 
+    def wait(self) -> None:
+        """Wait until a GPU is idle."""
+        if self._gpu is not None:
+            self._gpu.wait()
+
     def empty_ms(self, samples: int = 50) -> float:
         """Return the median wall ms of an empty call beyond its time by events."""
         if self._gpu is None:
