@@ -40,6 +40,8 @@ def command(places: Places, devices: Sequence[Path], read: Sequence[Path], write
     for path, shown in places.in_order():
         line += [] if shown else ["--remount-ro", str(path)]
     line += ["--remount-ro", "/"]
+    # Files in /dev/shm would be memory that no limit counts; on a GPU torch counts users of shared memory there.
+    line += [] if devices else ["--remount-ro", "/dev"]
     return [*line, "--chdir", "/", "--"]
 
 

@@ -17,7 +17,9 @@ from . import bubblewrap, landlock
 from .places import Places
 
 _LOG = logging.getLogger(__name__)
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_READ_DEVICES = ("zero", "random", "urandom")
+"""Not written: a mapping of /dev/zero for writing is shared memory that no limit counts."""
+_DEVICES = ("null", "full", "tty")
 _NO_LANDLOCK = "this kernel has no Landlock (Linux 5.13 and newer, unless it is switched off)"
 _HINT = "use `sandbox` auto for what works here"
 
@@ -61,9 +63,10 @@ class Containment:
         if not self.confines_workers:
             return {"files": None, "cuda": self.cuda}
         devices = [Path("/dev", name) for name in _DEVICES] + (_gpus() if self.cuda else [])
+        given = [Path("/dev", name) for name in _READ_DEVICES]
         # CUDA writes the names of its threads, and torch counts the users of its shared memory in a file.
         shared = [Path("/proc/self"), Path("/dev/shm")] if self.cuda else []
-        paths = {"read": [*self._readable, *read], "write": [*write, *shared], "devices": devices}
+        paths = {"read": [*self._readable, *given, *read], "write": [*write, *shared], "devices": devices}
         return {"files": {name: [str(path) for path in found] for name, found in paths.items()}, "cuda": self.cuda}
 
     @cached_property

@@ -51,8 +51,8 @@ class _Step:
 def restrict_calls(cuda: bool) -> None:
     """Stop this process and all that it starts, for good, from reaching others and from changing the machine.
 
-    CUDA creates local sockets, by which other processes ask it for memory; it may not ask others. The process must
-    have set no_new_privs before. Raises `DeviceError` when the kernel refuses.
+    CUDA asks other processes for memory by local sockets of one type, and may map memory that no limit counts. The
+    process must have set no_new_privs before. Raises `DeviceError` when the kernel refuses.
     """
     if platform.machine() not in _ARCHITECTURES:
         raise DeviceError(f"no filter of system calls is known for {platform.machine()}; use `sandbox` none")
@@ -89,25 +89,25 @@ def _steps(machine: str, cuda: bool) -> list[_Step]:
         _Step(_LOAD, _NUMBER),
         _Step(_ABOVE, calls.NEWEST, "unknown"),  # x86_64's second set of numbers, too
     ]
-    for table, end in ((calls.REFUSED, "refuse"), (calls.UNKNOWN, "unknown"), (calls.CONNECT, "nobody")):
+    for table, end in ((calls.REFUSED, "refuse"), (calls.UNKNOWN, "unknown")):
         steps += [_Step(_EQUAL, number, end) for number in numbers(table)]
     if not cuda:
-        steps += [_Step(_EQUAL, number, "unknown") for number in numbers(calls.MEMFD)]
-        steps += [_Step(_EQUAL, number, "refuse") for number in numbers(calls.SOCKET)]
-    # A socket for single messages would reach any service's address, connected or not.
-    for table in (calls.SOCKETPAIR, calls.SOCKET if cuda else {}):
+        for table, end in ((calls.MEMFD, "unknown"), (calls.SOCKET, "refuse"), (calls.CONNECT, "nobody")):
+            steps += [_Step(_EQUAL, number, end) for number in numbers(table)]
+    # Services listen on sockets of other types; one for single messages reaches any address without being connected.
+    for table, kinds in (
+        (calls.SOCKETPAIR, (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)),
+        (calls.SOCKET if cuda else {}, (socket.SOCK_SEQPACKET,)),
+    ):
         for number in numbers(table):
-            steps += _when(
-                number,
-                [
-                    _argument(0),
-                    _Step(_EQUAL, socket.AF_UNIX, 0, "refuse"),
-                    _argument(1),
-                    _Step(_AND, _KIND),
-                    _Step(_EQUAL, socket.SOCK_STREAM, "allow"),
-                    _Step(_EQUAL, socket.SOCK_SEQPACKET, "allow", "refuse"),
-                ],
-            )
+            is_local = [_argument(0), _Step(_EQUAL, socket.AF_UNIX, 0, "refuse"), _argument(1), _Step(_AND, _KIND)]
+            allowed = [_Step(_EQUAL, kind, "allow") for kind in kinds]
+            steps += _when(number, [*is_local, *allowed, _Step(_EQUAL, 0, "refuse", "refuse")])
+    for number in numbers(calls.MMAP):
+        last = _Step(_EQUAL, calls.SHARED_ANONYMOUS, "refuse", "allow")
+        shared = [] if cuda else [_Step(_AND, calls.SHARED_ANONYMOUS), last]
+        grows_down = _Step(_ANY_BIT, calls.GROWS_DOWN, "refuse", 0 if shared else "allow")
+        steps += _when(number, [_argument(3), grows_down, *shared])
     for number in numbers(calls.CLONE):
         steps += _when(number, [_argument(0), _Step(_ANY_BIT, calls.NEW_NAMESPACES, "refuse", "allow")])
     for table, which in ((calls.OWN_ONLY, 0), (calls.OWN_ONLY_SECOND, 1)):

@@ -71,4 +71,8 @@ SOCKET: Numbers = {"socket": (41, 198)}
 SOCKETPAIR: Numbers = {"socketpair": (53, 199)}
 CONNECT: Numbers = {"connect": (42, 203)}
 MEMFD: Numbers = {"memfd_create": (319, 279)}
-"""Memory that no limit of a process counts."""
+MMAP: Numbers = {"mmap": (9, 222)}
+SHARED_ANONYMOUS = 0x21
+"""The flags of `mmap` for memory that, as that of `memfd_create`, no limit of a process counts."""
+GROWS_DOWN = 0x100
+"""The flag of `mmap` for a stack, which the limit of private memory does not count."""

@@ -77,6 +77,7 @@ def main(fd: int, modules: list[str]) -> None:
         else:
             status = _end(request["pid"], request["grace_s"])
             live.discard(request["pid"])
+            _remove_shared_memory(request["pid"])
             _sweep(live)
             _answer(server, {"status": status})
     for pid in live:
@@ -159,6 +160,13 @@ def _end(pid: int, grace_s: float) -> int | None:
             os.kill(pid, signal.SIGKILL)  # it died before it had its own group
         os.waitpid(pid, 0)
     return code
+
+
+def _remove_shared_memory(pid: int) -> None:
+    """Remove the files by which torch counted who uses a worker's memory on a GPU: it cannot have done so itself."""
+    for path in Path("/dev/shm").glob(f"torch_{pid}_*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _sweep(live: set[int]) -> None:

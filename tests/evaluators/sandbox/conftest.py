@@ -56,11 +56,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.param(BWRAP_ALONE, marks=BWRAP),
     ],
 )
-def evaluator(request: pytest.FixtureRequest, home: Path) -> Iterator[LocalEvaluator]:
-    """One in each sandbox that there is."""
-    settings = dataclasses.replace(FAST, sandbox=Sandbox(request.param.split()[0]))
+def sandbox(request: pytest.FixtureRequest) -> str:
+    """Each sandbox that there is."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def evaluator(sandbox: str, home: Path) -> Iterator[LocalEvaluator]:
+    """One in each sandbox."""
+    settings = dataclasses.replace(FAST, sandbox=Sandbox(sandbox.split()[0]))
     with LocalEvaluator(settings=settings) as evaluator:
-        if request.param == BWRAP_ALONE:
+        if sandbox == BWRAP_ALONE:
             processes = evaluator.processes
             processes.containment = dataclasses.replace(processes.containment, confines_workers=False)
         yield evaluator

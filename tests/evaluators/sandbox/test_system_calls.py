@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,36 @@ def test_the_numbers_are_those_of_linux(column: int) -> None:
     ours = {name: row[column] for table in tables for name, row in table.items() if row[column] is not None}
     assert len(ours) > 80 and known.get("openat")
     assert {name: known.get(name, number) for name, number in ours.items()} == ours
+
+
+CUDA = """
+import json, mmap, os, socket
+from kernelwright.evaluators.sandbox import privileges, seccomp
+privileges.give_up()
+seccomp.restrict_calls(cuda=True)
+done = {}
+def tried(name, call):
+    try:
+        call()
+        done[name] = True
+    except OSError as error:
+        done[name] = False
+def asked():
+    one, another = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    one.bind(f"\\0kernelwright-{os.getpid()}")
+    one.listen()
+    another.connect(one.getsockname())
+tried("asked", asked)
+for kind in ("SOCK_STREAM", "SOCK_DGRAM"):
+    tried(kind, lambda: socket.socket(socket.AF_UNIX, getattr(socket, kind)))
+tried("AF_INET", lambda: socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET))
+tried("memory", lambda: (os.memfd_create("a"), mmap.mmap(-1, 4096)))
+tried("time", lambda: __import__("time").clock_settime(11, 0))
+print(json.dumps(done))
+"""
+
+
+def test_cuda_may_ask_other_processes_for_memory_and_no_service() -> None:
+    run = subprocess.run([sys.executable, "-c", CUDA], capture_output=True, text=True, check=True)
+    others = dict.fromkeys(["SOCK_STREAM", "SOCK_DGRAM", "AF_INET", "time"], False)
+    assert json.loads(run.stdout) == {"asked": True, "memory": True, **others}

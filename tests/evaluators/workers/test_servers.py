@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -32,6 +33,7 @@ from kernelwright.evaluators.local import LocalEvaluator
 from kernelwright.evaluators.pipeline.processes import Processes
 from kernelwright.evaluators.pipeline.servers import languages_of, server_environment
 from kernelwright.evaluators.sandbox.containment import Containment
+from kernelwright.evaluators.settings import Sandbox
 from kernelwright.evaluators.workers.client import ForkServer, Worker, start_server
 
 from ...beside import FOLDER
@@ -297,3 +299,16 @@ def test_files_of_the_working_folder_are_no_modules(tmp_path: Path, monkeypatch:
         server.load("wave")
     finally:
         server.close()
+
+
+def test_shared_memory_of_a_worker_that_ended_is_removed(scale_problem: TorchProblem) -> None:
+    with LocalEvaluator(settings=dataclasses.replace(FAST, sandbox=Sandbox.NONE)) as fresh:
+        worker = fresh.processes.candidate(scale_problem)()
+        left, others = (Path(f"/dev/shm/torch_{number}_1_1") for number in (worker.pid, os.getpid()))
+        try:
+            for path in (left, others):
+                path.touch()
+            worker.discard()
+            assert not left.exists() and others.exists()
+        finally:
+            others.unlink()
