@@ -8,7 +8,10 @@ import time
 from typing import Any
 
 Message = dict[str, Any]
-MAX_BYTES = 64 << 20
+MAX_BYTES = 8 << 20
+"""Of a message: far above any that there is. One of 64 MB could make a gigabyte of small objects."""
+MAX_DEPTH = 64
+"""Lists and objects within each other: what handles a message may recurse."""
 
 
 class ChannelClosed(Exception):
@@ -31,12 +34,17 @@ class Channel:
         ours, theirs = socket.socketpair()
         return cls(ours.detach()), theirs
 
-    def send(self, message: Message) -> None:
-        """Send a message; raises `ChannelClosed` when the other process has ended."""
+    def send(self, message: Message, seconds: float | None = None) -> None:
+        """Send a message; raises `ChannelClosed` when the other process has ended.
+
+        Raises `ChannelTimeout` when it does not take the message within `seconds`.
+        """
         data = json.dumps(message).encode()
-        self._socket.settimeout(None)
+        self._socket.settimeout(seconds)
         try:
             self._socket.sendall(len(data).to_bytes(4, "big") + data)
+        except TimeoutError:
+            raise ChannelTimeout from None
         except OSError:
             raise ChannelClosed from None
 
@@ -48,9 +56,9 @@ class Channel:
             raise ChannelClosed
         try:
             message = json.loads(self._read(length, deadline))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ChannelClosed from None
-        if not isinstance(message, dict):
+        if not isinstance(message, dict) or _depth(message) > MAX_DEPTH:
             raise ChannelClosed
         return message
 
@@ -72,3 +80,14 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
+
+
+def _depth(message: Message) -> int:
+    """Return how many lists and objects lie within each other."""
+    depth = 0
+    level: list[Any] = [message]
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+    return depth

@@ -7,13 +7,13 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -23,12 +23,17 @@ from ...core.environment import allowed_environment
 from ...core.extras import how_to_install
 from .channel import Channel, ChannelClosed, ChannelTimeout, Message
 from .fork_server import REQUEST_BYTES
+from .log import Log
 from .memory import DeviceMemory
+from .removal import remove_tree
 from .starter import STARTER
 
-LOG = "log"
-LOG_BYTES = 4096
 ENDED = "the evaluation server ended (out of memory?); run again with `resume`"
+STUCK = "the evaluation server did not answer within {:g} s; run again with `resume`"
+ANSWER_S = 60.0
+"""For a fork, or the end of a worker, which take milliseconds."""
+IMPORT_S = 600.0
+"""For imports: from a slow disk, those of torch take minutes."""
 
 
 class WorkerDied(Exception):
@@ -128,7 +133,11 @@ class ForkServer:
         """Block until the imports are done; raises `DeviceError` when the server did not start."""
         with self._lock:
             if self._ready is None:
-                data, pid = self._receive()
+                try:
+                    data, pid = self._receive(IMPORT_S)
+                except TimeoutError:
+                    self._stuck()
+                    raise DeviceError(STUCK.format(IMPORT_S)) from None
                 if not data:
                     self._errors.seek(0)
                     last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
@@ -146,7 +155,7 @@ class ForkServer:
         self.wait_ready()
         if module not in self._loaded:
             request = {"op": "import", "module": module, "support": support}
-            self._loaded[module] = self._request(request, [])[0]["error"]
+            self._loaded[module] = self._request(request, [], IMPORT_S)[0]["error"]
         if (error := self._loaded[module]) is not None:
             raise DeviceError(f"cannot import {module}: {error}", how_to_install(module))
 
@@ -157,17 +166,21 @@ class ForkServer:
     def fork(self, role: str, folder: Path, inbox: Path | None = None, **options: Any) -> Worker:
         """Fork a new worker of a role (a module of this package) that lives in `folder`.
 
-        Its input files and its log are in `inbox`, by default the same folder. Options are the role's and
+        Its input files are in `inbox`, by default the same folder. Options are the role's and
         `confinement.enter`'s: memory_gib, file_gib, cache (a folder), nice, rules; and visible, the one GPU that the
         worker sees.
         """
         self.wait_ready()
         channel, theirs = Channel.pair()
+        log = Log()
+        try:
+            with theirs:
+                request = {"op": "fork", "role": role, "folder": str(folder), **options}
+                answer, pid = self._request(request, [theirs.fileno(), log.sink], ANSWER_S)
+        finally:
+            log.given()
         inbox = inbox or folder
-        with theirs, (inbox / LOG).open("ab") as log:
-            request = {"op": "fork", "role": role, "folder": str(folder), **options}
-            answer, pid = self._request(request, [theirs.fileno(), log.fileno()])
-        return Worker(self, answer["pid"], pid or answer["pid"], channel, folder, inbox, self._device_memory)
+        return Worker(self, answer["pid"], pid or answer["pid"], channel, log, folder, inbox, self._device_memory)
 
     def end(self, number: int, grace_s: float) -> int | None:
         """End a worker, by its number in the server, and everything it started.
@@ -175,18 +188,23 @@ class ForkServer:
         Returns its exit code, or None when it was killed.
         """
         with contextlib.suppress(DeviceError):
-            status: int | None = self._request({"op": "end", "pid": number, "grace_s": grace_s}, [])[0]["status"]
+            request = {"op": "end", "pid": number, "grace_s": grace_s}
+            status: int | None = self._request(request, [], grace_s + ANSWER_S)[0]["status"]
             return status
         return None
 
-    def _request(self, request: Message, fds: list[int]) -> tuple[Message, int | None]:
+    def _request(self, request: Message, fds: list[int], seconds: float) -> tuple[Message, int | None]:
         with self._lock:
             if self._ended:
                 raise DeviceError(ENDED)
             try:
+                self._socket.settimeout(seconds)
                 socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
-                data, pid = self._receive()
+                data, pid = self._receive(seconds)
                 answer: Message = json.loads(data)
+            except TimeoutError:
+                self._stuck()
+                raise DeviceError(STUCK.format(seconds)) from None
             except (OSError, ValueError):
                 self._ended = True  # the sandbox around it may end a little later
                 raise DeviceError(ENDED) from None
@@ -195,8 +213,14 @@ class ForkServer:
                 raise
             return answer, pid
 
-    def _receive(self) -> tuple[bytes, int | None]:
+    def _stuck(self) -> None:
+        """Kill a server that does not answer; its workers end with it."""
+        self._ended = True
+        self._process.kill()
+
+    def _receive(self, seconds: float) -> tuple[bytes, int | None]:
         """Return a message, and the pid of the process that it concerns, as numbered in this namespace."""
+        self._socket.settimeout(seconds)
         data, fds, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES, 1)
         try:
             return data, _number_of(fds[0]) if fds else None
@@ -226,6 +250,7 @@ class Worker:
         number: int,
         pid: int,
         channel: Channel,
+        log: Log,
         folder: Path,
         inbox: Path,
         device_memory: DeviceMemory,
@@ -235,6 +260,7 @@ class Worker:
         self._number = number
         self.pid = pid
         self._channel = channel
+        self._log = log
         self.folder = folder
         """Its own folder, writable. Files in it may be links: read them with `sandbox.untrusted_files`."""
         self.inbox = inbox
@@ -251,10 +277,10 @@ class Worker:
             raise DeviceError(ENDED)
         if self._ended:
             raise WorkerDied(None, "had ended before")
-        nonce = secrets.token_hex(8)
+        nonce, deadline = secrets.token_hex(8), time.monotonic() + seconds
         try:
-            self._channel.send({**request, "nonce": nonce})
-            answer = self._channel.receive(seconds)
+            self._channel.send({**request, "nonce": nonce}, seconds)
+            answer = self._channel.receive(deadline - time.monotonic())
         except ChannelTimeout:
             self.end(grace_s=0.0)
             raise WorkerTimeout from None
@@ -284,7 +310,7 @@ class Worker:
         """End the process and remove its folders."""
         self.end()
         for folder in (self.folder, self.inbox):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
     @property
     def alive(self) -> bool:
@@ -294,11 +320,7 @@ class Worker:
     @property
     def log(self) -> str:
         """Return the end of its output."""
-        with contextlib.suppress(OSError), (self.inbox / LOG).open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - LOG_BYTES))
-            return file.read().decode(errors="replace").strip()
-        return ""
+        return self._log.text
 
 
 def _number_of(process: int) -> int | None:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ...core import DeviceError
+from .lock_holders import Holder, holders_of
 
 FOLDER = Path(tempfile.gettempdir()) / "kernelwright-locks"
 """One for all users of the machine."""
 REPORTED_AFTER_S = 20.0
 """How long is waited in silence."""
 POLL_S = 0.005
+OTHERS_S = 300.0
+"""How long is waited for processes of other users, whom this one cannot end; then both use the device at once."""
+OWN_S = 1800.0
+"""How long is waited for processes of the same user."""
 EVERYBODY = 0o666
 """The files' mode: every user must be able to lock them."""
-PID_WIDTH = 10
-"""Characters: a shorter number replaces a longer one whole."""
 
 _log = logging.getLogger(__name__)
+_passed: set[int] = set()
+"""Processes that were waited for in vain; nobody waits for them again."""
 
 
 class DeviceLock:
@@ -37,7 +44,6 @@ class DeviceLock:
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
         self.path = (folder or FOLDER) / f"{re.sub(r'[^A-Za-z0-9.-]', '-', name)}.lock"
-        self._next = self.path.with_suffix(".next")
         self._file: int | None = None
         self._shared = False
 
@@ -82,6 +88,10 @@ class DeviceLock:
                 pass
 
     @property
+    def _next(self) -> Path:
+        return self.path.with_suffix(".next")
+
+    @property
     def is_free(self) -> bool:
         """Whether nobody is on the device now, or waits for it."""
         if not self.path.exists():
@@ -116,20 +126,31 @@ class DeviceLock:
 
     def _take(self, shared: bool) -> None:
         try:
-            self._make_folder()
-            turn = self._locked(self._next, fcntl.LOCK_EX)
-            try:
-                self._file = self._locked(self.path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            finally:
-                os.close(turn)
+            self._lock(shared)
         except OSError as error:
-            raise DeviceError(
-                f"cannot lock the device by {error.filename or self.path}: {error.strerror}; "
-                "remove that file, or let all write it"
-            ) from None
+            # Whoever was first in a place for all may have left what others cannot open.
+            self.path = _private_folder(self.path.parent) / self.path.name
+            _log.warning(
+                "cannot lock the device by %s (%s): other users do not know of this process",
+                error.filename,
+                error.strerror,
+            )
+            try:
+                self._lock(shared)
+            except OSError as again:
+                raise DeviceError(
+                    f"cannot lock the device by {again.filename or self.path}: {again.strerror}; "
+                    "remove that file, or set TMPDIR to another folder"
+                ) from None
         self._shared = shared
-        with contextlib.suppress(OSError):  # it is for a message only
-            os.pwrite(self._file, f"{os.getpid():<{PID_WIDTH}}".encode(), 0)
+
+    def _lock(self, shared: bool) -> None:
+        self._make_folder()
+        turn = self._locked(self._next, fcntl.LOCK_EX)
+        try:
+            self._file = self._locked(self.path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        finally:
+            os.close(turn)
 
     def _is_wanted(self) -> bool:
         """Whether somebody has the turn, which is given on as soon as the device is."""
@@ -143,26 +164,66 @@ class DeviceLock:
             os.close(turn)
 
     def _make_folder(self) -> None:
-        if not self.path.parent.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = self.path.parent
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(PermissionError):  # another user was faster
-                self.path.parent.chmod(0o1777)
+                folder.chmod(0o1777)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or not (found.st_uid == os.getuid() or found.st_mode & stat.S_ISVTX):
+            raise OSError(errno.EPERM, "another user may replace the files in it", str(folder))
 
     def _locked(self, path: Path, how: int) -> int:
-        """Return the open file, locked; say after a while which process holds it: a stopped one would for ever."""
+        """Return the open file, locked; or as it is, where processes of other users do not give it up.
+
+        Says after a while who holds it. Raises `DeviceError` when a process of this user does not give it up.
+        """
         file = _opened(path)
         try:
-            reported = time.monotonic() + REPORTED_AFTER_S
+            began, reported = time.monotonic(), False
             while not _tried(file, how):
-                if time.monotonic() > reported:
-                    reported = float("inf")
-                    holder = self.path.read_text(errors="replace").strip() or "another"
-                    _log.warning("waiting for the device: process %s took it last (%s)", holder, self.path)
+                waited = time.monotonic() - began
+                holders = holders_of(file) if waited > REPORTED_AFTER_S or _passed else []
+                if waited > REPORTED_AFTER_S and not reported:
+                    reported = True
+                    _log.warning("waiting for the device: %s has it (%s)", _names(holders), path)
+                if _may_pass(holders, waited):
+                    break
+                if waited > OWN_S:
+                    raise DeviceError(
+                        f"{_names(holders)} has not given up the device for {OWN_S / 60:.0f} minutes",
+                        f"end it, or remove {path} if nothing is measured there",
+                    )
                 time.sleep(POLL_S)
         except BaseException:
             os.close(file)
             raise
         return file
+
+
+def _may_pass(holders: list[Holder], waited: float) -> bool:
+    """Return whether to go on beside the holders; says so the first time."""
+    pids = {holder.pid for holder in holders}
+    if not holders or not all(holder.is_another_users for holder in holders):
+        return False
+    if waited > OTHERS_S:
+        _log.warning(
+            "%s has not given up the device for %.0f s: going on without it, so timings may be disturbed",
+            _names(holders),
+            waited,
+        )
+        _passed.update(pids)
+    return pids <= _passed
+
+
+def _names(holders: list[Holder]) -> str:
+    return " and ".join(map(str, holders)) or "another process"
+
+
+def _private_folder(shared: Path) -> Path:
+    folder = shared.with_name(f"{shared.name}-of-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _opened(path: Path) -> int:

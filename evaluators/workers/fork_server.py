@@ -36,6 +36,9 @@ ROLES = ("reference.worker", "candidate.worker", "replay.worker", "compilation.w
 REQUEST_BYTES = 1 << 20
 NICE = "KERNELWRIGHT_SERVER_NICE"
 """The variable with a lower priority of a server and its workers."""
+POLL_S = 0.001
+KILL_S = 10.0
+"""How long is waited for a process that was killed: one in a driver's call may stay for ever."""
 SWEEPS = 100
 """Generations of orphans that are killed; endless forking must not stop the server from responding."""
 
@@ -143,23 +146,26 @@ def _end(pid: int, grace_s: float) -> int | None:
 
     Returns the exit code, negative for a signal, or None when it had to be killed.
     """
-    deadline = time.monotonic() + grace_s
-    code: int | None = None
-    while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            code = os.waitstatus_to_exitcode(status)
-            break
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.005)
+    code = _waited(pid, grace_s)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     if code is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # it died before it had its own group
-        os.waitpid(pid, 0)
+        _waited(pid, KILL_S)
     return code
+
+
+def _waited(pid: int, seconds: float) -> int | None:
+    """Return the exit code of a child that ends in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(POLL_S)
 
 
 def _remove_shared_memory(pid: int) -> None:
@@ -177,9 +183,11 @@ def _sweep(live: set[int]) -> None:
         if not orphans:
             break
         for pid in orphans:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+        for pid in orphans:
+            with contextlib.suppress(ChildProcessError):
+                _waited(pid, KILL_S)
 
 
 def _children() -> list[int]:

@@ -272,8 +272,8 @@ def test_a_request_that_was_interrupted_is_the_last(monkeypatch: pytest.MonkeyPa
         server.load("math")
         receive = server._receive
 
-        def interrupted() -> None:
-            receive()
+        def interrupted(seconds: float) -> None:
+            receive(seconds)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(server, "_receive", interrupted)

@@ -1,0 +1,60 @@
+"""The output of a worker: read as it comes, and only its end is kept, however much a worker prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+
+KEPT_BYTES = 4096
+_PART_BYTES = 1 << 16
+"""As much as a pipe holds by default."""
+_PARTS = 16
+"""How often is read for one look at the log, while the worker goes on to print."""
+
+
+class Log:
+    """Reads from a pipe, which ends with the last process that could write to it; nothing is on the disk."""
+
+    def __init__(self) -> None:
+        self._source, self.sink = os.pipe()
+        """The end to write to; `given` closes it here."""
+        self._end = b""
+        self._lock = threading.Lock()
+        threading.Thread(target=self._follow, name="log", daemon=True).start()
+
+    def given(self) -> None:
+        """Close this process's end to write to: a worker has it, or none was started."""
+        os.close(self.sink)
+
+    @property
+    def text(self) -> str:
+        """The end of what was printed until now."""
+        with self._lock:
+            for _ in range(_PARTS):
+                if self._source < 0 or not _ready(self._source, 0) or not self._read():
+                    break
+            return self._end.decode(errors="replace").strip()
+
+    def _follow(self) -> None:
+        while _ready(self._source, None):
+            with self._lock:
+                if _ready(self._source, 0) and not self._read():
+                    os.close(self._source)
+                    self._source = -1
+                    return
+
+    def _read(self) -> bool:
+        """Read what is there; return whether there may be more."""
+        part = b""
+        with contextlib.suppress(OSError):
+            part = os.read(self._source, _PART_BYTES)
+        self._end = (self._end + part)[-KEPT_BYTES:]
+        return bool(part)
+
+
+def _ready(source: int, timeout_ms: int | None) -> bool:
+    there = select.poll()
+    there.register(source, select.POLLIN)
+    return bool(there.poll(timeout_ms))
