@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...core.launch_plan import KernelCode
-from .c_source import PREFIX, compile_c
+from .c_arguments import require_reach
+from .c_source import compile_c
+from .generated_c import PREFIX, Given
 from .ptx import load_ptx
 from .tir import load_tir
 from .values import UnplannableCall, numbers_in
@@ -30,25 +33,29 @@ _C_TYPES: dict[str, Any] = {
 }
 
 
-def load_code(code: KernelCode, folder: Path, device: str, scratch: list[Any]) -> Launcher:
+def load_code(code: KernelCode, given: Given | None, folder: Path, device: str, scratch: list[Any]) -> Launcher:
     """Check and compile a kernel, with files in a folder. Raises `UnplannableCall` where that fails.
 
-    Memory that its launches take beside the plan's tensors is added to `scratch`.
+    Generated C is compiled for what its launches are `given`. Memory that launches take beside the plan's tensors is
+    added to `scratch`.
     """
     if (code.kind == "c") != (device == "cpu"):
         raise UnplannableCall(f"{code.name}: {code.kind} code on the device {device}")
     if code.kind == "ptx":
         launcher: Launcher = load_ptx(code, folder, device, scratch)
         return launcher
-    return load_tir(code) if code.kind == "tir" else _load_c(code, folder)
+    return load_tir(code) if given is None else _load_c(code, given, folder)
 
 
-def compile_together(codes: Iterable[KernelCode], folder: Path) -> None:
-    """Compile generated C side by side: a call may have several kernels. Raises `UnplannableCall` where one fails."""
-    texts = {code.text: code for code in codes if code.kind == "c"}
-    if len(texts) > 1:
-        with ThreadPoolExecutor(len(texts), "compile") as threads:
-            list(threads.map(compile_c, texts.values(), repeat(folder)))
+def load_together(
+    codes: Sequence[tuple[KernelCode, Given | None]], folder: Path, device: str, scratch: list[Any]
+) -> list[Launcher]:
+    """Load kernels, generated C side by side: a call may have several. Raises `UnplannableCall` where one fails."""
+    load = partial(load_code, folder=folder, device=device, scratch=scratch)
+    if device != "cpu" or len(codes) < 2:
+        return [load(*one) for one in codes]
+    with ThreadPoolExecutor(min(len(codes), os.cpu_count() or 1), "compile") as threads:
+        return list(threads.map(lambda one: load(*one), codes))
 
 
 def fits(parameter: str, form: Any) -> bool:
@@ -60,16 +67,19 @@ def fits(parameter: str, form: Any) -> bool:
     return isinstance(form, bool | int | float) or (isinstance(form, dict) and [*form] == ["float"])
 
 
-def _load_c(code: KernelCode, folder: Path) -> Launcher:
-    library = ctypes.CDLL(str(compile_c(code, folder)))
+def _load_c(code: KernelCode, given: Given, folder: Path) -> Launcher:
+    library = ctypes.CDLL(str(compile_c(code, given, folder)))
     function = library[PREFIX + code.entry]
     try:
         function.argtypes = [_C_TYPES[form] for form in code.parameters]
     except KeyError as error:
         raise UnplannableCall(f"{code.name}: a parameter of type {error}") from None
     function.restype = ctypes.c_int32
+    sizes = [(number, size) for number, size in enumerate(given.parameters) if isinstance(size, int)]
 
     def launch(grid: Sequence[int], values: Sequence[Any]) -> None:
+        for number, size in sizes:
+            require_reach(values[number], size)
         function(*[value.data_ptr() if hasattr(value, "data_ptr") else value for value in values])
 
     return launch

@@ -11,7 +11,9 @@ from typing import Any
 
 from ...core.launch_plan import LaunchPlan, LaunchStep, ParallelStep, TensorLayout, TorchStep
 from ..workers.one_thread import OneThread
-from .code import compile_together, fits, load_code
+from .c_arguments import CArguments
+from .code import Launcher, fits, load_together
+from .generated_c import Given
 from .operators import allowed_operator
 from .threads import Threads
 from .values import UnplannableCall, argument, dtype_of, layout_of, numbers_in
@@ -45,10 +47,8 @@ class PlanExecutor:
         self._reserved: list[dict[int, Any]] = []
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
-        compile_together(plan.codes.values(), folder)
         self._scratch: list[Any] = []
-        codes = plan.codes.items()
-        self._launchers = {digest: load_code(code, folder, device, self._scratch) for digest, code in codes}
+        self._launchers = self._loaded(folder)
         self._steps = [self._step(step) for step in plan.steps]
         most = max((len(step.launches) for step in plan.steps if isinstance(step, ParallelStep)), default=1)
         self._threads = Threads(most)
@@ -132,6 +132,13 @@ class PlanExecutor:
             if name not in weights or layout_of(weights[name]) != self.plan.layouts[number]:
                 raise UnplannableCall(f"the weight {name} is not like the recorded {self.plan.layouts[number]}")
 
+    def _loaded(self, folder: Path) -> dict[tuple[str, Given | None], Launcher]:
+        """Return what launches each code of the plan, C by what it is given."""
+        self._arguments = CArguments(self.plan)
+        codes = [*self._arguments.functions(), *((code, None) for code in self.plan.codes.values() if code.kind != "c")]
+        launchers = load_together(codes, folder, self._device, self._scratch)
+        return {(code.digest, given): one for (code, given), one in zip(codes, launchers, strict=True)}
+
     def _step(self, step: TorchStep | LaunchStep | ParallelStep) -> Callable[[dict[int, Any]], None]:
         if isinstance(step, TorchStep):
             return self._operator(step)
@@ -161,7 +168,8 @@ class PlanExecutor:
         return run
 
     def _launch(self, step: LaunchStep) -> Callable[[dict[int, Any]], None]:
-        launcher, grid = self._launchers[step.code], step.grid
+        given = self._arguments.of(step) if self.plan.codes[step.code].kind == "c" else None
+        launcher, grid = self._launchers[step.code, given], step.grid
         arguments = [argument(form, self._device) for form in step.arguments]
         return lambda tensors: launcher(grid, [one(tensors) for one in arguments])
 

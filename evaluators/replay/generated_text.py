@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from ..languages.c_headers import VECTORS
 from .values import UnplannableCall
 
 TOKEN = re.compile(
@@ -15,6 +16,21 @@ JOINING = ("\\", "%:", "<:", ":>", "<%", "%>", "??")
 _TEXT = r'"(?:\\[^\n]|[^"\\\n])*"'
 _TEXT_OR_COMMENT = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(.*?)\s*$", re.MULTILINE)
+
+
+_TYPES = frozenset(
+    """
+    void bool char int long short float double signed unsigned half int8_t int16_t int32_t int64_t uint8_t uint16_t
+    uint32_t uint64_t size_t
+    """.split()
+)
+FORBIDDEN = frozenset(
+    """
+    static extern asm volatile goto typedef union struct class template using namespace register thread_local auto
+    decltype operator new delete throw try catch
+    """.split()
+)
+"""Words that generated C of a host has no use for."""
 
 
 def body_of(source: str, directives: re.Pattern[str]) -> str:
@@ -54,3 +70,46 @@ def calls_through_pointer(tokens: Sequence[str], is_type: Callable[[str], bool])
                 if token == "]" or not cast:  # `if (...) (...)` does not occur in generated code either
                     return True
     return False
+
+
+def is_type(token: str) -> bool:
+    """Return whether a word of generated C is a type."""
+    return token in _TYPES or VECTORS.fullmatch(token) is not None
+
+
+def require_only_functions(name: str, tokens: Sequence[str]) -> None:
+    """Outside of functions there are only functions: no variable outlives a call."""
+    depth = 0
+    statement: list[str] = []
+    for token in tokens:
+        if token == "{":
+            if depth == 0 and not _is_function(statement):
+                raise UnplannableCall(f"{name}: generated C with something else than functions")
+            depth += 1
+            statement = []
+        elif token == "}":
+            depth -= 1
+            statement = []
+        elif depth == 0:
+            if token == ";" and statement and not _is_function(statement):
+                raise UnplannableCall(f"{name}: generated C with a variable outside of a function")
+            statement = [] if token == ";" else [*statement, token]
+
+
+def _is_function(statement: Sequence[str]) -> bool:
+    """Return whether this declares a function: a type, a name, and parameters that each begin with a type."""
+    if "(" not in statement or statement[-1] != ")" or statement.count("(") != 1:
+        return False
+    opened = statement.index("(")
+    if opened < 2 or is_type(statement[opened - 1]) or not re.match(r"[A-Za-z_]", statement[opened - 1]):
+        return False
+    if not all(is_type(one) or one in ("const", "*") for one in statement[: opened - 1]):
+        return False
+    begins = True
+    for one in statement[opened + 1 : -1]:
+        if begins and not (is_type(one) or one == "const"):
+            return False
+        if not (re.match(r"[A-Za-z_]", one) or one in ("*", ",")):
+            return False
+        begins = one == ","
+    return True

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core.launch_plan import KernelCode
-from .c_source import FORBIDDEN, is_type, require_only_functions
-from .generated_text import body_of, calls_through_pointer, tokens_of
+from .generated_text import FORBIDDEN, body_of, calls_through_pointer, is_type, require_only_functions, tokens_of
 from .values import UnplannableCall
 
 FLAGS = re.compile(

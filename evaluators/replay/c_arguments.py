@@ -1,0 +1,80 @@
+"""What a plan's launches give to functions of generated C, known before they run: sizes of tensors, and integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
+from .generated_c import Given, Interval
+from .values import UnplannableCall, dtype_of, numbers_in
+
+MAX_COMPILED = 64
+"""Of generated C: one for each code and sizes of its tensors."""
+_Sizes = tuple[int | None, ...]
+
+
+class CArguments:
+    """The arguments of a plan's launches of generated C. Launches whose tensors have equal sizes share a function.
+
+    Raises `UnplannableCall` where there would be too many functions.
+    """
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        made = [step for step in plan.steps if isinstance(step, TorchStep)]
+        self._layouts = plan.layouts | {
+            number: layout for step in made for number, layout in zip(step.results, step.layouts, strict=False)
+        }
+        self._codes = {digest: code for digest, code in plan.codes.items() if code.kind == "c"}
+        self._ranges: dict[tuple[str, _Sizes], list[Interval | None]] = {}
+        for launch in plan.launches():
+            if launch.code in self._codes:
+                self._add(launch)
+        if len(self._ranges) > MAX_COMPILED:
+            raise UnplannableCall(f"{len(self._ranges)} sizes of tensors of its kernels, more than {MAX_COMPILED}")
+
+    def functions(self) -> Iterator[tuple[KernelCode, Given]]:
+        """Yield what is to be compiled."""
+        for digest, sizes in self._ranges:
+            yield self._codes[digest], self._given(digest, sizes)
+
+    def of(self, launch: LaunchStep) -> Given:
+        """Return what a launch gives, together with all others that share its function."""
+        return self._given(launch.code, self._sizes(launch))
+
+    def _given(self, digest: str, sizes: _Sizes) -> Given:
+        ranges = self._ranges[digest, sizes]
+        return Given(tuple(one if size is None else size for size, one in zip(sizes, ranges, strict=True)))
+
+    def _add(self, launch: LaunchStep) -> None:
+        ranges = [Interval(int(one), int(one)) if isinstance(one, int) else None for one in launch.arguments]
+        known = self._ranges.setdefault((launch.code, self._sizes(launch)), ranges)
+        for number, (one, two) in enumerate(zip(known, ranges, strict=True)):
+            known[number] = one | two if one is not None and two is not None else None
+
+    def _sizes(self, launch: LaunchStep) -> _Sizes:
+        return tuple(self._size(form) for form in launch.arguments)
+
+    def _size(self, form: Any) -> int | None:
+        numbers = numbers_in(form)
+        if not numbers:
+            return None
+        layout = self._layouts.get(numbers[0])
+        if layout is None:
+            raise UnplannableCall("a launch on a tensor without a layout")
+        return reach(layout)
+
+
+def reach(layout: TensorLayout) -> int:
+    """Return the bytes from a tensor's first element to the end of its last."""
+    if not layout.elements:
+        return 0
+    last = sum((extent - 1) * stride for extent, stride in zip(layout.shape, layout.strides, strict=True))
+    return int((last + 1) * dtype_of(layout).itemsize)
+
+
+def require_reach(tensor: Any, size: int) -> None:
+    """Raise `UnplannableCall` unless a tensor's memory has as many bytes as its layout in the plan says."""
+    left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size()
+    if left < size or (size and not tensor.data_ptr()):
+        raise UnplannableCall("a tensor that is smaller than the plan says")

@@ -1,0 +1,233 @@
+"""Expressions of generated C, written anew: every access is proven to stay in its array, or checked when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pycparser import c_ast
+
+from ..values import UnplannableCall
+from . import arithmetic
+from .accesses import Place, place_of
+from .conversions import converted
+from .literals import literal
+from .names import Scopes, Variable
+from .types import BOOL, DOUBLE, FLOAT, INT32, INT64, CType, Interval, common, promoted, type_named
+from .values import State, Sum, Term, Value
+
+MAX_NODES = 400_000
+"""Of the syntax tree, each as often as it is looked at: generated code has some thousands."""
+_MATHEMATICS = frozenset(
+    """
+    sqrt exp exp2 expm1 exp10 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
+    atanh erf erfc fabs floor ceil round trunc rint nearbyint fmax fmin fma fmod copysign ldexp cbrt hypot abs
+    isnan isinf isfinite lrint lround
+    """.split()
+)
+FUNCTIONS = _MATHEMATICS | {f"{name}f" for name in _MATHEMATICS}
+_COMPARED = {"<": ("<", False), ">": ("<", True), "<=": ("<=", False), ">=": ("<=", True), "==": ("==", False)}
+_NEGATED = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "!=": "==", "==": "!="}
+
+
+class Expressions:
+    """Writes expressions; `state` is what is known where the next one stands."""
+
+    def __init__(self) -> None:
+        self.scopes = Scopes()
+        self.state = State()
+        self._nodes = 0
+
+    def value(self, node: c_ast.Node) -> Value:
+        """Return an expression's value. Raises `UnplannableCall` for anything that could not be followed."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise UnplannableCall("more than can be checked")
+        write = self._WRITERS.get(type(node))
+        if write is None:
+            raise UnplannableCall(f"'{_described(node)}'")
+        return write(self, node)
+
+    def condition(self, node: c_ast.Node) -> Value:
+        """Return the value of a condition as a truth value."""
+        return converted(self.value(node), BOOL)
+
+    def place(self, node: c_ast.Node) -> Place:
+        """Return the place in memory that an expression names."""
+        return place_of(node, self.scopes, self.value)
+
+    def assume(self, node: c_ast.Node, truth: bool) -> None:
+        """From here on, a condition is known to be true or false."""
+        if isinstance(node, c_ast.UnaryOp) and node.op == "!":
+            self.assume(node.expr, not truth)
+        elif isinstance(node, c_ast.BinaryOp) and node.op == ("&&" if truth else "||"):
+            self.assume(node.left, truth)
+            self.assume(node.right, truth)
+        elif isinstance(node, c_ast.BinaryOp) and node.op in _NEGATED:
+            operator = node.op if truth else _NEGATED[node.op]
+            self._compare(operator, self.value(node.left), self.value(node.right))
+
+    def _compare(self, operator: str, left: Value, right: Value) -> None:
+        if left.total is None or right.total is None or operator not in _COMPARED:
+            return
+        within = common(left.type, right.type).interval
+        if not (left.interval.within(within) and right.interval.within(within)):
+            return  # -1 is more than 1 where one of them has no sign
+        relation, swapped = _COMPARED[operator]
+        less, more = (right.total, left.total) if swapped else (left.total, right.total)
+        self.state.assume_at_most(less - more, -1 if relation == "<" else 0)
+        if relation == "==":
+            self.state.assume_at_most(more - less, 0)
+
+    def known(self, text: str, kind: CType, total: Sum | None, interval: Interval, reads: frozenset[str]) -> Value:
+        """Return an integer that proofs may rest on: the sum that it is, or else a term of its own."""
+        own = Sum({text: Term(1, interval, reads)}) if total is None else total
+        return Value(text, kind, own, self.state.tightened(own, interval))
+
+    def _constant(self, node: c_ast.Constant) -> Value:
+        return literal(node.type, node.value)
+
+    def _name(self, node: c_ast.ID) -> Value:
+        if node.name in ("true", "false"):
+            number = int(node.name == "true")
+            return Value(node.name, BOOL, Sum(constant=number), Interval(number, number))
+        if node.name in ("INFINITY", "NAN"):
+            return Value(node.name, FLOAT)
+        variable = self.scopes.find(node.name)
+        if variable.kind != "value":
+            raise UnplannableCall(f"the address in '{node.name}' as a value")
+        return self.variable(variable)
+
+    def variable(self, variable: Variable) -> Value:
+        """Return what a variable holds here."""
+        interval = self.state.intervals.get(variable.name)
+        if interval is None:
+            return Value(variable.name, variable.type)
+        return self.known(variable.name, variable.type, None, interval, frozenset({variable.name}))
+
+    def _read(self, node: c_ast.Node) -> Value:
+        place = self.place(node)
+        return Value(f"({place.text} != 0)" if place.type is BOOL else place.text, place.type)
+
+    def _unary(self, node: c_ast.UnaryOp) -> Value:
+        if node.op == "*":
+            return self._read(node)
+        if node.op == "!":
+            inner = self.condition(node.expr)
+            return self._truth(f"(!{inner.text})", inner)
+        if node.op not in ("-", "+", "~"):
+            raise UnplannableCall(f"'{node.op}' within an expression")
+        inner = self.value(node.expr)
+        if not inner.type.whole:
+            if inner.type.family == "vector" or node.op == "~":
+                raise UnplannableCall(f"'{node.op}' of {inner.type.name}")
+            return Value(f"({node.op}{inner.text})", inner.type)
+        inner = converted(inner, promoted(inner.type))
+        if node.op == "+":
+            return inner
+        zero = Value("0" if node.op == "-" else "-1", INT32, Sum(constant=-(node.op == "~")), _single(-(node.op == "~")))
+        return arithmetic.binary(self, "-", converted(zero, inner.type), inner)
+
+    def _truth(self, text: str, *of: Value) -> Value:
+        """Return a truth value that was made from others."""
+        if any(one.total is None for one in of):
+            return Value(text, BOOL)
+        reads = frozenset().union(*(one.total.reads for one in of if one.total))
+        return self.known(text, BOOL, None, BOOL.interval, reads)
+
+    def _binary(self, node: c_ast.BinaryOp) -> Value:
+        if node.op in ("&&", "||"):
+            left = self.condition(node.left)
+            right = self._under(node.left, node.op == "&&", lambda: self.condition(node.right))
+            return self._truth(f"({left.text} {node.op} {right.text})", left, right)
+        left, right = self.value(node.left), self.value(node.right)
+        if node.op in _NEGATED:
+            common(left.type, right.type)
+            return self._truth(f"({left.text} {node.op} {right.text})", left, right)
+        return arithmetic.binary(self, node.op, left, right)
+
+    def _under(self, condition: c_ast.Node, truth: bool, then: Callable[[], Value]) -> Value:
+        """Return what is only evaluated where a condition is so."""
+        before = self.state
+        self.state = before.copy()
+        try:
+            self.assume(condition, truth)
+            return then()
+        finally:
+            self.state = before
+
+    def _choice(self, node: c_ast.TernaryOp) -> Value:
+        condition = self.condition(node.cond)
+        one = self._under(node.cond, True, lambda: self.value(node.iftrue))
+        two = self._under(node.cond, False, lambda: self.value(node.iffalse))
+        if one.type is not two.type:
+            kind = common(one.type, two.type)
+            one, two = converted(one, kind), converted(two, kind)
+        elif one.type.whole:
+            one, two = (converted(each, promoted(each.type)) for each in (one, two))
+        text = f"({condition.text} ? {one.text} : {two.text})"
+        if condition.total is None or one.total is None or two.total is None:
+            return Value(text, one.type)
+        reads = condition.total.reads | one.total.reads | two.total.reads
+        return self.known(text, one.type, None, one.interval | two.interval, reads)
+
+    def _cast(self, node: c_ast.Cast) -> Value:
+        kind = plain_type(node.to_type.type)
+        inner = node.expr
+        if isinstance(inner, c_ast.ExprList):  # TileLang writes the element of a vector as often as it has elements
+            if kind.element is None:
+                raise UnplannableCall("a list of values")
+            inner = inner.exprs[-1]
+        return converted(self.value(inner), kind, explicit=True)
+
+    def _call(self, node: c_ast.FuncCall) -> Value:
+        if not isinstance(node.name, c_ast.ID):
+            raise UnplannableCall("a call through a pointer")
+        name = node.name.name
+        if name not in FUNCTIONS:
+            raise UnplannableCall(f"a call of '{name}'")
+        arguments = [self.value(one) for one in (node.args.exprs if node.args else ())]
+        if any(one.type.family == "vector" for one in arguments):
+            raise UnplannableCall(f"'{name}' of a vector")
+        base = name if name in _MATHEMATICS else name.removesuffix("f")
+        if base == "ldexp" and len(arguments) == 2:
+            arguments[1] = converted(arguments[1], INT32)
+        if base == "abs" and any(one.type.whole for one in arguments):
+            raise UnplannableCall("'abs' of an integer")
+        return Value(f"{name}({', '.join(one.text for one in arguments)})", _result(name, base, arguments))
+
+    _WRITERS = {
+        c_ast.Constant: _constant,
+        c_ast.ID: _name,
+        c_ast.ArrayRef: _read,
+        c_ast.UnaryOp: _unary,
+        c_ast.BinaryOp: _binary,
+        c_ast.TernaryOp: _choice,
+        c_ast.Cast: _cast,
+        c_ast.FuncCall: _call,
+    }  # fmt: skip
+
+
+def _single(number: int) -> Interval:
+    return Interval(number, number)
+
+
+def _result(name: str, base: str, arguments: Sequence[Value]) -> CType:
+    if base in ("isnan", "isinf", "isfinite"):
+        return BOOL
+    if base in ("lrint", "lround"):
+        return INT64
+    if name != base:
+        return FLOAT
+    kinds = [DOUBLE if one.type.whole else one.type for one in arguments]
+    return max(kinds, key=lambda kind: kind.size, default=DOUBLE)
+
+
+def plain_type(node: c_ast.Node) -> CType:
+    """Return the type that a declaration or a cast names. Raises `UnplannableCall` for a pointer or an array."""
+    if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
+        raise UnplannableCall("a type that is made of others")
+    return type_named(node.type.names)
+
+
+def _described(node: c_ast.Node) -> str:
+    return node.op if isinstance(node, c_ast.Assignment) else type(node).__name__

@@ -1,0 +1,136 @@
+"""What is known of a value: its type, the integers that it can be, and of which others it is a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .types import CType, Interval
+
+
+@dataclass(frozen=True)
+class Term:
+    """A variable, or a product, quotient and so on of variables, with its factor in a sum."""
+
+    factor: int
+    interval: Interval
+    reads: frozenset[str]
+    """The variables that it depends on."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Multiples of terms, by their text, and a constant."""
+
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    constant: int = 0
+
+    def __add__(self, other: Sum) -> Sum:
+        terms = dict(self.terms)
+        for name, term in other.terms.items():
+            factor = term.factor + (terms[name].factor if name in terms else 0)
+            terms[name] = Term(factor, terms.get(name, term).interval, term.reads)
+        return Sum({name: term for name, term in terms.items() if term.factor}, self.constant + other.constant)
+
+    def times(self, factor: int) -> Sum:
+        """Return a multiple."""
+        terms = {name: Term(one.factor * factor, one.interval, one.reads) for name, one in self.terms.items()}
+        return Sum(terms if factor else {}, self.constant * factor)
+
+    def __sub__(self, other: Sum) -> Sum:
+        return self + other.times(-1)
+
+    @property
+    def interval(self) -> Interval:
+        """What the sum can be."""
+        found = Interval(self.constant, self.constant)
+        for term in self.terms.values():
+            found += term.interval * Interval(term.factor, term.factor)
+        return found
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The variables that it depends on."""
+        return frozenset().union(*(term.reads for term in self.terms.values()))
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression as the compiler gets it, and what is known of it."""
+
+    text: str
+    type: CType
+    total: Sum | None = None
+    """Of an integer that proofs may rest on; None for any other, which may be anything of its type.
+
+    What was read from memory is never one: another thread may write there between a check and a use, for which the
+    compiler may read it twice."""
+    known: Interval | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """The integers that it can be."""
+        return self.type.interval if self.total is None or self.known is None else self.known
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A sum without its constant is at most `limit`."""
+
+    total: Sum
+    limit: int
+
+
+@dataclass
+class State:
+    """What is known at one point of the program."""
+
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    """Of the integer variables that proofs may rest on; any other may be anything of its type."""
+    facts: tuple[Fact, ...] = ()
+    ended: bool = False
+    """Nothing that follows is executed."""
+
+    def copy(self) -> State:
+        """Return one that changes on its own."""
+        return State(dict(self.intervals), self.facts, self.ended)
+
+    def set(self, name: str, interval: Interval | None) -> None:
+        """A variable gets a value; None is any."""
+        self.facts = tuple(fact for fact in self.facts if name not in fact.total.reads)
+        self.intervals.pop(name, None)
+        if interval is not None:
+            self.intervals[name] = interval
+
+    def tightened(self, total: Sum, interval: Interval) -> Interval:
+        """Return what a sum can be, given all that is known."""
+        own = total.interval
+        found = interval.met(own.low, own.high)
+        for fact in self.facts:
+            if fact.total.terms.keys() & total.terms.keys():
+                above, below = total - fact.total, total + fact.total
+                found = found.met(below.interval.low - fact.limit, above.interval.high + fact.limit)
+        return found
+
+    def assume_at_most(self, total: Sum, limit: int) -> None:
+        """From here on, the sum is at most this."""
+        limit -= total.constant
+        if len(total.terms) == 1:
+            ((name, term),) = total.terms.items()
+            if name in self.intervals:
+                known = self.intervals[name]
+                bound = limit // term.factor if term.factor > 0 else -(limit // -term.factor)
+                low, high = (known.low, bound) if term.factor > 0 else (bound, known.high)
+                self.intervals[name] = known.met(low, high)
+                return
+        if total.terms:
+            self.facts = (*self.facts, Fact(Sum(total.terms), limit))
+
+    @staticmethod
+    def joined(one: State, two: State) -> State:
+        """Return what is known where two ways meet."""
+        if one.ended or two.ended:
+            return (two if one.ended else one).copy()
+        both = one.intervals.keys() & two.intervals.keys()
+        facts = tuple(fact for fact in one.facts if fact in two.facts)
+        return State({name: one.intervals[name] | two.intervals[name] for name in both}, facts)
