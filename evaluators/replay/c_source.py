@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...core.launch_plan import KernelCode
@@ -20,7 +21,7 @@ FLAGS = re.compile(
     r"|-fno-signed-zeros|-fopenmp-simd|-ftree-vectorize|-fvect-cost-model=\w+|-fno-semantic-interposition|-std=c\+\+\d\d|-w"
 )
 """Compiler flags that a kernel's file may ask for."""
-_ALWAYS = ("-w", "-fPIC", "-shared", "-nostartfiles", "-ftrivial-auto-var-init=pattern")
+ALWAYS = ("-w", "-fPIC", "-shared", "-nostartfiles", "-ftrivial-auto-var-init=pattern")
 """Without start files, since `-Ofast` would add one that flushes denormal numbers in the whole process. Local variables
 get a pattern, so that they hold nothing of an earlier call."""
 _HELD = ("-fno-finite-loops", "-fno-jump-tables", "-fstack-clash-protection")
@@ -42,18 +43,23 @@ def compile_c(code: KernelCode, given: Given, folder: Path) -> Path:
             if not FLAGS.fullmatch(one):
                 raise UnplannableCall(f"{code.name}: the compiler flag {one}, which is not among the allowed ones")
     asked = [one for flag in code.flags for one in flag.split() if not one.startswith("-std")]
-    flags = [*_ALWAYS, *asked, *_HELD, *([_WITH_NAN] if FLOAT_TO_INTEGER in source else [])]
+    flags = [*ALWAYS, *asked, *_HELD, *([_WITH_NAN] if FLOAT_TO_INTEGER in source else [])]
+    return build(source, flags, folder, code.name)
+
+
+def build(source: str, flags: Sequence[str], folder: Path, name: str) -> Path:
+    """Compile a source with its headers to a library in the folder, once. Raises `UnplannableCall`, with the name."""
     library = folder / f"{hashlib.sha256((source + ' '.join(flags)).encode()).hexdigest()}.so"
     if library.exists():
         return library
-    text = library.with_suffix(".cpp")
-    text.write_text(source)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".partial", delete=False) as partial:
-        command = [_compiler(), standard_for(source), *flags, f"-I{_templates()}", "-o", partial.name, str(text), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
-    if done.returncode:
-        raise UnplannableCall(f"{code.name}: generated C that does not compile: {done.stderr.strip()[:200]}")
-    Path(partial.name).rename(library)
+    with tempfile.TemporaryDirectory(dir=folder) as own:  # two threads may compile the same
+        text, made = Path(own) / "code.cpp", Path(own) / library.name
+        text.write_text(source)
+        command = [_compiler(), standard_for(source), *flags, f"-I{_templates()}", "-o", str(made), str(text), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+        if done.returncode:
+            raise UnplannableCall(f"{name}: generated C that does not compile: {done.stderr.strip()[:200]}")
+        made.rename(library)
     return library
 
 

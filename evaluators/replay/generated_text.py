@@ -18,17 +18,21 @@ _TEXT_OR_COMMENT = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(.*?)\s*$", re.MULTILINE)
 
 
-_TYPES = frozenset(
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TYPES = _words(
     """
     void bool char int long short float double signed unsigned half int8_t int16_t int32_t int64_t uint8_t uint16_t
     uint32_t uint64_t size_t
-    """.split()
+    """
 )
-FORBIDDEN = frozenset(
+FORBIDDEN = _words(
     """
     static extern asm volatile goto typedef union struct class template using namespace register thread_local auto
     decltype operator new delete throw try catch
-    """.split()
+    """
 )
 """Words that generated C of a host has no use for."""
 

@@ -7,14 +7,14 @@ from typing import Protocol
 from ..values import UnplannableCall
 from .conversions import converted
 from .types import CType, Interval, common, promoted, quotients, remainders
-from .values import Sum, Value
+from .values import Sum, Value, term
 
 
 class Knowing(Protocol):
     """Knows what holds where an expression stands."""
 
-    def known(self, text: str, kind: CType, total: Sum | None, interval: Interval, reads: frozenset[str]) -> Value:
-        """Return an integer that proofs may rest on: the sum that it is, or else a term of its own."""
+    def known(self, text: str, kind: CType, total: Sum, interval: Interval) -> Value:
+        """Return an integer that proofs may rest on, given the sum that it is."""
         ...
 
 
@@ -47,37 +47,43 @@ def _of_vectors(operator: str, left: Value, right: Value) -> Value:
     return Value(f"({left.text} {operator} {right.text})", left.type)
 
 
-def _result(knowing: Knowing, text: str, kind: CType, interval: Interval, *of: Value) -> Value:
-    """Return a result that is a term of its own, where proofs may rest on all that it was made of."""
-    if any(one.total is None for one in of):
+def result(
+    knowing: Knowing, text: str, kind: CType, interval: Interval, *of: Value, part: tuple[Sum, int] | None = None
+) -> Value:
+    """Return an integer that is a term of its own, where proofs may rest on all that it was made of."""
+    reads: frozenset[str] = frozenset()
+    for one in of:
+        if one.total is None:
+            return Value(text, kind)
+        reads |= one.total.reads
+    if not kind.whole:
         return Value(text, kind)
-    reads = frozenset().union(*(one.total.reads for one in of if one.total))
-    return knowing.known(text, kind, None, interval.met(kind.interval.low, kind.interval.high), reads)
+    interval = interval.met(kind.interval.low, kind.interval.high)
+    return knowing.known(text, kind, term(text, interval, reads, part), interval)
 
 
 def _added_or_multiplied(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
     kind = left.type
     combined = {"+": Interval.__add__, "-": Interval.__sub__, "*": Interval.__mul__}[operator]
     interval = combined(left.interval, right.interval)
-    total = _total(operator, left, right)
-    if total is None and operator != "*" or left.total is None or right.total is None or not interval.within(kind.interval):
+    if left.total is None or right.total is None or not interval.within(kind.interval):
         wrapped = f"(({kind.unsigned})({left.text}) {operator} ({kind.unsigned})({right.text}))"
         text = wrapped if kind.name == kind.unsigned else f"(({kind.name}){wrapped})"
-        return _result(knowing, text, kind, kind.interval, left, right)
+        return result(knowing, text, kind, kind.interval, left, right)
     text = f"({left.text} {operator} {right.text})"
-    reads = left.total.reads | right.total.reads
-    return knowing.known(text, kind, total, interval, reads)
+    total = _total(operator, left.total, right.total)
+    if total is None:
+        return result(knowing, text, kind, interval, left, right)
+    return knowing.known(text, kind, total, interval)
 
 
-def _total(operator: str, left: Value, right: Value) -> Sum | None:
+def _total(operator: str, left: Sum, right: Sum) -> Sum | None:
     """Return the sum that the result is; None for a product of variables."""
-    if left.total is None or right.total is None:
-        return None
     if operator == "+":
-        return left.total + right.total
+        return left + right
     if operator == "-":
-        return left.total - right.total
-    for one, two in ((left.total, right.total), (right.total, left.total)):
+        return left - right
+    for one, two in ((left, right), (right, left)):
         if not one.terms:
             return two.times(one.constant)
     return None
@@ -94,7 +100,16 @@ def _divided(knowing: Knowing, operator: str, left: Value, right: Value) -> Valu
     if right.interval == Interval(0, 0):
         return Value(text, kind)
     interval = of(left.interval, right.interval)
-    return _result(knowing, text, kind, interval if interval.within(kind.interval) else kind.interval, left, right)
+    part = _part(operator, left, right.interval)
+    return result(
+        knowing, text, kind, interval if interval.within(kind.interval) else kind.interval, left, right, part=part
+    )
+
+
+def _part(operator: str, left: Value, divisor: Interval) -> tuple[Sum, int] | None:
+    """Return what was divided, and by what, where the quotient of C is rounded down."""
+    exact = operator == "/" and 0 < divisor.low == divisor.high and left.interval.low >= 0
+    return (left.total, divisor.low) if exact and left.total is not None else None
 
 
 def _of_bits(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
@@ -104,7 +119,7 @@ def _of_bits(knowing: Knowing, operator: str, left: Value, right: Value) -> Valu
         interval = Interval(0, min(without_sign))
     elif len(without_sign) == 2:
         interval = Interval(0, (1 << max(without_sign).bit_length()) - 1)
-    return _result(knowing, f"({left.text} {operator} {right.text})", kind, interval, left, right)
+    return result(knowing, f"({left.text} {operator} {right.text})", kind, interval, left, right)
 
 
 def _shifted(knowing: Knowing, operator: str, left: Value, right: Value) -> Value:
@@ -120,12 +135,13 @@ def _shifted(knowing: Knowing, operator: str, left: Value, right: Value) -> Valu
         places = Interval(0, bits - 1)
     if operator == ">>":
         ends = [one >> two for one in (left.interval.low, left.interval.high) for two in (places.low, places.high)]
-        return _result(knowing, f"({left.text} >> {by})", kind, Interval(min(ends), max(ends)), left, right)
+        part = (left.total, 1 << places.low) if left.total is not None and places.low == places.high else None
+        return result(knowing, f"({left.text} >> {by})", kind, Interval(min(ends), max(ends)), left, right, part=part)
     interval = left.interval * Interval(1 << places.low, 1 << places.high)
     if not interval.within(kind.interval):
         interval = kind.interval
     text = f"(({kind.unsigned})({left.text}) << {by})"
     text = text if kind.name == kind.unsigned else f"(({kind.name}){text})"
     if inside and places.low == places.high and left.total is not None and interval is not kind.interval:
-        return knowing.known(text, kind, left.total.times(1 << places.low), interval, left.total.reads)
-    return _result(knowing, text, kind, interval, left, right)
+        return knowing.known(text, kind, left.total.times(1 << places.low), interval)
+    return result(knowing, text, kind, interval, left, right)

@@ -13,17 +13,16 @@ from .conversions import converted
 from .literals import literal
 from .names import Scopes, Variable
 from .types import BOOL, DOUBLE, FLOAT, INT32, INT64, CType, Interval, common, promoted, type_named
-from .values import State, Sum, Term, Value
+from .values import State, Sum, Value, term
 
 MAX_NODES = 400_000
 """Of the syntax tree, each as often as it is looked at: generated code has some thousands."""
-_MATHEMATICS = frozenset(
-    """
+_NAMES = """
     sqrt exp exp2 expm1 exp10 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
     atanh erf erfc fabs floor ceil round trunc rint nearbyint fmax fmin fma fmod copysign ldexp cbrt hypot abs
     isnan isinf isfinite lrint lround
-    """.split()
-)
+"""
+_MATHEMATICS = frozenset(_NAMES.split())
 FUNCTIONS = _MATHEMATICS | {f"{name}f" for name in _MATHEMATICS}
 _COMPARED = {"<": ("<", False), ">": ("<", True), "<=": ("<=", False), ">=": ("<=", True), "==": ("==", False)}
 _NEGATED = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "!=": "==", "==": "!="}
@@ -78,18 +77,17 @@ class Expressions:
         if relation == "==":
             self.state.assume_at_most(more - less, 0)
 
-    def known(self, text: str, kind: CType, total: Sum | None, interval: Interval, reads: frozenset[str]) -> Value:
-        """Return an integer that proofs may rest on: the sum that it is, or else a term of its own."""
-        own = Sum({text: Term(1, interval, reads)}) if total is None else total
-        return Value(text, kind, own, self.state.tightened(own, interval))
+    def known(self, text: str, kind: CType, total: Sum, interval: Interval) -> Value:
+        """Return an integer that proofs may rest on, given the sum that it is."""
+        found = self.state.tightened(total, interval)
+        return Value(text, kind, Sum(constant=found.low) if found.low == found.high else total, found)
 
     def _constant(self, node: c_ast.Constant) -> Value:
         return literal(node.type, node.value)
 
     def _name(self, node: c_ast.ID) -> Value:
         if node.name in ("true", "false"):
-            number = int(node.name == "true")
-            return Value(node.name, BOOL, Sum(constant=number), Interval(number, number))
+            return converted(_number(int(node.name == "true")), BOOL)
         if node.name in ("INFINITY", "NAN"):
             return Value(node.name, FLOAT)
         variable = self.scopes.find(node.name)
@@ -102,7 +100,8 @@ class Expressions:
         interval = self.state.intervals.get(variable.name)
         if interval is None:
             return Value(variable.name, variable.type)
-        return self.known(variable.name, variable.type, None, interval, frozenset({variable.name}))
+        own = term(variable.name, interval, frozenset({variable.name}))
+        return self.known(variable.name, variable.type, own, interval)
 
     def _read(self, node: c_ast.Node) -> Value:
         place = self.place(node)
@@ -124,15 +123,11 @@ class Expressions:
         inner = converted(inner, promoted(inner.type))
         if node.op == "+":
             return inner
-        zero = Value("0" if node.op == "-" else "-1", INT32, Sum(constant=-(node.op == "~")), _single(-(node.op == "~")))
-        return arithmetic.binary(self, "-", converted(zero, inner.type), inner)
+        return arithmetic.binary(self, "-", converted(_number(0 if node.op == "-" else -1), inner.type), inner)
 
     def _truth(self, text: str, *of: Value) -> Value:
         """Return a truth value that was made from others."""
-        if any(one.total is None for one in of):
-            return Value(text, BOOL)
-        reads = frozenset().union(*(one.total.reads for one in of if one.total))
-        return self.known(text, BOOL, None, BOOL.interval, reads)
+        return arithmetic.result(self, text, BOOL, BOOL.interval, *of)
 
     def _binary(self, node: c_ast.BinaryOp) -> Value:
         if node.op in ("&&", "||"):
@@ -165,10 +160,7 @@ class Expressions:
         elif one.type.whole:
             one, two = (converted(each, promoted(each.type)) for each in (one, two))
         text = f"({condition.text} ? {one.text} : {two.text})"
-        if condition.total is None or one.total is None or two.total is None:
-            return Value(text, one.type)
-        reads = condition.total.reads | one.total.reads | two.total.reads
-        return self.known(text, one.type, None, one.interval | two.interval, reads)
+        return arithmetic.result(self, text, one.type, one.interval | two.interval, condition, one, two)
 
     def _cast(self, node: c_ast.Cast) -> Value:
         kind = plain_type(node.to_type.type)
@@ -207,8 +199,8 @@ class Expressions:
     }  # fmt: skip
 
 
-def _single(number: int) -> Interval:
-    return Interval(number, number)
+def _number(number: int) -> Value:
+    return Value(str(number), INT32, Sum(constant=number), Interval(number, number))
 
 
 def _result(name: str, base: str, arguments: Sequence[Value]) -> CType:

@@ -14,7 +14,7 @@ _MOST_DIGITS = 60
 
 
 def literal(kind: str, text: str) -> Value:
-    """Return a number, of the type that C gives it. Raises `UnplannableCall` for texts, characters and what has none."""
+    """Return a number, of the type that C gives it. Raises `UnplannableCall` for anything else."""
     found = _FLOAT.fullmatch(text)
     if found is not None and len(text) <= _MOST_DIGITS:
         return Value(f"{found[1]}f" if found[2] else found[1], FLOAT if found[2] else DOUBLE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from pycparser import c_ast
 
@@ -68,7 +69,7 @@ class Statements:
             raise UnplannableCall("an array whose length is not one number, or which is filled when it is declared")
         count = self.expressions.value(size).interval.high
         self._stack += count * kind.size
-        if not 0 < count or self._stack > MAX_STACK:
+        if count < 1 or self._stack > MAX_STACK:
             raise UnplannableCall(f"{self._stack} bytes of arrays, or an array without elements")
         variable = self.expressions.scopes.declare(node.name, kind, "array", count * kind.size)
         return f"{kind.stored} {variable.name}[{count}];"
@@ -231,31 +232,22 @@ class Statements:
     }  # fmt: skip
 
 
-class _Changes(c_ast.NodeVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Assignment(self, node: c_ast.Assignment) -> None:
-        self._add(node.lvalue)
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: c_ast.UnaryOp) -> None:
-        if node.op in _STEP:
-            self._add(node.expr)
-        self.generic_visit(node)
-
-    def _add(self, node: c_ast.Node) -> None:
-        if isinstance(node, c_ast.ID):
-            self.names.add(node.name)
-
-
 def _changed(*nodes: c_ast.Node | None) -> set[str]:
     """Return the names of the variables that these change, and of inner ones with the same names."""
-    changes = _Changes()
-    for node in nodes:
-        if node is not None:
-            changes.visit(node)
-    return changes.names
+    changed = set()
+    for node in chain.from_iterable(_within(one) for one in nodes if one is not None):
+        left = node.lvalue if isinstance(node, c_ast.Assignment) else None
+        if isinstance(node, c_ast.UnaryOp) and node.op in _STEP:
+            left = node.expr
+        if isinstance(left, c_ast.ID):
+            changed.add(left.name)
+    return changed
+
+
+def _within(node: c_ast.Node) -> Iterator[c_ast.Node]:
+    yield node
+    for _, child in node.children():
+        yield from _within(child)
 
 
 def _step_of(node: c_ast.Node | None) -> tuple[int, str | None]:

@@ -105,9 +105,7 @@ def _integer(bits: int, signed: bool) -> CType:
 BOOL = CType("bool", 1, "bool", Interval(0, 1))
 INT32, INT64, UINT32, UINT64 = (_integer(bits, signed) for signed in (True, False) for bits in (32, 64))
 _INTEGERS = (INT32, INT64, UINT32, UINT64, *(_integer(bits, signed) for bits in (8, 16) for signed in (True, False)))
-HALF, FLOAT, DOUBLE = (
-    CType(name, size, "float") for name, size in (("half", 2), ("float", 4), ("double", 8))
-)
+HALF, FLOAT, DOUBLE = (CType(name, size, "float") for name, size in (("half", 2), ("float", 4), ("double", 8)))
 _SCALARS = {one.name: one for one in (BOOL, HALF, FLOAT, DOUBLE, *_INTEGERS)}
 _VECTORS = {
     f"{one.name}{lanes}": CType(f"{one.name}{lanes}", one.size * lanes, "vector", element=one)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .types import CType, Interval
+
+MAX_FACTS = 100
+"""Known at one point of the program, beside what each variable can be."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,8 @@ class Term:
     interval: Interval
     reads: frozenset[str]
     """The variables that it depends on."""
+    part: tuple[Sum, int] | None = None
+    """A sum and a divisor, where the term is their quotient, rounded down."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,12 @@ class Sum:
         terms = dict(self.terms)
         for name, term in other.terms.items():
             factor = term.factor + (terms[name].factor if name in terms else 0)
-            terms[name] = Term(factor, terms.get(name, term).interval, term.reads)
+            terms[name] = replace(terms.get(name, term), factor=factor)
         return Sum({name: term for name, term in terms.items() if term.factor}, self.constant + other.constant)
 
     def times(self, factor: int) -> Sum:
         """Return a multiple."""
-        terms = {name: Term(one.factor * factor, one.interval, one.reads) for name, one in self.terms.items()}
+        terms = {name: replace(one, factor=one.factor * factor) for name, one in self.terms.items()}
         return Sum(terms if factor else {}, self.constant * factor)
 
     def __sub__(self, other: Sum) -> Sum:
@@ -52,6 +57,11 @@ class Sum:
     def reads(self) -> frozenset[str]:
         """The variables that it depends on."""
         return frozenset().union(*(term.reads for term in self.terms.values()))
+
+
+def term(text: str, interval: Interval, reads: frozenset[str], part: tuple[Sum, int] | None = None) -> Sum:
+    """Return a term as a sum."""
+    return Sum({text: Term(1, interval, reads, part)})
 
 
 @dataclass(frozen=True)
@@ -107,24 +117,40 @@ class State:
         own = total.interval
         found = interval.met(own.low, own.high)
         for fact in self.facts:
-            if fact.total.terms.keys() & total.terms.keys():
-                above, below = total - fact.total, total + fact.total
-                found = found.met(below.interval.low - fact.limit, above.interval.high + fact.limit)
+            shared = fact.total.terms.keys() & total.terms.keys()
+            for times in {abs(total.terms[one].factor // fact.total.terms[one].factor) for one in shared} - {0}:
+                multiple, limit = fact.total.times(times), fact.limit * times
+                above, below = (total - multiple).interval, (total + multiple).interval
+                found = found.met(below.low - limit, above.high + limit)
         return found
 
     def assume_at_most(self, total: Sum, limit: int) -> None:
         """From here on, the sum is at most this."""
         limit -= total.constant
-        if len(total.terms) == 1:
-            ((name, term),) = total.terms.items()
+        for name, term in total.terms.items():
             if name in self.intervals:
+                rest = limit - (Sum(total.terms) - Sum({name: term})).interval.low
+                bound = rest // term.factor if term.factor > 0 else -(rest // -term.factor)
                 known = self.intervals[name]
-                bound = limit // term.factor if term.factor > 0 else -(limit // -term.factor)
                 low, high = (known.low, bound) if term.factor > 0 else (bound, known.high)
                 self.intervals[name] = known.met(low, high)
-                return
-        if total.terms:
+        several = len(total.terms) > 1 or any(term.part for term in total.terms.values())
+        if several and len(self.facts) < MAX_FACTS:
             self.facts = (*self.facts, Fact(Sum(total.terms), limit))
+        for name, term in total.terms.items():
+            if term.part is not None:
+                self._assume_of_quotient(total - Sum({name: term}, total.constant), term, limit)
+                return
+
+    def _assume_of_quotient(self, rest: Sum, term: Term, limit: int) -> None:
+        """The rest and multiples of a quotient are at most this: so are the rest and multiples of what was divided.
+
+        A number divided by d and rounded down is q where d * q is at most the number, and at least it less d - 1.
+        """
+        assert term.part is not None
+        whole, divisor = term.part
+        slack = term.factor * (divisor - 1) if term.factor > 0 else 0
+        self.assume_at_most(rest.times(divisor) + whole.times(term.factor), limit * divisor + slack)
 
     @staticmethod
     def joined(one: State, two: State) -> State:

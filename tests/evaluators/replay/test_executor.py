@@ -11,8 +11,8 @@ import kernelwright
 import pytest
 import torch
 from kernelwright.core.launch_plan import KernelCode, LaunchPlan, LaunchStep, TensorLayout, TorchStep
-from kernelwright.evaluators.replay.c_source import PREFIX
 from kernelwright.evaluators.replay.executor import PlanExecutor
+from kernelwright.evaluators.replay.generated_c import PREFIX
 from kernelwright.evaluators.replay.loaded import loaded_plan
 from kernelwright.evaluators.replay.values import UnplannableCall
 

@@ -129,4 +129,4 @@ def test_settings_must_be_there() -> None:
 
 def test_it_is_no_code_for_a_cpu(tmp_path: Path) -> None:
     with pytest.raises(UnplannableCall, match="ptx code on the device cpu"):
-        load_code(code(), tmp_path, "cpu", [])
+        load_code(code(), None, tmp_path, "cpu", [])
