@@ -96,13 +96,13 @@ def compared(name: str, plan: LaunchPlan, launch: LaunchStep, folder: Path, seco
 
 
 def least_seconds(calls: Sequence[Call], seconds: float) -> list[float]:
-    """Return the least time of each call, which are made in turn: what else a machine does only adds to them."""
+    """Return the least processor time of each call, which are made in turn: other processes only add to it."""
     best, end = [float("inf")] * len(calls), time.perf_counter() + seconds
     while time.perf_counter() < end:
         for number, call in enumerate(calls):
-            start = time.perf_counter()
+            start = time.thread_time()
             call()
-            best[number] = min(best[number], time.perf_counter() - start)
+            best[number] = min(best[number], time.thread_time() - start)
     return best
 
 

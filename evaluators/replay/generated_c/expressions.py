@@ -15,8 +15,8 @@ from .names import Scopes, Variable
 from .types import BOOL, DOUBLE, FLOAT, INT32, INT64, CType, Interval, common, promoted, type_named
 from .values import State, Sum, Value, term
 
-MAX_NODES = 400_000
-"""Of the syntax tree, each as often as it is looked at: generated code has some thousands."""
+MAX_WORK = 100_000
+"""Nodes of the syntax tree, each as often as it is looked at, and what is known then: generated code has thousands."""
 _NAMES = """
     sqrt exp exp2 expm1 exp10 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
     atanh erf erfc fabs floor ceil round trunc rint nearbyint fmax fmin fma fmod copysign ldexp cbrt hypot abs
@@ -34,12 +34,12 @@ class Expressions:
     def __init__(self) -> None:
         self.scopes = Scopes()
         self.state = State()
-        self._nodes = 0
+        self._work = 0
 
     def value(self, node: c_ast.Node) -> Value:
         """Return an expression's value. Raises `UnplannableCall` for anything that could not be followed."""
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
+        self._work += 1 + len(self.state.facts) // 4
+        if self._work > MAX_WORK:
             raise UnplannableCall("more than can be checked")
         write = self._WRITERS.get(type(node))
         if write is None:
@@ -176,7 +176,7 @@ class Expressions:
             raise UnplannableCall("a call through a pointer")
         name = node.name.name
         if name not in FUNCTIONS:
-            raise UnplannableCall(f"a call of '{name}'")
+            raise UnplannableCall(f"calls of '{name}'")
         arguments = [self.value(one) for one in (node.args.exprs if node.args else ())]
         if any(one.type.family == "vector" for one in arguments):
             raise UnplannableCall(f"'{name}' of a vector")

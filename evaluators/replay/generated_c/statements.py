@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from pycparser import c_ast
@@ -18,6 +19,27 @@ MAX_STACK = 4 << 20
 """Bytes of all arrays of a function. The threads that call it have 8 MiB."""
 _STEP = {"++": "+", "p++": "+", "--": "-", "p--": "-"}
 _ONE = c_ast.Constant("int", "1")
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A variable that a loop counts up by a step, from somewhere in an interval."""
+
+    variable: Variable
+    begin: Interval
+    step: int
+
+    @property
+    def rounds(self) -> Interval:
+        """What it can be in any round, but for the loop's condition."""
+        return Interval(self.begin.low, self.variable.type.interval.high)
+
+    def reached(self, state: State) -> Interval:
+        """Return what is left of that under the condition, which only multiples of the step reach."""
+        found, begin = state.intervals[self.variable.name], self.begin
+        if begin.low < begin.high or found.high < begin.low:
+            return found
+        return Interval(found.low, begin.low + (found.high - begin.low) // self.step * self.step)
 
 
 class Statements:
@@ -168,10 +190,12 @@ class Statements:
 
             def write() -> str:
                 if counted is not None:
-                    self._state.set(counted[0].name, counted[1])
+                    self._state.set(counted.variable.name, counted.rounds)
                 condition = self.expressions.condition(node.cond) if node.cond else None
                 if node.cond:
                     self.expressions.assume(node.cond, True)
+                if counted is not None:
+                    self._state.intervals[counted.variable.name] = counted.reached(self._state)
                 inside = self._state.copy()
                 body = self._body(node.stmt)
                 self.expressions.state = inside
@@ -181,8 +205,8 @@ class Statements:
 
             return self._loop([node.cond, node.next, node.stmt], write)
 
-    def _counted(self, node: c_ast.For, first: c_ast.Node | None) -> tuple[Variable, Interval] | None:
-        """Return the variable that a loop counts up, and all that it can be in a round but for the condition.
+    def _counted(self, node: c_ast.For, first: c_ast.Node | None) -> _Counted | None:
+        """Return the variable that a loop counts up.
 
         It is never less than where it began, since no step leaves its type; None where that cannot be shown.
         """
@@ -195,12 +219,12 @@ class Statements:
             return None
         before = self._state.copy()
         self._forget(_changed(node.cond, node.next, node.stmt))
-        rounds = Interval(begin.low, variable.type.interval.high)
-        self._state.set(variable.name, rounds)
+        counted = _Counted(variable, begin, step)
+        self._state.set(variable.name, counted.rounds)
         self.expressions.assume(node.cond, True)
         last = self._state.intervals[variable.name].high
         self.expressions.state = before
-        return (variable, rounds) if last + step <= variable.type.interval.high else None
+        return counted if last + step <= variable.type.interval.high else None
 
     def _return(self, node: c_ast.Return) -> str:
         if node.expr is None:

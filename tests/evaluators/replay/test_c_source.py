@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from kernelwright.agent.rules.relaxed_math import NO_ERRNO, REORDERED, STRICT, VECTOR_MATH
 from kernelwright.core.launch_plan import KernelCode
-from kernelwright.evaluators.replay.c_source import PREFIX, checked_source, compile_c
+from kernelwright.evaluators.replay.c_source import compile_c
+from kernelwright.evaluators.replay.generated_c import PREFIX, Given, Interval, held_source
 from kernelwright.evaluators.replay.values import UnplannableCall
 
 HEADER = """// tilelang target: {"kind":"c"}
@@ -44,9 +45,12 @@ def code(body: str = HONEST, header: str = HEADER, flags: tuple[str, ...] = ("-O
     return KernelCode(name="root", kind="c", text=header + body, entry="root_kernel", parameters=types, flags=flags)
 
 
+GIVEN = Given((32, 32, Interval(0, 8)))
+
+
 def test_generated_c_is_compiled_once_and_runs(tmp_path: Path) -> None:
-    library = compile_c(code(), tmp_path)
-    assert compile_c(code(), tmp_path) == library
+    library = compile_c(code(), GIVEN, tmp_path)
+    assert compile_c(code(), GIVEN, tmp_path) == library
     floats = (ctypes.c_float * 8)(*range(8))
     out = (ctypes.c_float * 8)()
     assert ctypes.CDLL(str(library))[f"{PREFIX}root_kernel"](floats, out, 8) == 0
@@ -56,8 +60,8 @@ def test_generated_c_is_compiled_once_and_runs(tmp_path: Path) -> None:
 def test_numbers_of_half_precision_have_their_type(tmp_path: Path) -> None:
     """Its header takes most of the time to compile, and other vectors come without it."""
     half = HONEST.replace("float same[4];", "half same[4]; same[0] = ((half)2.0f);")
-    assert "HALF_HALF_HPP" in checked_source(code()) and "HALF_HALF_HPP" not in checked_source(code(half))
-    compile_c(code(half), tmp_path)
+    assert "HALF_HALF_HPP" in held_source(code(), GIVEN) and "HALF_HALF_HPP" not in held_source(code(half), GIVEN)
+    compile_c(code(half), GIVEN, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -66,23 +70,24 @@ def test_numbers_of_half_precision_have_their_type(tmp_path: Path) -> None:
         ('system("true");', "directives or texts"),
         ("#define n 1", "directives or texts"),
         ("Y[0] = 'a';", "directives or texts"),
-        ("usleep(3);", "calls 'usleep'"),
-        ("float r = drand48();", "calls 'drand48'"),
+        ("usleep(3);", "calls of 'usleep'"),
+        ("float r = drand48();", "calls of 'drand48'"),
         ("static float kept;", "'static'"),
-        ("asm volatile (0);", "'asm'"),
-        ("__asm__ (0);", "'__asm__'"),
-        ("__builtin_trap();", "'__builtin_trap'"),
+        ("extern float kept;", "'extern'"),
+        ("asm volatile (0);", "cannot be read"),
+        ("__asm__ (0);", "calls of '__asm__'"),
+        ("__builtin_trap();", "calls of '__builtin_trap'"),
         ("goto end;", "'goto'"),
         ("((void (*)(void))(X))();", "through a pointer"),
         ("(*Y)(3);", "through a pointer"),
-        ("thread_local int32_t t;", "'thread_local'"),
-        ("struct a { int b; };", "'struct'"),
-        ("throw 1;", "'throw'"),
+        ("thread_local int32_t t;", "cannot be read"),
+        ("struct a { int b; };", "made of others"),
+        ("throw 1;", "cannot be read"),
     ],
 )
 def test_what_a_kernel_has_no_use_for_is_refused(statement: str, says: str) -> None:
-    with pytest.raises(UnplannableCall, match=says.replace("(", r"\(")):
-        checked_source(code(HONEST.replace("float sums[4];", f"float sums[4]; {statement}")))
+    with pytest.raises(UnplannableCall, match=says):
+        held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; {statement}")), GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -95,21 +100,22 @@ def test_what_a_kernel_has_no_use_for_is_refused(statement: str, says: str) -> N
         "#include __FILE__\n",
         "typedef float real;\n",
         "namespace a {}\n",
+        "int32_t other(float* X) { return 0; }\n",
     ],
 )
 def test_nothing_outlives_a_call(outside: str) -> None:
     with pytest.raises(UnplannableCall):
-        checked_source(code(outside + HONEST))
+        held_source(code(outside + HONEST), GIVEN)
 
 
 def test_the_function_must_be_there() -> None:
-    with pytest.raises(UnplannableCall, match="without its function"):
-        checked_source(code(HONEST.replace("root_kernel", "other_kernel")))
+    with pytest.raises(UnplannableCall, match="other functions than the one 'root_kernel'"):
+        held_source(code(HONEST.replace("root_kernel", "other_kernel")), GIVEN)
 
 
 def test_the_flags_that_a_rule_brings_are_known(tmp_path: Path) -> None:
     for flags in (STRICT, NO_ERRNO, REORDERED, VECTOR_MATH):
-        compile_c(code(flags=("-O3", flags)), tmp_path)
+        compile_c(code(flags=("-O3", flags)), GIVEN, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -117,30 +123,56 @@ def test_the_flags_that_a_rule_brings_are_known(tmp_path: Path) -> None:
 )
 def test_only_known_flags_reach_the_compiler(flag: str, tmp_path: Path) -> None:
     with pytest.raises(UnplannableCall, match="compiler flag"):
-        compile_c(code(flags=("-O3", flag)), tmp_path)
+        compile_c(code(flags=("-O3", flag)), GIVEN, tmp_path)
 
 
 def test_code_that_does_not_compile_says_why(tmp_path: Path) -> None:
     with pytest.raises(UnplannableCall, match="does not compile"):
-        compile_c(code(HONEST.replace("float sums[4];", "float sums[;")), tmp_path)
+        compile_c(code(HONEST.replace("float sums[4];", "float sums[4]; Y[0] = sqrtf(1.0f, 2.0f);")), GIVEN, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        ("float kept[1]; half h;", "float HALF_THREAD_LOCAL kept[64];"),
-        ("int32_t errno;", "errno = errno + 1;"),
-        ("int32_t signgam;", "signgam = 3;"),
-    ],
-)
-def test_a_name_of_the_headers_stands_for_nothing_of_theirs(first: str, then: str) -> None:
-    """Even when the text also declares one of that name, somewhere else."""
-    text = f"int32_t other(float* X) {{ {first} return 0; }}\n"
-    checked = checked_source(code(text + HONEST.replace("float sums[4];", f"float sums[4]; {then}")))
-    name = then.split()[1] if then.startswith("float") else then.split()[0]
-    assert f"own_{name}" in checked and not re.search(rf"\b{name}\b", checked)
+@pytest.mark.parametrize("name", ["errno", "signgam", "HALF_THREAD_LOCAL", "stdout", "environ"])
+def test_a_name_of_the_headers_stands_for_nothing_of_theirs(name: str) -> None:
+    own = held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; int32_t {name} = 3;")), GIVEN)
+    assert f"own_{name}" in own and not re.search(rf"\b{name}\b", own)
+    with pytest.raises(UnplannableCall, match=f"'{name}', which it does not declare"):
+        held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; {name} = 3;")), GIVEN)
 
 
 def test_a_function_that_a_linker_would_call_is_an_ordinary_one(tmp_path: Path) -> None:
-    library = compile_c(code("int32_t _init(float* X) {\n  return 1;\n}\n" + HONEST), tmp_path)
-    assert b"own__init" in library.read_bytes()
+    named = code(HONEST.replace("root_kernel", "_init")).model_copy(update={"entry": "_init"})
+    assert b"own__init" in compile_c(named, GIVEN, tmp_path).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("types", "given"),
+    [
+        (("int64", "pointer", "int32"), Given((Interval(0, 1), 32, Interval(0, 8)))),
+        (("pointer", "pointer", "pointer"), Given((32, 32, 32))),
+        (("pointer", "pointer", "int64"), GIVEN),
+        (("pointer", "pointer"), Given((32, 32))),
+        (("pointer", "pointer", "int32"), Given((32, 32, None))),
+        (("pointer", "pointer", "int32"), Given((32, 32, Interval(0, 1 << 31)))),
+    ],
+)
+def test_parameters_are_what_the_plan_calls_them_with(types: tuple[str, ...], given: Given) -> None:
+    """Otherwise an integer of the plan would be an address."""
+    with pytest.raises(UnplannableCall):
+        held_source(code().model_copy(update={"parameters": types}), given)
+
+
+@pytest.mark.parametrize(
+    "expression", ["(" * 3000 + "1" + ")" * 3000, "!" * 5000 + "1", " + ".join(["1"] * 20000), "-" + "9" * 5000]
+)
+def test_what_is_too_deep_to_follow_is_refused(expression: str) -> None:
+    with pytest.raises(UnplannableCall):
+        held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; n = {expression};")), GIVEN)
+
+
+def test_what_takes_too_long_to_follow_is_refused() -> None:
+    """A condition is looked at where it stands and again for what follows from it."""
+    condition = "n < 8"
+    for _ in range(40):
+        condition = f"(({condition}) ? 1 : 0) < 1"
+    with pytest.raises(UnplannableCall, match="more than can be checked"):
+        held_source(code(HONEST.replace("float sums[4];", f"float sums[4]; if ({condition}) {{ n = 0; }}")), GIVEN)
