@@ -211,7 +211,9 @@ class Statements:
         It is never less than where it began, since no step leaves its type; None where that cannot be shown.
         """
         step, name = _step_of(node.next)
-        if not isinstance(first, c_ast.Decl) or first.name != name or node.cond is None or name in _changed(node.stmt):
+        if name is None or not isinstance(first, c_ast.Decl) or first.name != name:
+            return None
+        if node.cond is None or name in _changed(node.stmt):
             return None
         variable = self.expressions.scopes.find(name)
         begin = self._state.intervals.get(variable.name)
