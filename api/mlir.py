@@ -127,7 +127,8 @@ def _device(options: MlirOptions) -> str:
 def _evaluator(scheduling: Scheduling, options: MlirOptions) -> Iterator[IreeEvaluator]:
     compilers = options.compilers or cores()
     search = search_settings(scheduling.device == "cpu", compilers)
-    settings = Settings(limits=Limits(compile_s=options.compile_limit), sampling=FINALS, search=search)
+    limits = Limits(compile_s=options.compile_limit)
+    settings = Settings(limits=limits, sampling=FINALS, sandbox=options.sandbox, search=search)
     with IreeEvaluator(scheduling.device, options.chip or "", settings, label=scheduling.label) as evaluator:
         yield evaluator
 

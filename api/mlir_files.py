@@ -152,7 +152,7 @@ class RunFolder:
         if not spec.text:
             return replace(result, not_in_spec=spec.left_out)
         write_whole(path, spec.text + "\n")
-        built = evaluator.compile(problem, problem.source, [f"--iree-codegen-tuning-spec-path={path}"])
+        built = evaluator.compile(problem, problem.source, spec.text)
         wrong = evaluator.verify(problem, built)
         same = built.digest == best.code_digest
         return replace(result, spec=path, spec_fault=wrong, same_code=same, not_in_spec=spec.left_out)

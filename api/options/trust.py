@@ -27,19 +27,25 @@ class Against(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrustOptions(Options):
+class SandboxOptions(Options):
+    """How kernels are isolated from the rest of the machine."""
+
+    sandbox: Sandbox = option(
+        Sandbox.AUTO,
+        "Isolation of a kernel: bwrap (bubblewrap), landlock, none; auto takes the first that works.",
+        TRUST,
+        trusted=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustOptions(SandboxOptions):
     """How strictly kernels are evaluated."""
 
     allow_torch: AllowTorch = option(
         AllowTorch.GLUE,
         "Which torch operators a kernel may call: none, glue (layout, allocation, and what the bottleneck is not in), "
         "or all.",
-        TRUST,
-        trusted=True,
-    )
-    sandbox: Sandbox = option(
-        Sandbox.AUTO,
-        "Isolation of a kernel: bwrap (bubblewrap), landlock, none; auto takes the first that works.",
         TRUST,
         trusted=True,
     )

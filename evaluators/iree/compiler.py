@@ -1,28 +1,30 @@
-"""IREE's compiler: several processes at once, each with a time limit; what was compiled before is kept."""
+"""IREE's compiler: several workers at once, each with a time limit; what was compiled before is kept."""
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import hashlib
-import os
 import re
-import signal
-import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...core import DeviceError
 from ...core.files import write_whole
 from ..compilation.pool import CompileResult, CompileStatus
-from ..workers.client import describe_exit
+from ..sandbox.untrusted_files import read_untrusted_file
+from ..workers.client import Worker, WorkerDied, WorkerTimeout, describe_exit
+from .compile_worker import LOG_BYTES
+from .processes import Processes
 from .target import COMPILER, IreeTarget, find_compiler, installed
 
-LOG_CHARACTERS = 4000
+MODULE_BYTES = 2 << 30
+"""A compiled module that is larger is none: it would fill this process's memory."""
+MODULE, REFUSED = "module.vmfb", ".txt"
 _ERROR = re.compile(r"(?:[^\s:]+:(\d+):\d+: )?error: (.*)")
 
 
@@ -36,8 +38,17 @@ class CompiledModule(CompileResult):
     """What the compiler said."""
 
 
+class _Answer(BaseModel):
+    """What the worker says, which ran a compiler on a module of others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: int
+    said: str = Field(max_length=LOG_BYTES)
+
+
 class IreeCompiler:
-    """Compiles modules for one target, `count` at once; `seconds` limit each.
+    """Compiles modules for one target in workers of `processes`, `count` at once; `seconds` limit each.
 
     Modules stay in `folder` by their content: text, options, the compiler's version, and for 'host' the processor. So
     do refusals. `release` is the version whose modules are taken, by default the one that is installed; without a
@@ -45,89 +56,122 @@ class IreeCompiler:
     """
 
     def __init__(
-        self, target: IreeTarget, folder: Path, count: int = 1, seconds: float = 120.0, release: str = ""
+        self,
+        target: IreeTarget,
+        processes: Processes,
+        folder: Path,
+        count: int = 1,
+        seconds: float = 120.0,
+        release: str = "",
     ) -> None:
         self.target = target
+        self._processes = processes
         self._folder = folder
         self._seconds = seconds
         self._release = release or installed(COMPILER)
         self._threads = ThreadPoolExecutor(count, "iree-compile")
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[Worker] = set()
         self._lock = threading.Lock()
+        self._closed = False
         self._known: dict[str, Future[CompiledModule]] = {}
 
-    def submit(self, source: str, more: Sequence[str] = ()) -> Future[CompiledModule]:
-        """Compile a module's text with `more` options; a text that was submitted before is not compiled again."""
-        key = self._key(source, more)
+    def submit(self, source: str, spec: str = "") -> Future[CompiledModule]:
+        """Compile a module's text, with a tuning spec's where there is one; equal texts are compiled once."""
+        key = self._key(source, spec)
         with self._lock:
             if key not in self._known:
-                self._known[key] = self._threads.submit(self._compile, source, key, more)
+                self._known[key] = self._threads.submit(self._compile, source, key, spec)
             return self._known[key]
 
-    def _key(self, source: str, more: Sequence[str]) -> str:
-        parts = [source, *self.target.measured_flags, *more, self.target.host_key]
-        # An option may name a file, whose content decides.
-        parts += [Path(name).read_text() for one in more if (name := one.partition("=")[2]) and Path(name).is_file()]
+    def _key(self, source: str, spec: str) -> str:
+        parts = [source, *self.target.measured_flags, spec, self.target.host_key]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
-    def _compile(self, source: str, key: str, more: Sequence[str]) -> CompiledModule:
+    def _compile(self, source: str, key: str, spec: str) -> CompiledModule:
         path = self._folder / (self._release or "none") / f"{key}.vmfb"
-        refused = path.with_suffix(".txt")
+        refused = path.with_suffix(REFUSED)
         if path.exists():
             return CompiledModule(CompileStatus.COMPILED, digest=_digest(path), path=path)
         if refused.exists():
             log = refused.read_text()
             return CompiledModule(CompileStatus.FAILED, first_error(log), log=log)
         program = find_compiler()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        started = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as beside:
-            part = Path(beside) / "module.vmfb"
-            command = [str(program), "-", *self.target.measured_flags, *more, "-o", str(part)]
-            code, log = self._run(command, source)
-            seconds = time.monotonic() - started
-            if code is None:
-                told = f"IREE's compiler took longer than {self._seconds:g} s"
-                return CompiledModule(CompileStatus.TIMEOUT, told, seconds=seconds, log=log)
-            if code < 0:
-                told = f"IREE's compiler was {describe_exit(code)}: {first_error(log)}"
-                return CompiledModule(CompileStatus.CRASHED, told, seconds=seconds, log=log)
-            if code or not part.exists():
-                write_whole(refused, log)
-                return CompiledModule(CompileStatus.FAILED, first_error(log), seconds=seconds, log=log)
-            os.replace(part, path)
-        return CompiledModule(CompileStatus.COMPILED, digest=_digest(path), seconds=seconds, path=path, log=log)
-
-    def _run(self, command: Sequence[str], source: str) -> tuple[int | None, str]:
-        """Return the exit code, None beyond the time limit, and the end of what was said."""
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C is for the command, and its linker ends with it
-        )
-        with self._lock:
-            self._running.add(process)
+        worker = self._start()
         try:
-            told = process.communicate(source.encode(), timeout=self._seconds)[1]
-            code: int | None = process.returncode
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            told, code = process.communicate()[1], None
+            return self._outcome(worker, self._command(program, worker, spec), source, path)
         finally:
             with self._lock:
-                self._running.discard(process)
-        return code, told.decode(errors="replace")[:LOG_CHARACTERS]
+                self._running.discard(worker)
+            worker.discard()
+
+    def _outcome(self, worker: Worker, command: list[str], source: str, path: Path) -> CompiledModule:
+        """Compile a text in a worker; a module is stored under `path`, a refusal beside it."""
+        text = worker.inbox / "source.mlir"
+        text.write_text(source)
+        started = time.monotonic()
+        try:
+            told = worker.call(self._seconds, op="compile", command=command, source=str(text))
+            answer = _Answer.model_validate(told)
+        except WorkerTimeout:
+            why = f"IREE's compiler took longer than {self._seconds:g} s"
+            return CompiledModule(CompileStatus.TIMEOUT, why, seconds=time.monotonic() - started)
+        except WorkerDied as died:
+            if self._closed:  # ended by `close`, not by itself
+                raise CancelledError from None
+            return CompiledModule(CompileStatus.CRASHED, f"the process of IREE's compiler {died}", log=worker.log)
+        except ValidationError:
+            return CompiledModule(CompileStatus.CRASHED, "the process of IREE's compiler sent no proper answer")
+        seconds, log = time.monotonic() - started, answer.said
+        if answer.code < 0:
+            why = f"IREE's compiler was {describe_exit(answer.code)}: {first_error(log)}"
+            return CompiledModule(CompileStatus.CRASHED, why, seconds=seconds, log=log)
+        if answer.code:
+            write_whole(path.with_suffix(REFUSED), log)
+            return CompiledModule(CompileStatus.FAILED, first_error(log), seconds=seconds, log=log)
+        worker.end()  # so that nothing writes what is now read
+        try:
+            content = _read(worker.folder / MODULE)
+        except OSError as error:
+            why = f"IREE's compiler left no module: {error.strerror}"
+            return CompiledModule(CompileStatus.CRASHED, why, seconds=seconds, log=log)
+        write_whole(path, content)
+        return CompiledModule(CompileStatus.COMPILED, digest=_digest(path), seconds=seconds, path=path, log=log)
+
+    def _start(self) -> Worker:
+        worker = self._processes.compiler()
+        with self._lock:
+            self._running.add(worker)
+            closed = self._closed
+        if closed:
+            worker.discard()
+            raise CancelledError
+        return worker
+
+    def _command(self, program: Path, worker: Worker, spec: str) -> list[str]:
+        """Return the compiler's command line; writes the tuning spec where the worker can read it."""
+        flags = [*self.target.measured_flags]
+        if spec:
+            path = worker.inbox / "spec.mlir"
+            path.write_text(spec)
+            flags.append(f"--iree-codegen-tuning-spec-path={path}")
+        return [str(program), "-", *flags, "-o", str(worker.folder / MODULE)]
 
     def close(self) -> None:
         """End what compiles, and forget what waits."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
+            self._closed = True
             running = list(self._running)
-        for process in running:
-            _kill(process)
+        for worker in running:
+            worker.end()
         self._threads.shutdown()
+
+
+def _read(path: Path) -> bytes:
+    """Return what a worker wrote; raises `OSError` for what is no plain file, or no module's size."""
+    if (size := path.lstat().st_size) > MODULE_BYTES:
+        raise OSError(errno.EFBIG, f"{size >> 20} MiB are too many")
+    return bytes(read_untrusted_file(path, size))
 
 
 def first_error(log: str) -> str:
@@ -153,7 +197,3 @@ def require(module: CompiledModule, what: str, target: IreeTarget) -> Path:
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -9,9 +9,12 @@ import uuid
 from .target import COMPILER, RUNTIME, IreeTarget, installed
 
 
-def environment(target: IreeTarget, label: str, release: str) -> dict[str, str]:
-    """Return device and versions as texts for the record; `label` names the device."""
-    found = {"device": label or target.device, "chip": target.named_chip, "python": platform.python_version()}
+def environment(target: IreeTarget, label: str, release: str, sandbox: str) -> dict[str, str]:
+    """Return device, versions and the sandbox that is used as texts for the record; `label` names the device."""
+    found = {
+        "device": label or target.device, "chip": target.named_chip, "python": platform.python_version(),
+        "sandbox": sandbox,
+    }  # fmt: skip
     versions = {COMPILER: release or installed(COMPILER), RUNTIME: installed(RUNTIME)}
     found |= {name: version for name, version in versions.items() if version}
     if not target.on_cpu and (number := gpu_uuid(target.device)) is not None:

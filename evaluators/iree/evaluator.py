@@ -31,6 +31,7 @@ from ..workers.device_lock import DeviceLock
 from .compiler import CompiledModule
 from .environment import environment
 from .process import ModuleFailed
+from .processes import Processes
 from .session import Session
 from .target import IreeTarget
 from .verdicts import at_speed_of, correct, judged, timed
@@ -71,8 +72,9 @@ class IreeEvaluator:
         self.settings = settings or Settings(sampling=FINALS)
         self.target = IreeTarget(device, chip)
         self._search = self.settings.search or search_settings(self.target.on_cpu)
-        self.environment = environment(self.target, label, release)
         limits = self.settings.limits
+        self._processes = Processes(device, limits, self.settings.sandbox)
+        self.environment = environment(self.target, label, release, self._processes.sandbox_used)
         folder = memory or cache_folder() / "iree"
         self._compilers = {
             "folder": folder, "count": self._search.compilers, "seconds": limits.compile_s, "release": release,
@@ -129,9 +131,9 @@ class IreeEvaluator:
         """Raise `DeviceError`: no ceilings of a device are measured through IREE."""
         raise DeviceError(f"{problem.id} cannot be profiled through IREE", "its times are compared with IREE's default")
 
-    def compile(self, problem: Problem, source: str, more: Sequence[str] = ()) -> CompiledModule:
-        """Compile a module for the device as it is, with more options such as a tuning spec's."""
-        return self._session_of(MlirProblem.of(problem)).compiler.submit(source, more).result()
+    def compile(self, problem: Problem, source: str, spec: str = "") -> CompiledModule:
+        """Compile a module for the device as it is, with a tuning spec's text where there is one."""
+        return self._session_of(MlirProblem.of(problem)).compiler.submit(source, spec).result()
 
     def verify(self, problem: Problem, module: CompiledModule) -> str:
         """Return what is wrong with a compiled module's results, or why there is none; empty where nothing is."""
@@ -148,10 +150,10 @@ class IreeEvaluator:
     def _session_of(self, problem: MlirProblem) -> Session:
         """Return the last call's session where it is of the same problem."""
         if self._session is None or self._session.problem != problem:
-            self.close()
+            self._end_session()
             seed, call_s = self._rng.randrange(2**31), self.settings.limits.call_s
             with self._exclusive():
-                self._session = Session(problem, self.target, self._compilers, call_s, seed)
+                self._session = Session(problem, self.target, self._processes, self._compilers, call_s, seed)
         return self._session
 
     def _exclusive(self) -> contextlib.AbstractContextManager[None]:
@@ -236,6 +238,10 @@ class IreeEvaluator:
 
     def close(self) -> None:
         """End all processes."""
+        self._end_session()
+        self._processes.close()
+
+    def _end_session(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -11,6 +11,7 @@ from ..timing.sampling import Timer
 from ..workers.channel import Message
 from .compiler import CompiledModule, IreeCompiler, require
 from .process import ModuleFailed, ModuleProcess
+from .processes import Processes
 from .target import IreeTarget, repeats_on_gpu
 from .worker import DEFAULT
 
@@ -25,9 +26,15 @@ class Session:
     """
 
     def __init__(
-        self, problem: MlirProblem, target: IreeTarget, compilers: dict[str, Any], call_s: float, seed: int
+        self,
+        problem: MlirProblem,
+        target: IreeTarget,
+        processes: Processes,
+        compilers: dict[str, Any],
+        call_s: float,
+        seed: int,
     ) -> None:
-        """`compilers` are the arguments of `IreeCompiler` beside the target.
+        """`compilers` are the arguments of `IreeCompiler` beside the target and the processes.
 
         Raises `ProblemError` where no inputs can be drawn and where the default module fails or computes something else
         than NumPy, and `DeviceError` where IREE cannot compile for the target.
@@ -35,7 +42,7 @@ class Session:
         for one in problem.inputs:
             _ = one.dtype  # that no inputs can be drawn is told before anything is compiled
         self.problem = problem
-        self._call_s = call_s
+        self._processes, self._call_s = processes, call_s
         self.seed = seed
         self.default_ms: float | None = None
         """The default module's time beside the first trial."""
@@ -44,7 +51,7 @@ class Session:
         once = target.on_cpu or problem.steps is None  # without NumPy nothing would show what repeating does
         for repeats in dict.fromkeys((1,) if once else (repeats_on_gpu(problem), 1)):
             self.target = replace(target, repeats=repeats)
-            self.compiler = IreeCompiler(self.target, **compilers)
+            self.compiler = IreeCompiler(self.target, processes, **compilers)
             self.default: CompiledModule = self.compiler.submit(problem.source).result()
             try:
                 self._default_path = require(self.default, f"{problem.name} as it stands", self.target)
@@ -69,9 +76,9 @@ class Session:
         """Start the process; load the modules and draw inputs, which returns how the default differs from NumPy."""
         if self._process is not None:
             self._process.close()
-        self._process = ModuleProcess(self.target, self.problem, self._call_s)
+        self._process = ModuleProcess(self._processes, self.target, self.problem, self._call_s)
         for name, path in {DEFAULT: self._default_path, **self._loaded}.items():
-            self._process.ask("load", name=name, path=str(path))
+            self._process.load(name, path)
         return self._process.ask("draw", seed=self.seed)
 
     def draw(self, seed: int) -> None:
@@ -81,7 +88,7 @@ class Session:
 
     def load(self, name: str, path: Path) -> None:
         """Load a compiled module; raises `ModuleFailed`, as all below do."""
-        self._alive().ask("load", name=name, path=str(path))
+        self._alive().load(name, path)
         self._loaded[name] = path
 
     def drop(self, name: str) -> None:

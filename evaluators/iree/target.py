@@ -53,10 +53,9 @@ class IreeTarget:
         return "local-task" if self.on_cpu else "cuda"
 
     @property
-    def variables(self) -> dict[str, str]:
-        """The environment variables of a process that uses this device only."""
-        number = self.device.partition(":")[2]
-        return {"CUDA_VISIBLE_DEVICES": number} if number else {}
+    def visible(self) -> str | None:
+        """The only GPU that a process sees which uses this device, for CUDA_VISIBLE_DEVICES; None for all."""
+        return self.device.partition(":")[2] or None
 
     @property
     def flags(self) -> tuple[str, ...]:

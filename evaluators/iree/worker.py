@@ -1,14 +1,12 @@
-"""The process that calls compiled modules: `python -m kernelwright.evaluators.iree.worker DESCRIPTOR DRIVER`.
+"""The worker that calls compiled modules of one problem.
 
-Neither torch nor the compiler is imported here, so that it starts within a tenth of a second, and a machine that only
-runs modules needs IREE's runtime alone.
+Neither torch nor the compiler is imported here, so that a machine that only runs modules needs IREE's runtime alone.
 """
 
 from __future__ import annotations
 
 import gc
 import pickle
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import MlirProblem, Status
 from ..workers.channel import Channel, ChannelClosed, Message
+from .answers import TEXT_LENGTH
 from .comparison import SLACK, Difference, compare, is_whole
 
 if TYPE_CHECKING:
@@ -45,7 +44,8 @@ class Modules:
     def load(self, name: str, path: str) -> Message:
         """Load a compiled module under a name."""
         runtime, config = self._runtime, self._config
-        module = runtime.VmModule.mmap(config.vm_instance, path)
+        # Copied: to map a file, IREE's bindings open it for writing.
+        module = runtime.VmModule.copy_buffer(config.vm_instance, Path(path).read_bytes())
         hal = runtime.create_hal_module(config.vm_instance, config.device)
         context = runtime.VmContext(config.vm_instance, modules=[hal, module])
         self._loaded[name] = (context, module.lookup_function(self._problem.function), module)
@@ -142,9 +142,8 @@ def _poisoned(array: Array) -> Array:
     return np.full_like(array, 99 if is_whole(array) else np.nan)
 
 
-def main() -> None:
-    """Serve requests until the caller closes the channel."""
-    channel = Channel(int(sys.argv[1]))
+def serve(channel: Channel, options: Message) -> None:
+    """Serve requests until the caller closes the channel; the option `driver` is IREE's name of what runs modules."""
     modules = None
     while True:
         try:
@@ -153,12 +152,8 @@ def main() -> None:
             return
         nonce = request.pop("nonce")
         try:
-            modules = modules or Modules(sys.argv[2])
+            modules = modules or Modules(options["driver"])
             answer = {"ok": True, **getattr(modules, request.pop("op"))(**request)}
         except Exception as error:  # what a module fails with is its result
-            answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+            answer = {"ok": False, "error": f"{type(error).__name__}: {error}"[:TEXT_LENGTH]}
         channel.send({**answer, "nonce": nonce})
-
-
-if __name__ == "__main__":
-    main()

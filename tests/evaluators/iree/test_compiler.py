@@ -10,16 +10,25 @@ from kernelwright.core import DeviceError
 from kernelwright.evaluators.compilation.pool import CompileStatus
 from kernelwright.evaluators.iree import compiler as module
 from kernelwright.evaluators.iree.compiler import IreeCompiler, first_error, require
+from kernelwright.evaluators.iree.processes import Processes
 from kernelwright.evaluators.iree.target import IreeTarget
+from kernelwright.evaluators.settings import Limits, Sandbox
 
 from .modules import MATMUL
 
 CPU = IreeTarget("cpu")
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    made = Processes("cpu", Limits(), Sandbox.NONE)  # what plays the compiler here lies in a folder of the tests
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def compiler(tmp_path: Path) -> Iterator[IreeCompiler]:
-    made = IreeCompiler(CPU, tmp_path, count=2)
+def compiler(processes: Processes, tmp_path: Path) -> Iterator[IreeCompiler]:
+    made = IreeCompiler(CPU, processes, tmp_path, count=2)
     yield made
     made.close()
 
@@ -38,11 +47,11 @@ def test_equal_code_has_one_digest_whatever_its_layout(compiler: IreeCompiler) -
 
 
 def test_what_was_compiled_is_kept_by_its_content(
-    compiler: IreeCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compiler: IreeCompiler, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, wrong = compiler.submit(MATMUL).result(), compiler.submit(MATMUL.replace("0.0", "zero")).result()
     program(tmp_path / "none", "exit 9", monkeypatch)
-    again = IreeCompiler(CPU, tmp_path)
+    again = IreeCompiler(CPU, processes, tmp_path)
     assert again.submit(MATMUL).result().path == first.path
     assert again.submit(MATMUL.replace("0.0", "zero")).result().message == wrong.message
     assert again.submit(MATMUL + "\n").result().status is CompileStatus.FAILED  # another text, and no compiler
@@ -55,29 +64,31 @@ def test_a_refusal_has_the_line(compiler: IreeCompiler) -> None:
     assert refused.message.startswith("line 8: ")
 
 
-def test_a_crash_and_a_hang_are_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_and_a_hang_are_results(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path / "crashes", "echo 'Assertion failed: tile' >&2; kill -SEGV $$", monkeypatch)
-    crashing = IreeCompiler(CPU, tmp_path / "a")
+    crashing = IreeCompiler(CPU, processes, tmp_path / "a")
     found = crashing.submit(MATMUL).result()
     assert found.status is CompileStatus.CRASHED
     assert found.message == "IREE's compiler was killed by SIGSEGV: Assertion failed: tile"
     crashing.close()
     program(tmp_path / "hangs", "sleep 60 & wait", monkeypatch)
-    hanging = IreeCompiler(CPU, tmp_path / "b", seconds=0.1)
+    hanging = IreeCompiler(CPU, processes, tmp_path / "b", seconds=0.1)
     assert hanging.submit(MATMUL).result().message == "IREE's compiler took longer than 0.1 s"
     hanging.close()
 
 
-def test_code_for_a_gpu_is_compiled_without_one(tmp_path: Path) -> None:
+def test_code_for_a_gpu_is_compiled_without_one(processes: Processes, tmp_path: Path) -> None:
     target = IreeTarget("cuda", repeats=4)
-    compiler = IreeCompiler(target, tmp_path)
+    compiler = IreeCompiler(target, processes, tmp_path)
     assert compiler.submit(MATMUL).result().status is CompileStatus.COMPILED
     compiler.close()
 
 
-def test_a_target_that_the_package_lacks_is_named(tmp_path: Path) -> None:
+def test_a_target_that_the_package_lacks_is_named(processes: Processes, tmp_path: Path) -> None:
     target = IreeTarget("cuda", "sm_90")
-    compiler = IreeCompiler(target, tmp_path)
+    compiler = IreeCompiler(target, processes, tmp_path)
     found = compiler.submit(MATMUL).result()
     with pytest.raises(DeviceError, match="no target sm_90 for cuda; name another `chip`, such as sm_80"):
         require(found, "matmul", target)

@@ -14,9 +14,10 @@ from kernelwright.core import Config, DeviceError, MlirProblem, OptionError, Pro
 from kernelwright.evaluators.iree import target
 from kernelwright.evaluators.iree.evaluator import IreeEvaluator
 from kernelwright.evaluators.iree.process import ModuleFailed, ModuleProcess
+from kernelwright.evaluators.iree.processes import Processes
 from kernelwright.evaluators.iree.session import Session
 from kernelwright.evaluators.iree.verdicts import NO_NUMPY
-from kernelwright.evaluators.settings import Sampling, SearchSettings, Settings
+from kernelwright.evaluators.settings import Limits, Sampling, Sandbox, SearchSettings, Settings
 from kernelwright.evaluators.workers.channel import Message
 from kernelwright.tuners.mlir.analysis import analyse
 
@@ -117,7 +118,8 @@ def test_a_crash_costs_one_process(tmp_path: Path, problem: MlirProblem, monkeyp
         os.kill(process.pid, signal.SIGSEGV)  # now, since one that is dead before is started anew, and nothing fails
         return ask(process, op, **request)
 
-    session = Session(problem, target.IreeTarget("cpu"), {"folder": tmp_path}, call_s=10.0, seed=1)
+    processes = Processes("cpu", Limits(), Sandbox.AUTO)
+    session = Session(problem, target.IreeTarget("cpu"), processes, {"folder": tmp_path}, call_s=10.0, seed=1)
     monkeypatch.setattr(ModuleProcess, "ask", killed)
     with pytest.raises(ModuleFailed, match="killed by SIGSEGV") as caught:
         session.check("default")
@@ -125,6 +127,7 @@ def test_a_crash_costs_one_process(tmp_path: Path, problem: MlirProblem, monkeyp
     monkeypatch.undo()
     assert session.check("default")["status"] == Status.OK
     session.close()
+    processes.close()
 
 
 def test_without_numpy_the_default_module_is_the_only_judge(evaluator: IreeEvaluator) -> None:

@@ -1,0 +1,29 @@
+"""The worker that runs IREE's compiler on one module, which may be anybody's.
+
+The request compile (command, source: a file that becomes its standard input) returns {"code": its exit code, negative
+for a signal, "said": the beginning of what it said}.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from ..workers.channel import Channel, Message
+
+LOG_BYTES = 4000
+_CHUNK = 1 << 16
+
+
+def serve(channel: Channel, options: Message) -> None:
+    """Compile the module of the one request that comes."""
+    request = channel.receive()
+    with Path(request["source"]).open("rb") as source:
+        process = subprocess.Popen(
+            request["command"], stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0
+        )
+    assert process.stderr is not None
+    said = b""
+    while part := process.stderr.read(_CHUNK):  # all of it, since the compiler would wait for a reader
+        said = (said + part)[:LOG_BYTES]
+    channel.send({"code": process.wait(), "said": said.decode(errors="replace"), "nonce": request["nonce"]})
