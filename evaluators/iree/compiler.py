@@ -196,4 +196,3 @@ def require(module: CompiledModule, what: str, target: IreeTarget) -> Path:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-

@@ -13,6 +13,7 @@ from ...core import DeviceError, MlirProblem, Status
 from ..workers.channel import Message
 from ..workers.client import WorkerDied, WorkerTimeout
 from .answers import read_answer
+from .pinning import pin
 from .processes import Processes
 from .target import IreeTarget, require_runtime
 
@@ -46,6 +47,7 @@ class ModuleProcess:
         except ModuleFailed as error:
             self.close()
             raise DeviceError(f"IREE's runtime cannot use {target.device}: {error}") from None
+        pin(self.pid)
 
     @property
     def pid(self) -> int:

@@ -64,9 +64,7 @@ def test_a_refusal_has_the_line(compiler: IreeCompiler) -> None:
     assert refused.message.startswith("line 8: ")
 
 
-def test_a_crash_and_a_hang_are_results(
-    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_and_a_hang_are_results(processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "crashes", "echo 'Assertion failed: tile' >&2; kill -SEGV $$", monkeypatch)
     crashing = IreeCompiler(CPU, processes, tmp_path / "a")
     found = crashing.submit(MATMUL).result()
@@ -99,3 +97,26 @@ def test_the_first_error_of_a_log() -> None:
     assert first_error("<stdin>:7:3: error: no such op\n<stdin>:1:1: note: from here") == "line 7: no such op"
     assert first_error("warning: x\nkilled\n") == "killed"
     assert first_error("") == "it said nothing"
+
+
+@pytest.mark.parametrize("left", ["ln -s /etc/passwd", "mkdir", "mkfifo", "true"])
+def test_what_is_no_plain_file_is_no_module(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    program(tmp_path / "leaves", f'for last; do :; done; {left} "$last"', monkeypatch)
+    compiler = IreeCompiler(CPU, processes, tmp_path)
+    found = compiler.submit(MATMUL).result()
+    assert found.status is CompileStatus.CRASHED and found.path is None
+    assert found.message.startswith("IREE's compiler left no module: ")
+    compiler.close()
+
+
+def test_a_compiler_that_never_stops_talking_is_ended(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "talks", "echo 'error: first' >&2; yes >&2", monkeypatch)
+    compiler = IreeCompiler(CPU, processes, tmp_path, seconds=1.0)
+    assert compiler.submit(MATMUL).result().status is CompileStatus.TIMEOUT
+    program(tmp_path / "talked", "echo 'error: first' >&2; yes | head -c 100000000 >&2; exit 1", monkeypatch)
+    assert compiler.submit(MATMUL + "\n").result().message == "first"
+    compiler.close()
