@@ -11,6 +11,7 @@ from .modules import kernel
 
 RESULT = 1000
 """Is added to what the assembly leaves in rax, so that nothing is left as the plain module's result."""
+_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 _BEFORE = """
 #same = affine_map<(d0, d1) -> (d0, d1)>
 func.func @matmul(%a: tensor<4x8xf32>, %b: tensor<8x4xf32>) -> tensor<4x4xf32> {
@@ -41,7 +42,7 @@ def attacking(*assembly: str) -> MlirKernel:
     """A kernel of the problem that, with `attack` set to 1, returns what the assembly leaves in rax, and RESULT."""
     lines = ["subq $$4096, %rsp", *assembly, "addq $$4096, %rsp", f"addq $${RESULT}, %rax", "movq %rax, $0"]
     text = "\\0A".join(line.replace('"', "\\22") for line in lines)
-    used = ",".join(f"~{{{name}}}" for name in "rax rcx rdx rsi rdi r8 r9 r10 r11 memory".split())
+    used = ",".join(f"~{{{name}}}" for name in (*_ARGUMENTS, "rax", "rcx", "r11", "memory"))
     found = f'%found = llvm.inline_asm has_side_effects "{text}", "=r,{used}" : () -> i64'
     slot = f"%on = arith.constant @{{attack}} : i64\n    {found}"
     return kernel(_BEFORE + _PLAIN + _AFTER, _BEFORE, slot, _AFTER, attack=(1,))
@@ -50,7 +51,7 @@ def attacking(*assembly: str) -> MlirKernel:
 def call(number: int, *arguments: str | int) -> list[str]:
     """A system call; a text among its arguments is passed as its address."""
     lines = [f"movl $${number}, %eax"]
-    for register, argument in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
+    for register, argument in zip(_ARGUMENTS, arguments, strict=False):
         if isinstance(argument, int):
             lines.append(f"movq $${argument}, %{register}")
         elif argument.startswith("%"):
