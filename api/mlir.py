@@ -24,10 +24,12 @@ from ..core import (
     set_aside,
 )
 from ..evaluators.iree.evaluator import FINALS, IreeEvaluator, search_settings
+from ..evaluators.iree.processes import Processes
+from ..evaluators.iree.reading import require_readable
 from ..evaluators.pipeline.processes import cores
 from ..evaluators.settings import Limits, Settings
 from ..tuners import catalogue
-from ..tuners.mlir.analysis import read
+from ..tuners.mlir.analysis import analyse, read_source
 from ..tuners.mlir.machine import Machine
 from ..tuners.mlir.space import Schedule, schedules
 from ..tuners.mlir.template import kernel_of
@@ -75,8 +77,18 @@ def run_mlir(options: MlirOptions, observer: MlirObserver) -> MlirResult:
     """Tune, and write the files, also those of an interrupted search."""
     wishes = Wishes.of(options)
     observer.transforming()
+    with contextlib.closing(processes_of(options)) as processes:
+        return _run(options, observer, wishes, processes)
+
+
+def processes_of(options: MlirOptions) -> Processes:
+    """Return where the module is read first, compiled and run; the caller closes it."""
+    return Processes(_device(options), Limits(compile_s=options.compile_limit), options.sandbox)
+
+
+def _run(options: MlirOptions, observer: MlirObserver, wishes: Wishes, processes: Processes) -> MlirResult:
     began = time.monotonic()
-    scheduling = schedule_module(options, wishes)
+    scheduling = schedule_module(options, wishes, processes)
     for remark in (*scheduling.problem.remarks, *(text for one in scheduling.schedules for text in one.remarks)):
         observer.warn(remark)
     folder = RunFolder(results_folder(options.results, scheduling, wishes), scheduling, options, wishes.csv)
@@ -86,11 +98,11 @@ def run_mlir(options: MlirOptions, observer: MlirObserver) -> MlirResult:
     if not options.resume:
         set_aside(folder.path / "journal.jsonl")
     catalogue.preload(wishes.tuner)
-    with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, options) as evaluator:
+    with Journal(folder.path / "journal.jsonl") as journal, _evaluator(scheduling, options, processes) as evaluator:
         require_same(journal, scheduling.record(wishes.tuner, evaluator.target.named_chip))
         folder.started(datetime.now(UTC), time.monotonic() - began, resumed=options.resume)
         observer.transformed(scheduling, time.monotonic() - began)
-        run = _Run(scheduling, options, wishes, evaluator, journal, observer, folder)
+        run = _Searches(scheduling, options, wishes, evaluator, journal, observer, folder)
         try:
             run.search_all()
         finally:
@@ -99,9 +111,11 @@ def run_mlir(options: MlirOptions, observer: MlirObserver) -> MlirResult:
         return run.finish()
 
 
-def schedule_module(options: MlirOptions, wishes: Wishes) -> Scheduling:
+def schedule_module(options: MlirOptions, wishes: Wishes, processes: Processes) -> Scheduling:
     """Analyse the module and make its operations' spaces, without compiling anything."""
-    problem = read(wishes.file, options.function)
+    source, name = read_source(wishes.file), wishes.file.stem
+    require_readable(source, name, processes)
+    problem = analyse(source, name, options.function)
     device = _device(options)
     machine = Machine.this_cpu() if device == CPU else Machine(Target.CUDA)
     found = schedules(problem.operations, machine, wishes.ranges)
@@ -124,12 +138,14 @@ def _device(options: MlirOptions) -> str:
 
 
 @contextlib.contextmanager
-def _evaluator(scheduling: Scheduling, options: MlirOptions) -> Iterator[IreeEvaluator]:
+def _evaluator(scheduling: Scheduling, options: MlirOptions, processes: Processes) -> Iterator[IreeEvaluator]:
     compilers = options.compilers or cores()
     search = search_settings(scheduling.device == "cpu", compilers)
     limits = Limits(compile_s=options.compile_limit)
     settings = Settings(limits=limits, sampling=FINALS, sandbox=options.sandbox, search=search)
-    with IreeEvaluator(scheduling.device, options.chip or "", settings, label=scheduling.label) as evaluator:
+    with IreeEvaluator(
+        scheduling.device, options.chip or "", settings, label=scheduling.label, processes=processes
+    ) as evaluator:
         yield evaluator
 
 
@@ -141,7 +157,7 @@ def _dry(scheduling: Scheduling, wishes: Wishes, folder: RunFolder, observer: Ml
     return MlirResult(scheduling, wishes.tuner, folder.path, (), (), dry=True)
 
 
-class _Run:
+class _Searches:
     """One run: a search per operation, each with the earlier ones' winners bound."""
 
     def __init__(

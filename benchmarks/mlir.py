@@ -150,7 +150,7 @@ def tuned(size: Sequence[int], asked: argparse.Namespace, folder: Path) -> dict[
 
 def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, folder: Path) -> None:
     """Compile what would be tried, for a machine without a compiler."""
-    from kernelwright.api.mlir import schedule_module
+    from kernelwright.api.mlir import processes_of, schedule_module
     from kernelwright.api.mlir_wishes import Wishes
 
     target = IreeTarget(asked.device, asked.chip or "")
@@ -158,16 +158,18 @@ def compile_only(sizes: Sequence[Sequence[int]], asked: argparse.Namespace, fold
         file = folder / f"{name_of(size, asked.dtype)}.mlir"
         file.write_text(source_of(size, asked.dtype))
         options = MlirOptions(file, device=asked.device, trials=asked.trials, dry_run=True)
-        found = schedule_module(options, Wishes.of(options))
+        processes = processes_of(options)
+        found = schedule_module(options, Wishes.of(options), processes)
         space, first = found.schedules[0].space, found.schedules[0].first
         others = [space.encoded.config(row) for row in diverse(space, asked.trials, np.random.default_rng(asked.seed))]
         configs = list(dict.fromkeys([*first, *others]))[: asked.trials]
         repeats = 1 if asked.device == "cpu" else repeats_on_gpu(found.problem)
-        compiler = IreeCompiler(replace(target, repeats=repeats), folder / "modules", asked.compilers)
+        compiler = IreeCompiler(replace(target, repeats=repeats), processes, folder / "modules", asked.compilers)
         sources = [found.kernel.source, *(found.kernel.bind(config).source for config in configs)]
         outcomes = Counter(one.result().status.value for one in [compiler.submit(source) for source in sources])
         file.with_suffix(".pickle").write_bytes(pickle.dumps((size, asked.dtype, found.problem, found.kernel, configs)))
         compiler.close()
+        processes.close()
         print(f"{file.stem}: {dict(outcomes)}", flush=True)
     told = {"release": installed(COMPILER), "device": asked.device, "chip": target.named_chip}
     (folder / "compiled.json").write_text(json.dumps(told) + "\n")

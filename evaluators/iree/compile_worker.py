@@ -1,11 +1,13 @@
-"""The worker that runs IREE's compiler on one module, which may be anybody's.
+"""The worker that runs IREE's compiler, or another of its tools, on one module, which may be anybody's.
 
-The request compile (command, source: a file that becomes its standard input) returns {"code": its exit code, negative
-for a signal, "said": the beginning of what it said}.
+The request compile (command, source: a file that becomes its standard input, stack: bytes that each of its threads may
+use, None for as many as here) returns {"code": its exit code, negative for a signal, "said": the beginning of what it
+said}.
 """
 
 from __future__ import annotations
 
+import resource
 import subprocess
 from pathlib import Path
 
@@ -18,6 +20,8 @@ _CHUNK = 1 << 16
 def serve(channel: Channel, options: Message) -> None:
     """Compile the module of the one request that comes."""
     request = channel.receive()
+    if (stack := request.get("stack")) is not None:
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, stack))
     with Path(request["source"]).open("rb") as source:
         process = subprocess.Popen(
             request["command"], stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0

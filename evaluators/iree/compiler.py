@@ -17,6 +17,7 @@ from ...core import DeviceError
 from ...core.files import write_whole
 from ..compilation.pool import CompileResult, CompileStatus
 from ..sandbox.untrusted_files import read_untrusted_file
+from ..settings import Sandbox
 from ..workers.client import Worker, WorkerDied, WorkerTimeout, describe_exit
 from .compile_worker import LOG_BYTES
 from .processes import Processes
@@ -24,7 +25,7 @@ from .target import COMPILER, IreeTarget, find_compiler, installed
 
 MODULE_BYTES = 2 << 30
 """A compiled module that is larger is none: it would fill this process's memory."""
-MODULE, REFUSED = "module.vmfb", ".txt"
+MODULE = "module.vmfb"
 _ERROR = re.compile(r"(?:[^\s:]+:(\d+):\d+: )?error: (.*)")
 
 
@@ -89,7 +90,7 @@ class IreeCompiler:
 
     def _compile(self, source: str, key: str, spec: str) -> CompiledModule:
         path = self._folder / (self._release or "none") / f"{key}.vmfb"
-        refused = path.with_suffix(REFUSED)
+        refused = self._refused(path)
         if path.exists():
             return CompiledModule(CompileStatus.COMPILED, digest=_digest(path), path=path)
         if refused.exists():
@@ -126,7 +127,7 @@ class IreeCompiler:
             why = f"IREE's compiler was {describe_exit(answer.code)}: {first_error(log)}"
             return CompiledModule(CompileStatus.CRASHED, why, seconds=seconds, log=log)
         if answer.code:
-            write_whole(path.with_suffix(REFUSED), log)
+            write_whole(self._refused(path), log)
             return CompiledModule(CompileStatus.FAILED, first_error(log), seconds=seconds, log=log)
         worker.end()  # so that nothing writes what is now read
         try:
@@ -136,6 +137,10 @@ class IreeCompiler:
             return CompiledModule(CompileStatus.CRASHED, why, seconds=seconds, log=log)
         write_whole(path, content)
         return CompiledModule(CompileStatus.COMPILED, digest=_digest(path), seconds=seconds, path=path, log=log)
+
+    def _refused(self, path: Path) -> Path:
+        """Return where a refusal is kept: what a sandbox hides may have been the reason."""
+        return path.with_suffix(".txt" if self._processes.sandbox_used == Sandbox.NONE else ".contained.txt")
 
     def _start(self) -> Worker:
         worker = self._processes.compiler()

@@ -66,14 +66,17 @@ class IreeEvaluator:
         memory: Path | None = None,
         label: str = "",
         release: str = "",
+        processes: Processes | None = None,
     ) -> None:
         """`memory` is a folder that keeps compiled modules, `release` the compiler's version of those (see
-        `IreeCompiler`), `label` the device's name in records."""
+        `IreeCompiler`), `label` the device's name in records. Modules are compiled and run in `processes`, which the
+        caller closes, by default in the evaluator's own."""
         self.settings = settings or Settings(sampling=FINALS)
         self.target = IreeTarget(device, chip)
         self._search = self.settings.search or search_settings(self.target.on_cpu)
         limits = self.settings.limits
-        self._processes = Processes(device, limits, self.settings.sandbox)
+        self._processes = processes or Processes(device, limits, self.settings.sandbox)
+        self._close_processes = processes is None
         self.environment = environment(self.target, label, release, self._processes.sandbox_used)
         folder = memory or cache_folder() / "iree"
         self._compilers = {
@@ -239,7 +242,8 @@ class IreeEvaluator:
     def close(self) -> None:
         """End all processes."""
         self._end_session()
-        self._processes.close()
+        if self._close_processes:
+            self._processes.close()
 
     def _end_session(self) -> None:
         if self._session is not None:

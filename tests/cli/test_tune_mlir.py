@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pytest
 from kernelwright.api import mlir
 from kernelwright.evaluators.iree import evaluator
+from kernelwright.evaluators.sandbox import bubblewrap, landlock
+from kernelwright.evaluators.sandbox.places import Places
 from kernelwright.evaluators.settings import Sampling
 
+from ..evaluators.iree.attacks import embedded, module_of
 from ..tuners.mlir.modules import SEED, SEED_CFG
 from .commands import kernelwright, refused
 
@@ -153,3 +157,34 @@ def test_a_chip_that_the_package_lacks_is_one_line(tmp_path: Path) -> None:
     given = ("matmul.mlir", "--chip", "pentium9", "--device", "cpu", "--quiet")
     line = refused(kernelwright("tune", "mlir", *given, cwd=workplace(tmp_path)))
     assert "pentium9" in line
+
+
+@pytest.mark.parametrize("sandbox", ["landlock", "bwrap"])
+def test_a_module_from_elsewhere_has_no_file_embedded(tmp_path: Path, sandbox: str) -> None:
+    obstacle = bubblewrap.obstacle(Places.of_this_process()) if sandbox == "bwrap" else not landlock.abi()
+    if obstacle:
+        pytest.skip(f"{sandbox} does not work here")
+    (tmp_path / "key").write_text("PLANTED-SECRET")
+    stealing = tmp_path / "stealing.mlir"
+    stealing.write_text(module_of(embedded(tmp_path / "key")))
+    given = ("--trials", "1", "--device", "cpu")
+    stolen = kernelwright("tune", "mlir", "stealing.mlir", *given, "--sandbox", "none", cwd=tmp_path)
+    cache = Path(os.environ["KERNELWRIGHT_CACHE"])
+    assert stolen.returncode == 0 and _holding("PLANTED-SECRET", cache), stolen.stderr
+    stealing.write_text(module_of(["nop", *embedded(tmp_path / "key")]))  # another one, which is not kept compiled
+    kept = _holding("PLANTED-SECRET", cache)
+    run = kernelwright("tune", "mlir", "stealing.mlir", *given, "--sandbox", sandbox, cwd=tmp_path)
+    assert run.returncode == 2 and "IREE does not compile stealing as it stands" in run.stderr
+    assert "PLANTED-SECRET" not in run.stdout + run.stderr
+    assert _holding("PLANTED-SECRET", cache) == kept
+
+
+def _holding(text: str, folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*.vmfb") if text.encode() in path.read_bytes()}
+
+
+def test_a_module_at_which_the_parser_crashes_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "deep.mlir").write_text("module {" * 20_000 + "}" * 20_000)
+    run = kernelwright("tune", "mlir", "deep.mlir", "--device", "cpu", cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: IREE cannot read deep: its parser was killed by SIGSEGV")

@@ -19,14 +19,13 @@ _SIGNED = frozenset(f"arith.{name}" for name in ("mulf", "addf", "muli", "addi",
 """What NumPy computes of a product's body: others take whole numbers as unsigned, or round what they read."""
 
 
-def read(path: Path, function: str | None = None) -> MlirProblem:
-    """Return the problem in a file; see `analyse`."""
+def read_source(path: Path) -> str:
+    """Return a file's text; raises `ProblemError` for one that cannot be read."""
     try:
-        source = path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "no text"
         raise ProblemError(f"cannot read {path}: {why}; give a file of MLIR text") from None
-    return analyse(source, path.stem, function)
 
 
 def analyse(source: str, name: str, function: str | None = None) -> MlirProblem:

@@ -32,7 +32,10 @@ def parsed(source: str, name: str) -> Iterator[Any]:
             module = ir.Module.parse(source)
         except ir.MLIRError as error:
             raise ProblemError(_message(error, name)) from None
-        yield module
+        try:
+            yield module
+        except RecursionError:
+            raise ProblemError(f"{name} nests too deeply; correct the module") from None
 
 
 def walk(operation: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernelwright.core import MlirKernel, MlirProblem
@@ -38,14 +39,22 @@ def problem() -> MlirProblem:
     return analyse(_BEFORE + _PLAIN + _AFTER, "matmul")
 
 
+def module_of(assembly: Sequence[str]) -> str:
+    """The same module, which returns what the assembly leaves in rax, and RESULT."""
+    return f"{_BEFORE}{_found(assembly)}{_AFTER}"
+
+
 def attacking(*assembly: str) -> MlirKernel:
-    """A kernel of the problem that, with `attack` set to 1, returns what the assembly leaves in rax, and RESULT."""
+    """A kernel of the problem that is `module_of` the assembly where `attack` is set to 1."""
+    slot = f"%on = arith.constant @{{attack}} : i64\n    {_found(assembly)}"
+    return kernel(_BEFORE + _PLAIN + _AFTER, _BEFORE, slot, _AFTER, attack=(1,))
+
+
+def _found(assembly: Sequence[str]) -> str:
     lines = ["subq $$4096, %rsp", *assembly, "addq $$4096, %rsp", f"addq $${RESULT}, %rax", "movq %rax, $0"]
     text = "\\0A".join(line.replace('"', "\\22") for line in lines)
     used = ",".join(f"~{{{name}}}" for name in (*_ARGUMENTS, "rax", "rcx", "r11", "memory"))
-    found = f'%found = llvm.inline_asm has_side_effects "{text}", "=r,{used}" : () -> i64'
-    slot = f"%on = arith.constant @{{attack}} : i64\n    {found}"
-    return kernel(_BEFORE + _PLAIN + _AFTER, _BEFORE, slot, _AFTER, attack=(1,))
+    return f'%found = llvm.inline_asm has_side_effects "{text}", "=r,{used}" : () -> i64'
 
 
 def call(number: int, *arguments: str | int) -> list[str]:

@@ -99,6 +99,16 @@ def test_the_compiler_embeds_no_file_of_the_user(
     assert not any(SECRET.encode() in path.read_bytes() for path in modules_of(evaluator))
 
 
+def test_a_refusal_in_a_sandbox_counts_there_alone(evaluator: IreeEvaluator, secret: Path) -> None:
+    theirs = attacking("nop", *embedded(secret))
+    assert evaluated(evaluator, theirs).status is Status.COMPILE_ERROR
+    with made(Sandbox.NONE, Path(str(evaluator._compilers["folder"]))) as outside:
+        assert evaluated(outside, theirs).status is Status.WRONG_VALUE
+    for path in modules_of(evaluator):
+        if SECRET.encode() in path.read_bytes():
+            path.unlink()
+
+
 def test_the_compiler_has_no_key_and_sees_no_process_that_has_one(evaluator: IreeEvaluator) -> None:
     program = f"""
 import os, sys
