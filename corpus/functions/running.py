@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import libcst as cst
@@ -15,7 +17,15 @@ from ..inlining.rewriting import Rename
 from .program import answer_of
 
 TIMEOUT_S = 120.0
-"""Seconds. The user's own code runs; this only ends an endless wait."""
+"""Seconds after which it is ended."""
+_PACKAGE = Path(__file__).absolute().parents[2]
+# By name, since evaluators are built on this package. Nothing of the working folder is imported before the rules hold.
+_CONFINED = f"""
+import sys
+sys.path.append({str(_PACKAGE.parent)!r})
+from {__package__.partition(".")[0]}.evaluators.workers.confined_program import main
+main()
+"""
 _SURROUNDINGS = ("os", "sys", "inspect", "importlib", "platform")
 _OTHER = "other"
 _VALUES = """
@@ -27,7 +37,7 @@ print("\\n" + _json.dumps([one if isinstance(one, (bool, int)) else "other" for 
 def evaluate(module: Module, expressions: Sequence[cst.CSTNode], template: str, what: str, advice: str) -> Any:
     """Return what a program prints as JSON: what the expressions need, and the template with their texts in it.
 
-    It runs in a process of its own, and as a rule needs no GPU. Raises `KernelError` where it fails.
+    It runs in a process of its own, in a sandbox, and as a rule needs no GPU. Raises `KernelError` where it fails.
     """
     wanted, libraries = list[OwnName](), list[tuple[str, Library]]()
     found = [references_of(module, node, dynamic=True) for node in expressions]
@@ -42,7 +52,9 @@ def evaluate(module: Module, expressions: Sequence[cst.CSTNode], template: str, 
         assert isinstance(changed, cst.CSTNode)
         texts.append(module.code(changed))
     program = inlined.source + template.format(*texts)
-    return answer_of(["-"], program, TIMEOUT_S, f"{what} cannot be evaluated here", advice)
+    with tempfile.TemporaryDirectory(prefix="kernelwright-program-") as folder:
+        confined = ["-P", "-c", _CONFINED, folder, "-"]
+        return answer_of(confined, program, TIMEOUT_S, f"{what} cannot be evaluated here", advice)
 
 
 class Conditions:

@@ -1,0 +1,39 @@
+"""Becomes a Python program that others wrote: with its standard input and output, in the first sandbox that works here.
+
+    python -P -c "... import main; main()" FOLDER ARGUMENT...
+
+goes on as `python ARGUMENT...` whose home, and only place to write, is FOLDER. The caller limits its time and removes
+the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+from ..sandbox import landlock, seccomp
+from ..sandbox.containment import contain, home_in
+from ..settings import Limits, Sandbox
+
+
+def main() -> None:
+    """Confine this process, and replace it."""
+    folder, arguments = Path(sys.argv[1]).resolve(), sys.argv[2:]
+    gpus = any(Path("/dev").glob("nvidia[0-9]*"))  # a list of configs may ask which one it is
+    containment = contain(Sandbox.AUTO, "cuda" if gpus else "cpu")
+    # Under bubblewrap it is alone in its namespaces.
+    inside = containment.command([], [folder])
+    rules = None if inside else containment.rules([], [folder])
+    os.environ.update(home_in(folder))
+    os.chdir(folder)
+    limits = Limits()
+    for kind, gib in ((resource.RLIMIT_DATA, limits.memory_gib), (resource.RLIMIT_FSIZE, limits.file_gib)):
+        resource.setrlimit(kind, (int(gib * 2**30), int(gib * 2**30)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if rules is not None:
+        landlock.restrict(rules["read"], rules["write"], rules["devices"])
+        seccomp.restrict_calls(rules["local_sockets"])
+    command = [*inside, sys.executable, *arguments]
+    os.execvp(command[0], command)

@@ -1,0 +1,68 @@
+"""Code of a module that is run to learn its configs, or what it imports: in a sandbox, whoever wrote it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from kernelwright.core import KernelError
+from kernelwright.corpus.functions.translation import UserFunction
+from kernelwright.evaluators.sandbox import bubblewrap, landlock
+from kernelwright.evaluators.sandbox.places import Places
+
+from ...user_packages import RMS_NORM
+
+pytestmark = pytest.mark.skipif(
+    not landlock.abi() and bubblewrap.obstacle(Places.of_this_process()) is not None, reason="no sandbox works here"
+)
+SECRET = "PLANTED-SECRET"
+
+
+def changed(tmp_path: Path, expression: str) -> UserFunction:
+    """A package whose list of configs is computed with this expression, which must be 4."""
+    folder = RMS_NORM.copied(tmp_path)
+    path = folder / "rownorm" / "ops" / "rms_norm.py"
+    text = path.read_text()
+    assert "num_warps=warps" in text
+    text = text.replace("import torch\n", "import os\nimport socket\n\nimport torch\n", 1)
+    path.write_text(text.replace("num_warps=warps", f"num_warps={expression}"))
+    return RMS_NORM.translated(folder)
+
+
+def test_it_may_compute(tmp_path: Path) -> None:
+    assert changed(tmp_path, "max(warps, 1)").kernel.declared_configs
+
+
+def test_it_writes_no_file_of_the_user(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    code = f"(4 if os.system('touch {victim}') else 8)"
+    assert {one["NUM_WARPS"] for one in changed(tmp_path, code).kernel.declared_configs} == {4}
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("place", ["secret", "environ"])
+def test_it_reads_no_file_of_the_user(tmp_path: Path, place: str) -> None:
+    secret = tmp_path / "secret" if place == "secret" else Path(f"/proc/{os.getpid()}/environ")
+    (tmp_path / "secret").write_text(SECRET)
+    with pytest.raises(KernelError, match=r"cannot be evaluated here: (PermissionError|FileNotFoundError)"):
+        changed(tmp_path, f"len(open({str(secret)!r}).read())")
+
+
+def test_it_has_no_network_and_signals_nobody(tmp_path: Path) -> None:
+    for code in (
+        "socket.create_connection(('127.0.0.1', 9), 1)",
+        f"os.kill({os.getpid()}, 0)",
+    ):
+        with pytest.raises(KernelError, match=r"(PermissionError|ConnectionRefusedError|ProcessLookupError)"):
+            changed(tmp_path / str(time.monotonic_ns()), code)
+
+
+def test_nothing_of_the_working_folder_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    for name in ("json", "ctypes", "resource", "kernelwright"):
+        (tmp_path / "here" / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
+    monkeypatch.chdir(tmp_path / "here")
+    assert changed(tmp_path, "max(warps, 1)").kernel.declared_configs
+    assert not (tmp_path / "imported").exists()
