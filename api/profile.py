@@ -10,6 +10,7 @@ from ..agent.analysis import bottleneck
 from ..core import Config, Evaluation, KernelProfile, Profile
 from ..core.bottleneck import Bottleneck
 from ..evaluators.profiling.ncu import Counted, count
+from ..evaluators.settings import Sandbox
 from .devices import CPU, choose_device
 from .evaluators import local_evaluator
 from .jobs import Job, find_job
@@ -65,18 +66,18 @@ def run_profile(options: ProfileOptions, observer: Observer) -> ProfileResult:
         profile = evaluator.profile(job.problem) if evaluation.latency_ms is not None else None
         remark = ""
         if options.ncu and evaluation.ok:
-            counted = _count(job, evaluation)
+            counted = _count(job, evaluation, options.sandbox)
             evaluation, remark = _with_counters(evaluation, counted), counted.remark
     found = bottleneck(profile, job.kernel, evaluation) if profile is not None else None
     return ProfileResult(job, evaluation, profile, found, remark)
 
 
-def _count(job: Job, evaluation: Evaluation) -> Counted:
+def _count(job: Job, evaluation: Evaluation, sandbox: Sandbox) -> Counted:
     if job.device == CPU:
         return Counted(remark="no counters: Nsight Compute counts on GPUs only")
     ran = evaluation.kernel_profile
     own = {kernel.name for kernel in ran.kernels if kernel.own} if ran else set()
-    return count(job.problem, job.kernel, job.device, own)
+    return count(job.problem, job.kernel, job.device, own, sandbox)
 
 
 def _with_counters(evaluation: Evaluation, counted: Counted) -> Evaluation:

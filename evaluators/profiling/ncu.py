@@ -1,10 +1,12 @@
 """Nsight Compute's counters for one call of a kernel, in a separate process, where `ncu` is installed and allowed.
 
-ncu replays each launch many times, so this takes seconds and is never part of an evaluation.
+ncu replays each launch many times, so this takes seconds and is never part of an evaluation. ncu and the kernel talk
+over a local network, which bubblewrap gives them one of their own for and Landlock's rules refuse.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -19,6 +21,9 @@ from pathlib import Path
 from ...core import Kernel, TorchProblem
 from ...core.environment import allowed_environment
 from ...core.language import cache_environment
+from ..sandbox.containment import contain, home_in
+from ..sandbox.untrusted_files import read_untrusted_file
+from ..settings import Sandbox
 from ..workers.client import import_path
 from ..workers.problem_file import problem_options
 
@@ -43,7 +48,10 @@ STALLS = (
 """Reasons why a warp stalls, as the Profiling Guide names them; a GPU supports some of them only."""
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 SHOWN_STALLS = 3
+_INSTALLED = [path for path in (Path("/opt/nvidia"), Path("/usr/local/cuda")) if path.exists()]
+"""Where ncu's parts are."""
 TIMEOUT_S = 300.0
+LOG_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -58,23 +66,41 @@ class Counted:
 
 
 def count(
-    problem: TorchProblem, kernel: Kernel, device: str, own: Collection[str] = (), timeout_s: float = TIMEOUT_S
+    problem: TorchProblem,
+    kernel: Kernel,
+    device: str,
+    own: Collection[str] = (),
+    sandbox: Sandbox = Sandbox.AUTO,
+    timeout_s: float = TIMEOUT_S,
 ) -> Counted:
-    """Run the kernel's source under ncu; never raises for a failure of ncu or of the kernel.
+    """Run the kernel's source under ncu, in bubblewrap; never raises for a failure of ncu or of the kernel.
 
     `own` are the candidate's kernels by the profiler's names; by default all launched kernels are counted.
     """
     tool = shutil.which("ncu")
     if tool is None:
         return Counted(remark="no counters: Nsight Compute's ncu is not on the PATH")
+    containment = contain(sandbox, device)
+    if containment.used is Sandbox.LANDLOCK:
+        return Counted(remark="no counters: ncu needs bubblewrap, or `sandbox` none")
     with tempfile.TemporaryDirectory(prefix="kernelwright-ncu-") as name:
-        folder = Path(name)
+        folder = Path(name).resolve()
         source, log, request = folder / "kernel.py", folder / "ncu.csv", folder / "request.json"
         source.write_text(kernel.source)
         options = problem_options(problem, folder)
         request.write_text(json.dumps({**options, "kernel": str(source), "device": device, "seed": 0}))
-        command = [*ncu_command(tool, log), sys.executable, "-P", "-m", f"{__package__}.ncu_target", str(request)]
+        inside = containment.command([Path(tool).parent, *_INSTALLED], [folder])
+        command = [
+            *inside,
+            *ncu_command(tool, log),
+            sys.executable,
+            "-P",
+            "-m",
+            f"{__package__}.ncu_target",
+            str(request),
+        ]
         environment = {**allowed_environment(os.environ), **import_path(), **cache_environment(folder), "TMPDIR": name}
+        environment |= home_in(folder) if inside else {}
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -84,7 +110,10 @@ def count(
             return Counted(remark=f"no counters: ncu did not finish within {timeout_s:g} s")
         except OSError as error:
             return Counted(remark=f"no counters: ncu cannot be started: {error}")
-        report = log.read_text(errors="replace") if log.exists() else ""
+        report = ""
+        with contextlib.suppress(OSError):  # the kernel may have put anything there
+            size = min(log.lstat().st_size, LOG_BYTES)
+            report = read_untrusted_file(log, size).decode(errors="replace")
     counters = read_csv(report, own)
     if counters:
         return Counted(counters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -11,9 +12,13 @@ from pathlib import Path
 import pytest
 from kernelwright.core import Problem
 from kernelwright.evaluators.profiling.ncu import METRICS, STALLS, Counted, count, ncu_command, read_csv
+from kernelwright.evaluators.sandbox import bubblewrap
+from kernelwright.evaluators.sandbox.places import Places
+from kernelwright.evaluators.settings import Sandbox
 
 from ...conftest import torch_kernel
 
+NO_BWRAP = bubblewrap.obstacle(Places.of_this_process())
 # As ncu 2025.3 wrote it on an H200 for the Triton kernel of 1_36.
 RECORDED = Path(__file__).with_name("ncu_h200.csv")
 # Of the same form, with simple numbers.
@@ -86,11 +91,36 @@ def test_the_kernel_is_called_until_it_is_compiled_and_once_more(
     monkeypatch.setenv("SOME_API_KEY", "secret")
     top = f"import os\nKEY, CALLS = 'SOME_API_KEY', {str(tmp_path / 'calls')!r}"
     noting = "open(CALLS, 'a').write(f'{tuple(x.shape)} {os.environ.get(\"SOME_API_KEY\")}\\n'); return x * self.weight"
-    found = count(scale_problem, torch_kernel(noting, top), "cpu", {"scale"})
+    found = count(scale_problem, torch_kernel(noting, top), "cpu", {"scale"}, Sandbox.NONE)
     assert found.remark == ""
     assert found.counters["dram_mb"] == pytest.approx(3.234)
     assert (tmp_path / "calls").read_text().splitlines() == ["(32, 256) None"] * 3
     assert "--profile-from-start" in json.loads((tmp_path / "noted").read_text())
+
+
+@pytest.mark.skipif(NO_BWRAP is not None, reason=str(NO_BWRAP))
+def test_the_kernel_reads_and_writes_nothing_of_the_user(
+    tmp_path: Path, scale_problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "ncu"
+    # Runs the program and leaves what it printed where ncu's log is expected.
+    tool.write_text(
+        f"#!{sys.executable}\nimport subprocess, sys\nat = sys.argv.index({sys.executable!r})\n"
+        "log = sys.argv[sys.argv.index('--log-file') + 1]\n"
+        "done = subprocess.run(sys.argv[at:], capture_output=True, text=True)\n"
+        "said = (done.stdout + done.stderr).strip().splitlines()[-1]\n"
+        "open(log, 'w').write(f'==ERROR== {said}')\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    (tmp_path / "secret").write_text("PLANTED-SECRET")
+    for attempt in (f"open({str(tmp_path / 'secret')!r})", f"open({str(tmp_path / 'new')!r}, 'w')"):
+        stealing = torch_kernel(f"raise SystemExit({attempt})")
+        found = count(scale_problem, stealing, "cpu", sandbox=Sandbox.BWRAP)
+        assert re.search("No such file|Read-only", found.remark), found
+    assert not (tmp_path / "new").exists()
+    assert "needs bubblewrap" in count(scale_problem, stealing, "cpu", sandbox=Sandbox.LANDLOCK).remark
 
 
 @pytest.mark.parametrize(
@@ -106,7 +136,7 @@ def test_why_there_are_no_counters(tool: Path, tmp_path: Path, scale_problem: Pr
     told.write_text(f"==PROF== Connected to process 1\n{log}\n")
     run = f'#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = --log-file ] && cp {told} "$2"; shift; done\nexit 1\n'
     tool.write_text(run)
-    found = count(scale_problem, torch_kernel("return x"), "cuda")
+    found = count(scale_problem, torch_kernel("return x"), "cuda", sandbox=Sandbox.NONE)
     assert found.counters == {}
     assert found.remark.startswith("no counters: ")
     assert remark in found.remark
@@ -114,12 +144,12 @@ def test_why_there_are_no_counters(tool: Path, tmp_path: Path, scale_problem: Pr
 
 def test_a_tool_that_hangs_is_given_up(tool: Path, scale_problem: Problem) -> None:
     tool.write_text("#!/bin/sh\nexec sleep 60\n")
-    found = count(scale_problem, torch_kernel("return x"), "cuda", timeout_s=0.2)
+    found = count(scale_problem, torch_kernel("return x"), "cuda", sandbox=Sandbox.NONE, timeout_s=0.2)
     assert found == Counted(remark="no counters: ncu did not finish within 0.2 s")
 
 
 def test_a_machine_without_ncu(monkeypatch: pytest.MonkeyPatch, scale_problem: Problem) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert count(scale_problem, torch_kernel("return x"), "cuda") == Counted(
+    assert count(scale_problem, torch_kernel("return x"), "cuda", sandbox=Sandbox.NONE) == Counted(
         remark="no counters: Nsight Compute's ncu is not on the PATH"
     )
