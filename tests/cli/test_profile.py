@@ -83,15 +83,15 @@ def test_counters_are_of_the_candidates_own_kernels(
 ) -> None:
     asked: list[Any] = []
 
-    def count(problem: Any, kernel: Any, device: str, own: set[str]) -> Counted:
-        asked.append((device, own))
+    def count(problem: Any, kernel: Any, device: str, own: set[str], sandbox: str) -> Counted:
+        asked.append((device, own, sandbox))
         return Counted({"dram_mb": 12.5})
 
     job = dataclasses.replace(find_job(ProfileOptions(**GIVEN), "1_999.py", "cpu"), device="cuda:1")
     monkeypatch.setattr(profiling, "count", count)
     monkeypatch.setattr(profiling, "find_job", lambda *_: job)
     assert profiled(json=True, ncu=True) == 0
-    assert asked == [("cuda:1", {"scale"})]
+    assert asked == [("cuda:1", {"scale"}, "auto")]
     assert json.loads(capsys.readouterr().out)["kernel_profile"]["counters"] == {"dram_mb": 12.5}
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
+import pytest
 from kernelwright.corpus import find_problem
 from kernelwright.evaluators.kernelbench.evaluator import KernelBench, KernelBenchSettings
 from kernelwright.evaluators.kernelbench.result import KernelBenchResult
@@ -44,3 +48,22 @@ def test_an_answer_that_is_no_result_counts_as_a_failure(kernelbench: KernelBenc
     result = evaluate(kernelbench, forged)
     assert not result.correctness
     assert result.metadata["other_error"] == "error: the process sent no proper answer"
+
+
+def test_neither_candidate_nor_reference_reaches_the_users_files(
+    kernelbench: KernelBench, processes: Processes, tmp_path: Path
+) -> None:
+    """KernelBench has both in one process, and either may come from elsewhere."""
+    if processes.sandbox_used == "none":
+        pytest.skip("no sandbox works here")
+    secret, new = tmp_path / "secret", tmp_path / "new"
+    secret.write_text("PLANTED-SECRET")
+    problem = find_problem("1_19").read().at("tiny")
+    for attempt in (f"open({str(secret)!r}).read()", f"open({str(new)!r}, 'w')"):
+        result = evaluate(kernelbench, f"raise RuntimeError({attempt})")
+        assert not result.correctness and "PLANTED-SECRET" not in str(result.metadata)
+        assert any(said in str(result.metadata) for said in ("Permission denied", "No such file", "Read-only"))
+        stealing = dataclasses.replace(problem, source=f"{problem.source}\nraise RuntimeError({attempt})\n")
+        result = kernelbench.evaluate(stealing, SOURCE.format("return torch.relu(x)"), "cuda")
+        assert not result.compiled and "PLANTED-SECRET" not in str(result.metadata)
+    assert not new.exists()
