@@ -144,7 +144,7 @@ LONG = (
     "test_against.py", "test_triton_structure_rules.py", "test_search.py", "test_recorded_code.py",
     "test_notebooks.py", "test_session.py", "test_gepa.py", "test_tilelang_cuda_rules.py", "test_fake_device.py",
     "test_agent_compile.py", "test_report.py", "test_agreement.py", "test_processes.py", "test_memory.py",
-    "test_attention_turns.py", "test_first_step.py",
+    "test_attention_turns.py", "test_first_step.py", "test_planted_key.py",
 )  # fmt: skip
 """Files that take long come first: left for the end, one would keep a worker busy alone."""
 

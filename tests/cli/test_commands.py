@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kernelwright.api.list_slow import SlowKernel
 from kernelwright.cli.optimize import render_slow
-from kernelwright.core import Archive, Trial, read_journal
+from kernelwright.core import Archive, Trial, is_own, read_journal
 from kernelwright.core.files import archive_path
 from kernelwright.core.journal import of
 from kernelwright.corpus import list_problems
@@ -101,6 +101,8 @@ def test_interrupt_and_resume(kernel_file: Path) -> None:
     assert after[: len(before)] == before
     measured = [(t.evaluation.kernel_digest, str(t.evaluation.config)) for t in after if t.origin != "final"]
     assert len(measured) == len(set(measured))
+    (learned,) = Archive(archive_path()).read()  # two processes wrote the journal, both this user's
+    assert is_own(journal) and learned.origin is not None and learned.origin.project == str(folder)
 
 
 def test_quiet_no_save_and_resume_after_a_change(kernel_file: Path) -> None:
