@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from kernelwright.agent.results import Results
-from kernelwright.core import Config, PythonKernel, ResultsError, TorchProblem
+from kernelwright.agent.searches import TUNING
+from kernelwright.core import Config, Journal, PythonKernel, ResultsError, RunRecord, TorchProblem
 from kernelwright.core.evidence import with_evidence
 from kernelwright.corpus import find_kernel
 from kernelwright.corpus.names import parse_id
@@ -103,3 +104,22 @@ def test_searches_are_set_aside_with_their_run_whatever_the_problem_is_called(tm
     assert sorted(path.name for path in journal.parent.glob("*.jsonl")) == sorted(
         [journal.with_suffix(".1.jsonl").name, own.with_suffix(".1.jsonl").name, other.name]
     )
+
+
+def test_a_run_is_ones_own_if_all_that_it_goes_on_from_is(tmp_path: Path, scale_problem: TorchProblem) -> None:
+    results = Results(tmp_path)
+    assert results.resumes_own(scale_problem, "triton"), "nothing is there"
+    results.first_kernel_path(scale_problem, "triton").touch()
+    assert not results.resumes_own(scale_problem, "triton"), "a kernel without a journal may be anybody's"
+    path = results.journal_path(scale_problem, "triton")
+    search = path.with_name(f"{path.stem}{TUNING}0123.jsonl")
+    for one in (path, results.transcript_path(scale_problem, "triton"), search):
+        with Journal(one) as journal:
+            journal.append(RunRecord())
+        assert results.resumes_own(scale_problem, "triton")
+    for one in (search, results.transcript_path(scale_problem, "triton"), path):
+        whole = one.read_bytes()
+        one.write_bytes(whole + b'{"kind":"run"}\n')
+        assert not results.resumes_own(scale_problem, "triton")
+        one.write_bytes(whole)
+    assert results.resumes_own(scale_problem, "triton")
