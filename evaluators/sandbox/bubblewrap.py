@@ -8,12 +8,14 @@ network, over the abstract sockets that it uses for that: outputs leave through 
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...core.environment import allowed_environment
 from .places import Places
 
 _NAMESPACES = (
@@ -62,6 +64,7 @@ def _trial(line: tuple[str, ...]) -> str | None:
             capture_output=True,
             text=True,
             timeout=_TRIAL_TIMEOUT_S,
+            env=allowed_environment(os.environ),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap cannot be started ({error})"

@@ -13,9 +13,9 @@ import resource
 import sys
 from pathlib import Path
 
-from ..sandbox import landlock, seccomp
 from ..sandbox.containment import contain, home_in
 from ..settings import Limits, Sandbox
+from .confinement import confine
 
 
 def main() -> None:
@@ -33,7 +33,6 @@ def main() -> None:
         resource.setrlimit(kind, (int(gib * 2**30), int(gib * 2**30)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if rules is not None:
-        landlock.restrict(rules["read"], rules["write"], rules["devices"])
-        seccomp.restrict_calls(rules["local_sockets"])
+        confine(rules)
     command = [*inside, sys.executable, *arguments]
     os.execvp(command[0], command)

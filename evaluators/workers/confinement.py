@@ -69,10 +69,15 @@ def enter(
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     if rules is not None:
         os.environ["HOME"] = str(folder)
-        privileges.give_up()
-        if rules["files"] is not None:
-            landlock.restrict(**rules["files"])
-        seccomp.restrict_calls(rules["cuda"])
+        confine(rules)
+
+
+def confine(rules: Mapping[str, Any]) -> None:
+    """Give up, for good, what `Containment.rules` do not leave this process."""
+    privileges.give_up()
+    if rules["files"] is not None:
+        landlock.restrict(**rules["files"])
+    seccomp.restrict_calls(rules["cuda"])
 
 
 def _redirect(sink: int) -> None:

@@ -115,5 +115,4 @@ def test_the_key_is_in_no_prompt_file_or_message(planted: Planted) -> None:
 
 
 def test_the_key_is_in_no_other_processs_environment(planted: Planted) -> None:
-    # The trial of bubblewrap, which runs nothing of a candidate's, is to get its environment by the allow list, too.
-    assert [program for program in planted.holders.values() if not program.endswith("-I -S -c  ")] == []
+    assert [*planted.holders.values()] == []
