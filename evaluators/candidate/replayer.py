@@ -8,8 +8,8 @@ comparison: of results in the reference worker, of times with this process's clo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from ...core import Status
 from ...core.launch_plan import LaunchPlan, TorchStep
@@ -39,22 +39,28 @@ class Checked(NamedTuple):
     outputs: BatchOutputs | None = None
 
 
+class ReplayWorkers(Protocol):
+    """Starts and ends the processes that execute launch plans."""
+
+    def replay_worker(self) -> Worker:
+        """Return a new one."""
+
+    def help_worker(self, worker: Worker) -> None:
+        """Give it what trusted workers have compiled since it started that launches kernels."""
+
+    def retire(self, worker: Worker) -> None:
+        """End it."""
+
+
 class Replayer(CandidateProcess):
     """Plans of one kernel, by the serial numbers of its configs. Methods raise `Failure`, which ends the process.
 
     `share` passes tensors as device memory, and falls back to files where that cannot be opened.
     """
 
-    def __init__(
-        self,
-        new_worker: Callable[[], Worker],
-        limits: Limits,
-        share: bool,
-        help_worker: Callable[[Worker], object] = lambda worker: None,
-    ) -> None:
-        """`help_worker` gives the process what trusted workers have compiled that launches kernels."""
-        super().__init__(new_worker)
-        self._help = help_worker
+    def __init__(self, workers: ReplayWorkers, limits: Limits, share: bool) -> None:
+        super().__init__(workers.replay_worker)
+        self._workers = workers
         self._limits = limits
         self._share = share
         self._bytes: dict[int, int] = {}
@@ -76,7 +82,7 @@ class Replayer(CandidateProcess):
         except (OSError, KeyError):
             return "a plan without its constants"
         self._bytes[number] = _bytes_of(recorded.plan)
-        self._help(self.worker)
+        self._workers.help_worker(self.worker)
         request = {"plan": str(plan), "constants": recorded.constants, "path": str(constants)}
         return self.ask(LoadedPlan, self._limits.compile_s, "load_plan", number=number, **request).reason
 
@@ -173,6 +179,11 @@ class Replayer(CandidateProcess):
         if self._cannot_share(verdict):
             return self.compare_timed(reference_client, weights, seed, first, places)
         return verdict
+
+    def close(self) -> None:
+        """End the process, and remove its files: at once, or soon."""
+        if self._worker is not None:
+            self._workers.retire(self._worker)
 
     def release(self) -> None:
         """Let the process free what can be handed over again, where that is large."""

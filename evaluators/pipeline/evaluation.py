@@ -170,10 +170,7 @@ class EvaluationPipeline:
         self, reference_client: ReferenceClient, client: CandidateClient, quick: bool = False
     ) -> Iterator[Verification]:
         """The steps that verify a candidate, with a process of its own that executes its plans."""
-        processes = self._processes
-        replayer = Replayer(
-            processes.replay_worker, self._settings.limits, processes.passes_memory, processes.help_worker
-        )
+        replayer = Replayer(self._processes, self._settings.limits, self._processes.passes_memory)
         pair = reference_client, client, self._settings, self._device, self._draw, self._access, quick
         with contextlib.closing(replayer):
             yield Verification(*pair, replayer=replayer)

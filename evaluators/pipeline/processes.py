@@ -66,6 +66,7 @@ class Processes:
         self._languages: dict[str, Language] = {}  # that kernels needed so far, by the module that is imported
         self._servers: _Servers | None = None
         self._compiling: ForkServer | None = None
+        self._retired: list[Worker] = []
         self._spare: tuple[tuple[str, ...], Worker] | None = None  # the languages that it imports, and the worker
         self._closed = False
         self._references = References(self.new_reference_client, self._problem)
@@ -243,6 +244,15 @@ class Processes:
             spare[1].discard()
         return self.untrusted("replay.worker", self._arithmetic(), problems=False)()
 
+    def retire(self, worker: Worker) -> None:
+        """Kill a worker that executed launch plans: what it held on a GPU is freed while other things are done."""
+        worker.kill()
+        self._retired.append(worker)
+
+    def _discard_retired(self) -> None:
+        while self._retired:
+            self._retired.pop().discard()
+
     def help_worker(self, worker: Worker) -> None:
         """Give a worker what was compiled since it started that launches kernels; it has run nothing yet."""
         if self.device != "cpu":
@@ -250,6 +260,7 @@ class Processes:
 
     def expect_replay(self) -> None:
         """Start the next worker that executes launch plans: on a GPU it takes a second until it can."""
+        self._discard_retired()
         if self.device != "cpu" and self._spare is None:
             self._spare = tuple(self._languages), self.replay_worker()
 
@@ -288,6 +299,7 @@ class Processes:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _close_servers(self) -> None:
+        self._discard_retired()
         self._spare = None
         self.forget_reference()
         if self._servers is not None:

@@ -37,7 +37,7 @@ class SavedPlan:
         self._processes = Processes(device, limits, sandbox)
         # CUDA shares memory within one PID namespace only, and this process is in none of bubblewrap's.
         self._share = self._processes.passes_memory and self._processes.containment.used is not Sandbox.BWRAP
-        self._replayer = Replayer(self._processes.replay_worker, limits, self._share)
+        self._replayer = Replayer(self._processes, limits, self._share)
         self._inputs, self._weights = Handover(device), Handover(device)
         try:
             with _told(folder):

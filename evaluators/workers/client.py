@@ -306,6 +306,13 @@ class Worker:
         self._channel.close()
         return code
 
+    def kill(self) -> None:
+        """Kill the process and its whole group, without waiting for that; `end` has to follow."""
+        if not self._ended:
+            for kill in (os.kill, os.killpg):
+                with contextlib.suppress(OSError):
+                    kill(self.pid, signal.SIGKILL)
+
     def discard(self) -> None:
         """End the process and remove its folders."""
         self.end()

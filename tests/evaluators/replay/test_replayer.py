@@ -36,7 +36,8 @@ class Answers:
 
 def replayer(answer: Any) -> tuple[Replayer, Answers]:
     worker: Any = Answers(answer)
-    return Replayer(lambda: worker, Limits(call_s=3.0), share=False), worker
+    workers: Any = SimpleNamespace(replay_worker=lambda: worker)
+    return Replayer(workers, Limits(call_s=3.0), share=False), worker
 
 
 @pytest.mark.parametrize(
