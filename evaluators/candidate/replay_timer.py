@@ -16,8 +16,9 @@ MOST_CALLS = 96
 """Calls of a batch."""
 LENGTHS = (0.75, 1.25)
 """A batch has a random number of calls: from this share of those that are asked for to that."""
-BATCH_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
-"""What the calls of a batch may take together, unless one alone takes more."""
+BATCH_BYTES = 1 << 28
+BATCH_SHARE = 1 / 20
+"""What the calls of a batch may take together, unless one alone takes more: bytes on a CPU, or a share of a GPU's."""
 COMPARED_SHARE = 0.25
 """The least share of a batch's results that are compared."""
 
@@ -44,7 +45,8 @@ class ReplayTimer:
         self._seeds = seeds
         self._graph = graph
         self._draw = draw
-        self._room = BATCH_BYTES["cpu" if on_cpu else "cuda"]
+        properties = None if on_cpu else reference_client.properties
+        self._room = int(properties["total_memory"] * BATCH_SHARE) if properties else BATCH_BYTES
         self._rule = "timer" if on_cpu else "hidden-work"
         self._clock = OutsideClock(None if on_cpu else reference_client.idle, lambda: replayer.go(empty=True)[1])
         self._made: dict[int, int] = {}  # calls by seed
@@ -84,7 +86,7 @@ class ReplayTimer:
             self.left_out += 1
             return
         taken["samples_ms"] += times
-        taken["host_ms"] += [wall_ms / count] * count
+        taken["host_ms"] += [max(0.0, wall_ms - self._clock.overhead_ms) / count] * count
         taken["cores"], taken["method"] = max(taken["cores"], made.cores), made.method
 
     def _length(self, left: int) -> int:

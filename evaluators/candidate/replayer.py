@@ -106,15 +106,15 @@ class Replayer(CandidateProcess):
             reference_client.call("take_back")
         verdict = reference_client.call(
             "check", seed=seed, path=str(self.outputs), outputs=found.described()[0], distribution=distribution,
-            precise=precise, hold=precise, written=reference_client.effects["changed"], form=found.form,
+            precise=precise, hold=precise, written=reference_client.effects["changed"], form=found.form, keep_open=True,
         )  # fmt: skip
         if self._cannot_share(verdict):
             return self.check(reference_client, number, seed, distribution, precise)
         if verdict["status"] == Status.OK and precise:
             _, again = self._called(reference_client, number, seed, distribution, watch=False)
             if again is not None:
-                same = reference_client.call("same", path=str(self.outputs), outputs=again.described()[0])["same"]
-                verdict["deterministic"] = same
+                request = {"path": str(self.outputs), "outputs": again.described()[0], "keep_open": True}
+                verdict["deterministic"] = reference_client.call("same", **request)["same"]
         return Checked(None, verdict, found)
 
     def called(self, number: int, inputs: Message, weights: Message, graph: bool) -> BatchOutputs | str:
@@ -174,7 +174,7 @@ class Replayer(CandidateProcess):
         found = self._outputs(places, ())
         verdict = reference_client.call(
             "check_timed", weights=weights, seed=seed, calls=[first + place for place in places],
-            path=str(self.outputs), outputs=found.described(),
+            path=str(self.outputs), outputs=found.described(), keep_open=True,
         )  # fmt: skip
         if self._cannot_share(verdict):
             return self.compare_timed(reference_client, weights, seed, first, places)

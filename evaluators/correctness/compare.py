@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ...core import Status, Tolerance
@@ -49,7 +48,7 @@ class Allowed:
 def compare(
     expected: Sequence[Any],
     described: Sequence[Message],
-    outputs: Path | Outputs,
+    outputs: Outputs,
     allowed: Allowed,
     written: Sequence[int] = (),
 ) -> Message:
@@ -64,7 +63,6 @@ def compare(
     if len(described) != len(expected):
         own = len(described) - len(written)
         return failed(Status.WRONG_SHAPE, f"returned {own} outputs, the reference {returned}")
-    reader = Outputs(outputs) if isinstance(outputs, Path) else outputs
     worst: Message = {"max_abs_error": 0.0, "max_rel_error": 0.0, "tolerance": 0.0, "absolute_tolerance": 0.0}
     actuals: list[Any] = []
     for number, (wanted, got) in enumerate(zip(expected, described, strict=True)):
@@ -74,7 +72,7 @@ def compare(
         if (different := _different_kind(wanted, got)) is not None:
             return failed(different[0], which + different[1])
         try:
-            actuals.append(reader.next(got, wanted))
+            actuals.append(outputs.next(got, wanted))
         except UnreadableTensor as error:
             return {**failed(Status.RUNTIME_ERROR, f"{which}{error}"), "unreadable": True}
         real = as_real(wanted.detach())

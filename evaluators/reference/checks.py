@@ -13,7 +13,7 @@ from ..correctness.inputs import Feed
 from ..correctness.trivial_outputs import TrivialOutput
 from ..workers.channel import Message
 from ..workers.modules import form_of, outputs_of
-from ..workers.tensor_ipc import Outputs, StateBuffer, UnreadableTensor
+from ..workers.tensor_ipc import OpenMemory, Outputs, StateBuffer, UnreadableTensor
 from .comparison import Comparison
 from .drawn_reference import DrawnReference
 
@@ -27,6 +27,7 @@ class CheckRequests:
         self._reference = reference
         self._comparison = comparison
         self._held: list[Any] = []
+        self._opened = OpenMemory()
         self._state: StateBuffer | None = None
         self._feed: Feed | None = None  # keeps the base of the seed, of which several calls are compared
 
@@ -59,12 +60,13 @@ class CheckRequests:
         precise: bool = False,
         hold: bool = False,
         form: str | None = None,
+        keep_open: bool = False,
     ) -> Message:
         """Compare the candidate's outputs for this seed with the reference, whose result must have the same `form`.
 
-        Behind its outputs are the inputs with the numbers in `written`, which the reference writes to. `precise` also
-        compares with fp64, and returns the trivial outputs that would have passed; `hold` remembers the candidate's for
-        `same`.
+        With `keep_open`, shared memory that the outputs are in stays open for the next time. Behind its outputs are the
+        inputs with the numbers in `written`, which the reference writes to. `precise` also compares with fp64, and
+        returns the trivial outputs that would have passed; `hold` remembers the candidate's for `same`.
         """
         reference = self._reference
         reference.prepare(seed, distribution)
@@ -76,12 +78,12 @@ class CheckRequests:
         inputs = [reference.inputs[number] for number in written]
         self._comparison.exactness.learn(fp32, expected, distribution)
         allowed = self._comparison.allowed(distribution)
-        verdict = compare([*expected, *inputs], outputs, Path(path), allowed, written)
+        verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
         if verdict["status"] == Status.WRONG_VALUE and distribution is None:
             reference.prepare(seed)  # the reference may have changed them
             if self._comparison.learn_rounding(fp32 or expected):
                 allowed = self._comparison.allowed()
-                verdict = compare([*expected, *inputs], outputs, Path(path), allowed, written)
+                verdict = compare([*expected, *inputs], outputs, self._outputs(path, keep_open), allowed, written)
         actual = verdict.pop("actual", [])[: len(expected)]
         if hold:
             self._held = [HeldOutput.of(tensor) for tensor in actual]
@@ -98,9 +100,9 @@ class CheckRequests:
         reference.release()
         return verdict
 
-    def same(self, path: str, outputs: list[Message]) -> Message:
+    def same(self, path: str, outputs: list[Message], keep_open: bool = False) -> Message:
         """Return whether outputs are bitwise equal to the held ones."""
-        reader, returned = Outputs(Path(path)), outputs[: len(self._held)]
+        reader, returned = self._outputs(path, keep_open), outputs[: len(self._held)]
         try:
             again = [reader.next(got, held.like) for got, held in zip(returned, self._held, strict=True)]
         except (UnreadableTensor, ValueError):
@@ -108,7 +110,13 @@ class CheckRequests:
         return {"same": all(held == HeldOutput.of(tensor) for tensor, held in zip(again, self._held, strict=True))}
 
     def check_timed(
-        self, weights: int, seed: int, calls: list[int], path: str, outputs: list[list[Message]]
+        self,
+        weights: int,
+        seed: int,
+        calls: list[int],
+        path: str,
+        outputs: list[list[Message]],
+        keep_open: bool = False,
     ) -> Message:
         """Compare the outputs of timed calls, given their weights, the seed of their inputs, and their numbers, from 1.
 
@@ -117,7 +125,7 @@ class CheckRequests:
         reference = self._reference
         reference.prepare_model(weights)
         reference.release_timed()
-        reader, verdict = Outputs(Path(path)), {}
+        reader, verdict = self._outputs(path, keep_open), {}
         feed = self._feed = self._feed or Feed(reference.problem)
         for call, described in zip(calls, outputs, strict=True):
             inputs = feed.at(seed, call)
@@ -129,3 +137,6 @@ class CheckRequests:
             if verdict["status"] != Status.OK:
                 break
         return verdict
+
+    def _outputs(self, path: str, keep_open: bool) -> Outputs:
+        return Outputs(Path(path), self._opened if keep_open else None)

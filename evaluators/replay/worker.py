@@ -9,6 +9,7 @@ the evaluator then asks for.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +63,8 @@ class ReplayWorker:
         self._buffers: list[Buffers] = []
         self._writing = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._batch = _Batch()
-        self._shared: list[Any] = []
+        self._opened = tensor_ipc.OpenMemory()
+        self._published = tensor_ipc.OutputBuffer(device)
 
     def warm_up(self) -> None:
         """Make what is loaded at its first use: CUDA loads each of torch's kernels then, and languages their driver.
@@ -136,8 +138,7 @@ class ReplayWorker:
         if watch:
             batch.watch(self._weights)
         self._batch = batch
-        self._clock.warm_if_cold()
-        self._clock.wait()  # else the first call would, on the clock of the evaluator
+        self._clock.settle()  # else the first call would, on the clock of the evaluator
         return {"reason": None}
 
     def _laid_out(
@@ -167,12 +168,15 @@ class ReplayWorker:
             place = next(places)
             return (batch.number, place), batch.call(place, self._weights)
 
+        gc.disable()  # a collection takes longer than many a kernel
         try:
             made = self._clock.sample(next_call, 0 if empty else len(batch.inputs), keep=True)
         except Exception as error:
             if any(fault in str(error) for fault in GPU_FAULTS):
                 raise
             return {"reason": describe(error)}
+        finally:
+            gc.enable()
         if not empty:
             batch.results = made.results
         return made.message(self._clock.method)
@@ -190,7 +194,7 @@ class ReplayWorker:
             own = [*outputs_of(batch.results[call]), *(batch.inputs[call][number] for number in written)]
             tensors += own
             sizes.append(len(own))
-        described, self._shared = tensor_ipc.publish_outputs(tensors, Path(path), share)
+        described = self._published.publish(tensors, Path(path), share)
         each = iter(described)
         return found | {"outputs": [[next(each) for _ in range(size)] for size in sizes]}
 
@@ -205,6 +209,7 @@ class ReplayWorker:
         self._batch = _Batch()
         if is_large([one for values in self._inputs for one in values]):
             self._inputs = []
+            self._opened.close()
             self._buffers.clear()
             self._clock.forget()
             for executor in self._plans.values():
@@ -216,13 +221,18 @@ class ReplayWorker:
         if weights is not None:
             self._weights, self._first = {}, {}
             self._clock.forget()  # graphs contain their addresses
-            values = taken(weights["given"], self._device, own=True)
+            values = taken(weights["given"], self._device, self._opened, own=True)
             self._weights = dict(zip(weights["names"], values, strict=True))
         if inputs is not None:
             self._inputs = []  # freed before the next
-            self._inputs = [_taken_inputs(one, self._device) for one in inputs]
+            self._inputs = [self._taken(one) for one in inputs]
         if factors is not None:
-            (self._factors,) = taken(factors, self._device, own=True)
+            (self._factors,) = taken(factors, self._device, self._opened, own=True)
+
+    def _taken(self, described: Message) -> list[Any]:
+        """Return inputs: copies, or where these are large what was handed over itself."""
+        values = taken(described, self._device, self._opened)
+        return values if is_large(values) else taken(described, self._device, self._opened, own=True)
 
     def _filled(self, place: int, number: int | None, start: int | None) -> Sequence[Any]:
         """Return a call's inputs, in buffers that keep their address from batch to batch."""
@@ -264,9 +274,3 @@ class _Batch:
         on_inputs, on_weights, kept = self._watched
         outputs = outputs_of(self.results[0])
         return {**on_inputs.of(outputs), "weights": on_weights.names(), "kept": kept.of(outputs)["returned"]}
-
-
-def _taken_inputs(described: Message, device: str) -> list[Any]:
-    """Return inputs: copies, or where these are large what was handed over itself."""
-    values = taken(described, device)
-    return values if is_large(values) else taken(described, device, own=True)

@@ -116,6 +116,12 @@ class Clock:
         key, call = next_call()
         return self.prepared(key, call)()
 
+    def settle(self) -> None:
+        """Let a GPU that was idle, or busy for another process, be ready for a timed call."""
+        if self._gpu is not None:
+            self.warm_if_cold()
+            self._timed(self._gpu, _nothing)
+
     def wait(self) -> None:
         """Wait until a GPU is idle."""
         if self._gpu is not None:

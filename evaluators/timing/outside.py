@@ -40,6 +40,11 @@ class OutsideClock:
         self._empty_ms = self._measured()
         self.restart()
 
+    @property
+    def overhead_ms(self) -> float:
+        """What a batch takes beside its calls."""
+        return self._empty_ms + FIXED_MS
+
     def restart(self) -> None:
         """Begin a chunk of batches."""
         self._found = 0
@@ -50,7 +55,7 @@ class OutsideClock:
 
         On a CPU that others use, the times become longer, so that they add up. Raises `ClocksDisagree`.
         """
-        call_ms = (wall_ms - self._empty_ms - FIXED_MS) / len(times_ms)
+        call_ms = (wall_ms - self.overhead_ms) / len(times_ms)
         if not times_ms or not all(map(math.isfinite, times_ms)) or sum(times_ms) > wall_ms:
             raise ClocksDisagree(f"calls that took {wall_ms:.3f} ms together report {sum(times_ms):.3f} ms")
         return self._on_cpu(times_ms, call_ms) if self._idle is None else self._on_gpu(times_ms, call_ms)

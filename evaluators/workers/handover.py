@@ -14,7 +14,7 @@ from typing import Any
 from ..sandbox.untrusted_files import read_untrusted_file
 from .channel import Message
 from .memory import is_large
-from .tensor_ipc import ALIGNMENT, UnreadableTensor, handle_of, storage_of
+from .tensor_ipc import ALIGNMENT, OpenMemory, UnreadableTensor, aligned, handle_of
 
 
 class Handover:
@@ -69,7 +69,7 @@ class Handover:
     def _share(self, flat: Sequence[Any]) -> list[Any]:
         import torch
 
-        size = max(ALIGNMENT, sum(_aligned(one.numel()) for one in flat))
+        size = max(ALIGNMENT, sum(aligned(one.numel()) for one in flat))
         if self._buffer is None or not size <= self._buffer.numel() <= 2 * size:
             self.forget()
             self._pool = torch.cuda.MemPool()
@@ -79,7 +79,7 @@ class Handover:
         at = 0
         for one in flat:
             self._buffer[at : at + one.numel()].copy_(one)
-            at += _aligned(one.numel())
+            at += aligned(one.numel())
         torch.cuda.synchronize()  # the other process reads on a stream of its own
         return self._handle
 
@@ -93,7 +93,7 @@ class Handover:
             self.forget()
 
 
-def taken(described: Message, device: str, own: bool = False) -> list[Any]:
+def taken(described: Message, device: str, opened: OpenMemory, own: bool = False) -> list[Any]:
     """Return the values that a `Handover` described: views of shared memory, or tensors that were read from its file.
 
     With `own`, shared memory is copied; it is written again for what is handed over next. Raises `UnreadableTensor`
@@ -104,7 +104,7 @@ def taken(described: Message, device: str, own: bool = False) -> list[Any]:
     if "handle" in described:
         try:
             whole = torch.empty(0, dtype=torch.uint8, device=device)
-            storage = storage_of(described["handle"], whole.device.index or 0)
+            storage = opened.storage_of(described["handle"], whole.device.index or 0)
             whole.set_(storage, 0, (storage.nbytes(),), (1,))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise UnreadableTensor(f"memory that was handed over could not be opened: {error}") from None
@@ -112,7 +112,7 @@ def taken(described: Message, device: str, own: bool = False) -> list[Any]:
         for size in described["sizes"]:
             part = whole[at : at + size]
             storages.append(part.clone() if own else part)
-            at += _aligned(size)
+            at += aligned(size)
     else:
         storages = _read(Path(described["path"]), described["sizes"], device)
     return [_value(one, storages) for one in described["values"]]
@@ -150,7 +150,3 @@ def _bytes_of(storage: Any) -> Any:
     import torch
 
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

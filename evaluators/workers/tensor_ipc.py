@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..sandbox.untrusted_files import read_untrusted_file
 from .channel import Message
+from .memory import is_large
 
 _BYTES = (1, 4, 6)
 """The bytes fields of torch's CUDA handle: memory, reference count, event."""
@@ -26,6 +27,8 @@ _COUNTER = re.compile(rb"/torch_\d+_\d+_\d+")
 """The file of the reference count, which is opened under the given name."""
 ALIGNMENT = 256
 """Bytes, of each tensor in a buffer with several."""
+MOST_OPEN = 4
+"""Memory of other processes that stays open."""
 
 
 class OutputTensor(BaseModel):
@@ -124,19 +127,81 @@ def handle_of(tensor: Any) -> list[Any]:
     return handle
 
 
+class OpenMemory:
+    """Memory of another process that was opened by its handle, and stays open: opening and closing take milliseconds.
+
+    Only the last `MOST_OPEN` are kept, since what is open is not freed when its process ends.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[Any, ...], Any] = {}
+
+    def storage_of(self, handle: Sequence[Any], number: int) -> Any:
+        """Return the memory of a handle on the GPU of this number; raises what torch raises, or `ValueError`."""
+        key = tuple(handle)
+        storage = self._open.pop(key, None)
+        self._open[key] = storage_of(handle, number) if storage is None else storage
+        for oldest in [*self._open][:-MOST_OPEN]:
+            del self._open[oldest]
+        return self._open[key]
+
+    def close(self) -> None:
+        """Close all."""
+        self._open.clear()
+
+
+class OutputBuffer:
+    """Passes outputs to the reference worker through one buffer of device memory, which is shared once."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._buffer: Any = None
+        self._handle: list[Any] = []
+        self._kept: list[Any] = []
+
+    def publish(self, outputs: Sequence[Any], path: Path, shared: bool) -> list[Message]:
+        """Return the outputs' descriptions; large ones are shared where they are, and others through the file."""
+        import torch
+
+        self._kept = []
+        if not shared or not outputs or is_large(outputs):
+            described, self._kept = publish_outputs(outputs, path, shared)
+            return described
+        described = [describe(output) for output in outputs]
+        stored = [one for one, like in zip(outputs, described, strict=True) if like.get("stored")]
+        size = sum(aligned(one.numel() * one.element_size()) for one in stored)
+        if self._buffer is None or self._buffer.numel() < size:
+            self._buffer = torch.empty(max(ALIGNMENT, size), dtype=torch.uint8, device=self._device)
+            try:
+                self._handle = handle_of(self._buffer)
+            except RuntimeError:  # memory that cannot be shared here
+                return write(outputs, path)
+        at = 0
+        for output, description in zip(outputs, described, strict=True):
+            if description.get("stored"):
+                entry = {"dtype": description["dtype"], "shape": description["shape"], "offset": at}
+                _entry(self._buffer, entry).copy_(output)
+                first = self._buffer.storage_offset() + at
+                description |= {"handle": self._handle, "offset": first // output.element_size()}
+                at += aligned(output.numel() * output.element_size())
+        torch.cuda.synchronize()  # the other process reads on a stream of its own
+        return described
+
+
 class Outputs:
     """A candidate's outputs, read one tensor after the other."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, opened: OpenMemory | None = None) -> None:
         self._path = path
         self._offset = 0
+        self._opened = opened or OpenMemory()
 
     def next(self, description: Message, wanted: Any) -> Any:
         """Return the described output as a tensor like `wanted`. Raises `UnreadableTensor`."""
         import torch
 
         if description.get("handle"):
-            return _open(description, wanted)
+            return _open(description, wanted, self._opened)
         size = wanted.numel() * wanted.element_size()
         try:
             data = read_untrusted_file(self._path, size, self._offset)
@@ -147,13 +212,13 @@ class Outputs:
         return raw.view(wanted.dtype).reshape(wanted.shape).to(wanted.device)
 
 
-def _open(description: Message, wanted: Any) -> Any:
+def _open(description: Message, wanted: Any, opened: OpenMemory) -> Any:
     import torch
 
     tensor = torch.empty(0, dtype=wanted.dtype, device=wanted.device)
     strides = torch.empty(wanted.shape, device="meta").stride()
     try:
-        storage = storage_of(description["handle"], wanted.device.index or 0)
+        storage = opened.storage_of(description["handle"], wanted.device.index or 0)
         return tensor.set_(storage, description["offset"], wanted.shape, strides)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise UnreadableTensor(f"the outputs' memory could not be opened: {error}") from None
@@ -195,7 +260,7 @@ class StateBuffer:
                 raise RuntimeError("a state that is not made of plain tensors")
             dtype = str(tensor.dtype).removeprefix("torch.")
             entries.append({"name": name, "dtype": dtype, "shape": list(tensor.shape), "offset": size})
-            size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+            size += aligned(tensor.numel() * tensor.element_size())
         self._fit(max(size, ALIGNMENT))
         for entry, tensor in zip(entries, state.values(), strict=True):
             _entry(self._buffer, entry).copy_(tensor)
@@ -211,6 +276,11 @@ class StateBuffer:
             with torch.cuda.use_mem_pool(self._pool):
                 self._buffer = torch.empty(size, dtype=torch.uint8, device=self._device)
             self._shared = handle_of(self._buffer)  # once: torch adds to the memory's owner whenever it is shared
+
+
+def aligned(size: int) -> int:
+    """Return the bytes that a tensor of so many takes in a buffer with several."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def open_state(description: Message, device: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kernelwright.evaluators.correctness.compare import (
     relative_error,
     root_mean_square,
 )
-from kernelwright.evaluators.workers.tensor_ipc import write
+from kernelwright.evaluators.workers.tensor_ipc import Outputs, write
 
 numbers = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
 TOLERANCES = {"float32": Tolerance(1e-4, 1e-4), "float16": Tolerance(1e-2, 1e-2)}
@@ -143,7 +143,7 @@ def test_what_is_no_such_tensor(output: object, status: Status, says: str, tmp_p
     path = tmp_path / "outputs"
     described = write([torch.zeros(0)], path)
     described = [{**described[0], **_described(output)}]
-    verdict = compare([torch.zeros(4, 3)], described, path, Allowed(TOLERANCES))
+    verdict = compare([torch.zeros(4, 3)], described, Outputs(path), Allowed(TOLERANCES))
     assert verdict["status"] == status
     assert says in verdict["message"]
 
@@ -157,13 +157,13 @@ def test_what_lies_as_the_references_result_does_may_have_gaps_and_be_a_view(tmp
         (wanted.reshape(1, 12), wanted.reshape(12, 1).t()),
     ]:
         path = tmp_path / "outputs"
-        assert compare([expected], write([own], path), path, Allowed(TOLERANCES))["status"] == Status.OK
+        assert compare([expected], write([own], path), Outputs(path), Allowed(TOLERANCES))["status"] == Status.OK
 
 
 def test_an_input_that_the_reference_writes_to_is_a_result(tmp_path: Path) -> None:
     path, result, cache = tmp_path / "outputs", torch.rand(3), torch.rand(4)
     described = write([result, cache + 1], path)
-    verdict = compare([result, cache], described, path, Allowed(TOLERANCES), written=[2])
+    verdict = compare([result, cache], described, Outputs(path), Allowed(TOLERANCES), written=[2])
     assert verdict["status"] == Status.WRONG_VALUE
     assert verdict["message"].startswith("input 2, which the reference writes to: 4 of 4 elements")
 
@@ -190,7 +190,7 @@ def test_absolute_and_relative_tolerance_are_apart(tmp_path: Path) -> None:
             actual = expected + torch.tensor(error)
             assert close_everywhere(expected, actual, tolerance) == passes
             path = tmp_path / "outputs"
-            verdict = compare([expected], write([actual], path), path, Allowed({"float32": tolerance}))
+            verdict = compare([expected], write([actual], path), Outputs(path), Allowed({"float32": tolerance}))
             assert (verdict["status"] == Status.OK) == passes
             assert (verdict["absolute_tolerance"], verdict["tolerance"]) == tolerance[:2]
 

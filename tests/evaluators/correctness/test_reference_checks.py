@@ -13,7 +13,7 @@ from kernelwright.evaluators.correctness.fp64 import Fp64Comparison
 from kernelwright.evaluators.correctness.reference_checks import UnusableReference, require_reference
 from kernelwright.evaluators.correctness.trivial_outputs import TrivialOutput, passing_trivial_outputs
 from kernelwright.evaluators.local import LocalEvaluator
-from kernelwright.evaluators.workers.tensor_ipc import describe, write
+from kernelwright.evaluators.workers.tensor_ipc import Outputs, describe, write
 from torch import nn
 
 TOLERANCES = {"float32": Tolerance(1e-4, 1e-4), "complex64": Tolerance(1e-4, 1e-4)}
@@ -55,7 +55,7 @@ def test_the_imaginary_part_counts(tmp_path: Any) -> None:
     wanted = torch.complex(ONES, ONES)
     path = tmp_path / "outputs"
     for got, status in ((wanted.clone(), Status.OK), (wanted.conj().resolve_conj(), Status.WRONG_VALUE)):
-        assert compare([wanted], write([got], path), path, Allowed(TOLERANCES))["status"] == status
+        assert compare([wanted], write([got], path), Outputs(path), Allowed(TOLERANCES))["status"] == status
 
 
 def test_large_whole_numbers_differ_by_one() -> None:
