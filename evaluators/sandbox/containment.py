@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core import DeviceError
 from ..settings import Sandbox
-from . import bubblewrap, landlock
+from . import bubblewrap, landlock, seccomp
 from .places import Places
 
 _LOG = logging.getLogger(__name__)
@@ -85,8 +85,15 @@ def contain(sandbox: Sandbox, device: str) -> Containment:
 
 
 def _choose(sandbox: Sandbox, places: Places, version: int) -> Sandbox:
-    if sandbox in (Sandbox.NONE, Sandbox.LANDLOCK):
-        if sandbox is Sandbox.LANDLOCK and not version:
+    if sandbox is Sandbox.NONE:
+        return sandbox
+    if (without := seccomp.obstacle()) is not None:
+        if sandbox is not Sandbox.AUTO:
+            raise DeviceError(f"`sandbox` {sandbox.value}: {without}; {_HINT}")
+        _warn(f"kernels run without a sandbox, with all that your user may do: {without}")
+        return Sandbox.NONE
+    if sandbox is Sandbox.LANDLOCK:
+        if not version:
             raise DeviceError(f"`sandbox` landlock: {_NO_LANDLOCK}; {_HINT}")
         return sandbox
     obstacle = bubblewrap.obstacle(places)

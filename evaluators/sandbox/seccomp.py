@@ -48,14 +48,19 @@ class _Step:
     false: str | int = 0
 
 
+def obstacle() -> str | None:
+    """Return why there is no filter for this machine; None where there is one."""
+    if platform.machine() in _ARCHITECTURES:
+        return None
+    return f"no filter of system calls is known for {platform.machine()}"
+
+
 def restrict_calls(cuda: bool) -> None:
     """Stop this process and all that it starts, for good, from reaching others and from changing the machine.
 
     CUDA asks other processes for memory by local sockets of one type, and may map memory that no limit counts. The
     process must have set no_new_privs before. Raises `DeviceError` when the kernel refuses.
     """
-    if platform.machine() not in _ARCHITECTURES:
-        raise DeviceError(f"no filter of system calls is known for {platform.machine()}; use `sandbox` none")
     code = _machine_code(platform.machine(), cuda)
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)

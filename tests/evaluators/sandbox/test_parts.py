@@ -51,6 +51,16 @@ class TestChoice:
         with pytest.raises(DeviceError, match="`sandbox` landlock: this kernel has no Landlock"):
             contain(Sandbox.LANDLOCK, "cpu")
 
+    def test_a_machine_without_a_filter_of_calls_has_no_sandbox(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("platform.machine", lambda: "riscv64")
+        containment._warn.cache_clear()
+        with pytest.raises(DeviceError, match="`sandbox` landlock: no filter of system calls is known for riscv64"):
+            contain(Sandbox.LANDLOCK, "cpu")
+        assert contain(Sandbox.AUTO, "cpu").used is Sandbox.NONE
+        assert "without a sandbox" in caplog.text
+
     @pytest.mark.usefixtures("without_bwrap")
     @LANDLOCK
     def test_without_bubblewrap_it_is_landlock(self, caplog: pytest.LogCaptureFixture) -> None:
