@@ -131,13 +131,13 @@ class LocalEvaluator:
         client = self._bench.new_client(problem, kernel, cache)
         try:
             client.start()
-            self.processes.expect_replay()
             if is_timed(kernel, self.device):
                 with self.processes.compilers(problem, cache, min(len(configs), cores())) as pool:
                     for future in [pool.submit(kernel.bind(config).source) for config in configs]:
                         future.result()
             self._timer.compile_ahead(reference_client)
             client.open()
+            self.processes.expect_replay()
             # The names of torch's operators are the process's: a second config would replace the first one's.
             together = not registers_operators(kernel.source)
             for take in (self._bench.shared, self._bench.exclusive) if together else ():

@@ -90,9 +90,7 @@ class Bench:
         if compiled is not None and compiled.refused:
             return compile_failure(reference_client, kernel, config, compiled)
         with self.shared(reference_client):
-            found = self.evaluate(reference_client, client, config, compiled)
-        self.processes.expect_replay()
-        return found
+            return self.evaluate(reference_client, client, config, compiled)
 
     def prepared(
         self, problem: TorchProblem, kernel: Kernel, config: Config
@@ -102,7 +100,6 @@ class Bench:
         reference_client = self.reference_for(problem, kernel)
         client = self._client_for(reference_client.problem, kernel, config)
         client.start()  # it opens the GPU while the kernel is compiled
-        self.processes.expect_replay()
         _ = reference_client.properties  # what compilers ask of the reference worker, which is busy from now on
         with ThreadPoolExecutor(1) as beside:
             baselines = beside.submit(self.pipeline.compile_baselines, reference_client)
@@ -113,6 +110,7 @@ class Bench:
                 reference_client.close()
                 raise
         client.open()
+        self.processes.expect_replay()  # not sooner: two that open a GPU wait for each other
         return reference_client, client, compiled
 
     def _client_for(self, problem: TorchProblem, kernel: Kernel, config: Config) -> CandidateClient:

@@ -249,9 +249,10 @@ class Processes:
         worker.kill()
         self._retired.append(worker)
 
-    def _discard_retired(self) -> None:
-        while self._retired:
-            self._retired.pop().discard()
+    def _discard_retired(self, most: int = 0) -> None:
+        """Remove what retired workers left, but of the last ones: they may not have ended."""
+        while len(self._retired) > most:
+            self._retired.pop(0).discard()
 
     def help_worker(self, worker: Worker) -> None:
         """Give a worker what was compiled since it started that launches kernels; it has run nothing yet."""
@@ -260,7 +261,7 @@ class Processes:
 
     def expect_replay(self) -> None:
         """Start the next worker that executes launch plans: on a GPU it takes a second until it can."""
-        self._discard_retired()
+        self._discard_retired(most=1)
         if self.device != "cpu" and self._spare is None:
             self._spare = tuple(self._languages), self.replay_worker()
 

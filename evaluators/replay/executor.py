@@ -45,6 +45,7 @@ class PlanExecutor:
         self._first = {number: tensor.clone() for number, tensor in constants.items()}
         self._allocated = _allocated(plan)
         self._reserved: list[dict[int, Any]] = []
+        self._spoiled: list[list[Any]] = []  # the bytes of each
         # On a CPU one thread writes: torch's pool would spin through the first milliseconds of the next call.
         self._one_thread = OneThread() if device == "cpu" else contextlib.nullcontext()
         self._scratch: list[Any] = []
@@ -103,15 +104,18 @@ class PlanExecutor:
         """
         with self._one_thread:
             while len(self._reserved) < places:
-                self._reserved.append({number: self._new(layout) for number, layout in self._allocated.items()})
-            for tensor in (*chain.from_iterable(one.values() for one in self._reserved[:places]), *self._scratch):
-                spoil(tensor)
+                made = {number: self._new(layout) for number, layout in self._allocated.items()}
+                self._reserved.append(made)
+                self._spoiled.append([bytes_of(tensor) for tensor in made.values()])
+            for whole in (*chain.from_iterable(self._spoiled[:places]), *map(bytes_of, self._scratch)):
+                whole.fill_(SPOILED)
             for number, tensor in self.constants.items():
                 tensor.copy_(self._first[number])
 
     def release(self) -> None:
         """Free the memory that is reserved."""
         self._reserved.clear()
+        self._spoiled.clear()
 
     def _new(self, layout: TensorLayout) -> Any:
         import torch
@@ -189,12 +193,11 @@ def _allocated(plan: LaunchPlan) -> dict[int, TensorLayout]:
     }
 
 
-def spoil(tensor: Any) -> None:
-    """Fill all of a tensor's memory, so that nothing can be found in it."""
+def bytes_of(tensor: Any) -> Any:
+    """Return all of a tensor's memory as one vector of bytes."""
     import torch
 
-    storage = tensor.untyped_storage()
-    torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(SPOILED)
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
 def _is_like(value: Any, layout: TensorLayout) -> bool:

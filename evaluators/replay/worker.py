@@ -28,7 +28,7 @@ from ..workers.memory import is_large, release_cache
 from ..workers.modules import form_of, outputs_of
 from ..workers.one_thread import OneThread
 from ..workers.request_loop import GPU_FAULTS, Handler, describe, serve_requests
-from .executor import PlanExecutor, spoil
+from .executor import SPOILED, PlanExecutor, bytes_of
 from .loaded import loaded_plan, not_a_plan
 from .values import UnplannableCall
 
@@ -85,7 +85,7 @@ class ReplayWorker:
             effects = SideEffects(given)
             buffers.scaled(values, factors)
             poison(given)
-            spoil(given[0])
+            bytes_of(given[0]).fill_(SPOILED)
             effects.of(given)
         op_counter.observe(lambda: torch.relu(factors))
         self._clock.wait()
