@@ -9,6 +9,7 @@ from functools import partial
 
 from ..core import Budget, Config, Evaluation, Kernel, Profile
 from ..core.baselines import STRICT, against_text
+from ..core.verdict import NOT_REPLAYED
 from .analysis import Category, analyse
 from .batch import Batch, search
 from .final_checks import FinalChecks
@@ -17,7 +18,7 @@ from .observer import LoopObserver
 from .parallel import raise_any, run_parallel
 from .population import Population
 from .proposer import NoKernel, Proposer, Rewrites, RunEnded, TurnContext
-from .stopping import NOT_REPLAYED, ROOFLINE, StoppingCriteria, at_floor
+from .stopping import ROOFLINE, StoppingCriteria, at_floor
 from .turn import Attempt, Candidate, Turn
 from .workbench import Workbench
 
@@ -246,6 +247,6 @@ class Optimization:
             return Outcome(start, best.kernel, best.evaluation, turns, stopped, True, self._cut_short, trials)
         stopped, refusal = "no kernel passed the final check", self._checks.refusal
         if refusal is not None:
-            advice = " (`require_replay` accepts such kernels)" if refusal.startswith(NOT_REPLAYED) else ""
+            advice = " (`require_replay` accepts such kernels)" if NOT_REPLAYED in refusal else ""
             stopped += f"; {refusal}{advice}"
         return Outcome(start, self.kernel, start, turns, stopped, verified=False, trials=trials)

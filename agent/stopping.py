@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from ..core import Budget, Evaluation, Profile
+from ..core import Budget, Evaluation, Profile, Status
 from ..core.baselines import STRICT
 from ..core.workload_rows import loses
 from .turn import Turn
@@ -17,7 +17,6 @@ ROOFLINE = 0.95
 """A kernel this close to the roofline's floor has nothing left to gain."""
 EVEN = 0.98
 """A kernel with less than this share of the reference's speed is slower than it, not as fast within noise."""
-NOT_REPLAYED = "not replayed"
 BEATEN = 1.05
 """A floor that a kernel undercuts by more is wrong: data stayed in a cache, or there is a faster way to compute."""
 
@@ -37,9 +36,6 @@ class StoppingCriteria:
     repairs: int = 2
     """Further attempts at a proposal that failed."""
     budget: Budget = field(default_factory=Budget)
-    require_replay: bool = True
-    """Whether only kernels that are timed by replaying their launches count as results."""
-
     start: Evaluation | None = None
     """Of the run: no workload may lose against it."""
 
@@ -47,9 +43,7 @@ class StoppingCriteria:
         """Return why a correct kernel does not count as a result, or None."""
         if (lost := loses(evaluation, self.start)) is not None:
             return lost
-        if not self.require_replay or evaluation.proven or evaluation.replay is None:
-            return None
-        return f"{NOT_REPLAYED}: {evaluation.replay.reason}"
+        return evaluation.message if evaluation.status is Status.UNPROVEN else None
 
     def done(self, turns: Sequence[Turn]) -> str | None:
         """Return why the turns so far are enough, or None."""

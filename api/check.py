@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import time
 
-from ..core import Config, Evaluation, KernelwrightError, OptionError, Speedup
+from ..core import Config, Evaluation, KernelwrightError, OptionError, Speedup, Status
 from ..corpus.functions.target import is_function
 from ..evaluators.local import LocalEvaluator
-from .check_result import CheckResult, KernelCheck, Verdict, compare
+from .check_result import FAILED, CheckResult, KernelCheck, Verdict, compare
 from .devices import choose_device, device_label
 from .evaluators import local_evaluator
 from .jobs import Job, find_job
@@ -102,10 +102,10 @@ class _Check:
         """What was found out."""
         verdict, message = self._verdict()
         found, problem = self._found[-1], self.job.problem
-        if not found.proven and found.replay is not None:
-            remark = f"timed beside its own Python, since it could not be replayed: {found.replay.reason}"
+        if found.replay is not None and found.replay.accepted:
+            remark = f"accepted, though {found.replay.why_not}"
             message = f"{message}; {remark}" if message else remark
-        failed = verdict in (Verdict.WRONG, Verdict.SLOWER) or (self._options.record and verdict is Verdict.DISTURBED)
+        failed = verdict in FAILED or (self._options.record and verdict is Verdict.DISTURBED)
         return KernelCheck(
             self._key.kernel,
             problem.id,
@@ -121,14 +121,16 @@ class _Check:
     @property
     def _reliable(self) -> bool:
         """Whether the last evaluation has a speedup that counts."""
-        return self._found[-1].speedup is not None and self._found[-1].contention is None
+        return self._found[-1].ok and self._found[-1].speedup is not None and self._found[-1].contention is None
 
     @property
     def _timed(self) -> list[Evaluation]:
-        return [one for one in self._found if one.speedup is not None and one.contention is None]
+        return [one for one in self._found if one.ok and one.speedup is not None and one.contention is None]
 
     def _verdict(self) -> tuple[Verdict, str]:
         found = self._found[-1]
+        if found.status is Status.UNPROVEN:
+            return Verdict.UNPROVEN, f"{found.message}; `require_replay` accepts such kernels"
         if not found.ok:
             why = str(found.rejection) if found.rejection else found.message
             return Verdict.WRONG, f"{found.status.value.replace('_', ' ')}: {why}"

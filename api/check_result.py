@@ -17,11 +17,16 @@ class Verdict(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     WRONG = "wrong"
+    UNPROVEN = "unproven"
+    """Correct by its own calls, and not replayed."""
     CHECKED = "checked"
     """Correct, and not compared."""
     DISTURBED = "disturbed"
     """Correct, and other processes disturbed the timing twice."""
     RECORDED = "recorded"
+
+
+FAILED = (Verdict.WRONG, Verdict.UNPROVEN, Verdict.SLOWER)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class CheckResult:
 
     @property
     def failed(self) -> tuple[KernelCheck, ...]:
-        """Those that are wrong, slower, or could not be recorded."""
+        """Those that are wrong, unproven, slower, or could not be recorded."""
         return tuple(one for one in self.kernels if one.failed)
 
     @property

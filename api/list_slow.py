@@ -183,7 +183,7 @@ def _row(job: Job, evaluator: LocalEvaluator, records: Records, options: ListSlo
 
 def _measured(job: Job, evaluator: LocalEvaluator) -> tuple[dict[str, Any], dict[str, str]]:
     (evaluation,) = evaluator.evaluate(job.problem, job.kernel, [Config()])
-    if evaluation.speedup is None:
+    if evaluation.speedup is None or not evaluation.ok:
         told = str(evaluation.rejection or evaluation.message)
         raise KernelError(f"{evaluation.status}: {(told.splitlines() or [''])[0]}")
     return evaluation.metrics().to_json(), evaluation.environment

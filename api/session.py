@@ -158,7 +158,6 @@ class Session:
             max_iterations=options.max_iterations or (MODEL_ITERATIONS if self._proposers.choice.is_model else None),
             min_improvement=options.min_improvement,
             beam=options.beam,
-            require_replay=options.require_replay,
             budget=Budget(trials=options.max_trials, seconds=options.time_limit),
         )
 

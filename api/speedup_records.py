@@ -13,7 +13,7 @@ from .devices import device_label
 from .options.optimize import ListSlowOptions
 from .options.trust import TimingOptions
 
-VERSION = "2"
+VERSION = "3"
 """Of the way in which is measured: records of another one do not count."""
 _FAILED = "failed"
 

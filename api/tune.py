@@ -95,8 +95,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         search = Search(job.problem, job.kernel, pruned, tuner, evaluator, journal, budget, observer, **more)
 
         def result(found: Found) -> TuneResult:
-            write: dict[str, Any] = {"save": options.save, "require_replay": options.require_replay}
-            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, **write)
+            return TuneResult(job, options.tuner, options.seed, space, pruned, found, folder, options.save)
 
         observer.search_started(options.kernel, space, pruned, rules, budget)
         try:
@@ -117,7 +116,7 @@ def _tune(options: TuneOptions, remote: Remote | None, observer: SearchObserver)
         tuned = replace(tuned, solution=save_solution(options.dataset, job, kernel, found.best, observer))
     if not _comes_back(options, job):
         return tuned
-    best = found.best if tuned.faster and not tuned.not_replayed else tuned.own_constants
+    best = found.best if tuned.faster and not tuned.unproven else tuned.own_constants
     if best is None:
         observer.note(NOTHING)
         return tuned

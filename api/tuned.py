@@ -29,8 +29,6 @@ class TuneResult:
     folder: Path
     save: bool = True
     """Whether the tuned kernel is written."""
-    require_replay: bool = True
-    """Whether it is written only where its launches could be replayed."""
     solution: Path | None = None
     """The tuned kernel as a Solution, in the dataset of a recorded workload."""
     patch: Path | None = None
@@ -100,18 +98,16 @@ class TuneResult:
         return max(timed, default=None)
 
     @property
-    def not_replayed(self) -> str:
+    def unproven(self) -> str:
         """Why the winner does not count as a result: its launches could not be replayed; '' where it does."""
         best = self.found.best
-        if not self.require_replay or best is None or best.proven or best.replay is None:
-            return ""
-        return best.replay.reason
+        return best.message if best is not None and not best.ok else ""
 
     @property
     def kernel_path(self) -> Path | None:
         """Where the tuned kernel stands; None where there is none to write."""
         best, short = self.found.best, self.job.problem.id.rsplit("/", 1)[-1]
-        if not self.save or best is None or not self.faster or self.not_replayed:
+        if not self.save or best is None or not self.faster or self.unproven:
             return None
         # A disturbed gain does not go into the file name.
         figure = f"_{self.gain:.3f}x" if self.gain and self.contention is None else ""

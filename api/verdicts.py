@@ -11,6 +11,7 @@ from ..evaluators.kernelbench.result import KernelBenchResult
 FAR_APART = 1.1
 """Speedups that differ by no more count as equal."""
 _WHY_ACCEPTED = {
+    Status.UNPROVEN: "it times what the kernel's own Python does",
     Status.REJECTED: "it looks at results only",
     Status.WRONG_DTYPE: "it does not compare dtypes",
     Status.WRONG_VALUE: "it tries the problem's own inputs only, from seeds that are always the same",

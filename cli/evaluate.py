@@ -12,11 +12,11 @@ from ..api.evaluate import FolderResult, run_evaluate, run_evaluate_folder
 from ..api.evaluate_solution import SolutionResult, WorkloadVerdict, is_solution, run_evaluate_solution
 from ..api.options.evaluate import EvaluateOptions
 from ..api.verdicts import ProtocolVerdicts
-from ..core import Evaluation
+from ..core import Evaluation, Status
 from ..core.text import gigabytes
 from ..evaluators.kernelbench.result import THRESHOLDS, fast_p
 from .parameters import chosen
-from .render import Display, Screen, beside_reference, busy, workload_lines
+from .render import Display, Screen, beside_reference, busy, status_text, workload_lines
 
 
 def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
@@ -41,8 +41,7 @@ def show_evaluate(given: Mapping[str, Any], display: Display) -> int:
 
 def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> str:
     """One evaluation in a few words, with rich markup."""
-    color = "green" if evaluation.ok else "red"
-    text = f"[bold]{escape(verdicts.problem)}[/] ({verdicts.workload}): [{color}]{evaluation.status}[/]"
+    text = f"[bold]{escape(verdicts.problem)}[/] ({verdicts.workload}): {status_text(evaluation.status)}"
     if evaluation.measurement and evaluation.reference and evaluation.speedup:
         text += (
             f", {evaluation.measurement.median_ms:.3g} ms against {evaluation.reference.median_ms:.3g} ms, "
@@ -65,8 +64,8 @@ def describe_evaluation(verdicts: ProtocolVerdicts, evaluation: Evaluation) -> s
     if evaluation.shape_specialised and evaluation.second_workload:
         sizes = ", ".join(f"{name}={value}" for name, value in evaluation.second_workload.sizes.items())
         text += f"\n[yellow]warning:[/] shape-specialised: {evaluation.second_workload.status} at {escape(sizes)}"
-    if evaluation.replay is not None and not evaluation.replay.replayed:
-        text += f"\n[yellow]warning:[/] replayed: no; {escape(evaluation.replay.reason)}"
+    if evaluation.replay is not None and evaluation.replay.accepted:
+        text += f"\n[yellow]warning:[/] accepted, though {escape(evaluation.replay.why_not)}"
     if evaluation.contention is not None:
         text += f"\n[yellow]warning:[/] {busy(evaluation.contention)}"
     text += "".join(f"\n{line}" for line in workload_lines(evaluation.workloads, {}))
@@ -103,7 +102,7 @@ def comparison_table(judged: Sequence[ProtocolVerdicts]) -> Table:
         table.add_column(column, justify="right" if "ms" in column or column == "speedup" else "left")
     for one in judged:
         for protocol, verdict, right, *metrics in _rows(one):
-            color = "green" if right else "red"
+            color = "green" if right else "yellow" if verdict == Status.UNPROVEN else "red"
             shown = ["" if figure is None else f"{figure:.3g}" for figure in metrics]
             speedup = f"{shown[2]}x" if shown[2] else ""
             table.add_row(escape(one.problem), protocol, f"[{color}]{escape(verdict)}[/]", shown[0], shown[1], speedup)
@@ -161,7 +160,7 @@ def _cells(row: WorkloadVerdict) -> tuple[str, ...]:
     found = row.evaluation
     if found is None:
         return ("[red]reference failed[/]", "", "", "")
-    verdict = f"[{'green' if found.ok else 'red'}]{found.status.value}[/]"
+    verdict = status_text(found.status)
     if found.speedup is None or found.reference is None:
         return (verdict, "", "", "")
     return (verdict, f"{found.latency_ms:.4g}", f"{found.reference.median_ms:.4g}", f"{found.speedup.ratio:.3f}x")

@@ -10,6 +10,9 @@ import typer
 if TYPE_CHECKING:
     from ..core.errors import KernelwrightError
 
+NOTHING_FASTER = 3
+"""The exit code of what finished and found nothing faster than what was there."""
+
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for options and commands that there are not, and for values of another type."""
 

@@ -15,11 +15,11 @@ from ..agent.analysis import Analysis
 from ..agent.stopping import StoppingCriteria
 from ..agent.turn import Turn, diff
 from ..api.observers import RunObserver
-from ..core import Evaluation, Profile, Proposal, ToolCall
+from ..core import Evaluation, Profile, Proposal, Status, ToolCall
 from ..core.baselines import against_text
 from ..core.text import first_line
 from .optimize_result import show_result
-from .render import Screen, describe_config
+from .render import Screen, describe_config, status_text
 
 if TYPE_CHECKING:
     from ..api.jobs import Job
@@ -84,9 +84,7 @@ class RunLines(RunDisplay):
         latency, speedup = trial_metrics(evaluation)
         remark = f" {first_line(evaluation.message, 100)}" if not evaluation.ok else ""
         if evaluation.contention is not None:
-            remark = f" ({disturbance(evaluation.contention)})"
-        if not evaluation.proven:
-            remark += f" (not replayed: {first_line(evaluation.replay.reason, 100) if evaluation.replay else ''})"
+            remark += f" ({disturbance(evaluation.contention)})"
         config = describe_config(evaluation.config)
         self.line(f"  [{origin}] {config}: {evaluation.status} {latency} {speedup}".rstrip() + remark)
         if self.display.verbose and not evaluation.ok:
@@ -186,17 +184,16 @@ class RunTable(RunLines):
             super().trial(origin, evaluation)
             return
         latency, speedup = trial_metrics(evaluation)
-        color = "green" if evaluation.ok else "red"
         better = ""
         if evaluation.latency_ms and self._best_ms:
             change = self._best_ms / evaluation.latency_ms
             better = f"[green]{change:.2f} times the best[/]" if change > 1 else f"[dim]{change:.2f}[/]"
         if evaluation.contention is not None:
             better = f"[yellow]{disturbance(evaluation.contention)}[/]"
-        if not evaluation.proven:
-            better += " [yellow]not replayed[/]"
-        remark = better if evaluation.ok else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
-        status = f"[{color}]{evaluation.status}[/]"
+        if evaluation.status is Status.UNPROVEN:
+            better = f"[yellow]{escape(first_line(evaluation.message, 100))}[/]"
+        remark = better if evaluation.correct else f"[red]{escape(first_line(evaluation.message, 100))}[/]"
+        status = status_text(evaluation.status)
         what = describe_config(evaluation.config)
         if self._first == "change":
             name = origin.partition(": ")[2]

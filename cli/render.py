@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..api.observers import Observer
-from ..core import Evaluation, Metrics, Value
+from ..core import Evaluation, Metrics, Status, Value
 from ..core.baselines import against_text
 from .console import console
 from .parameters import as_flags, option_names
@@ -124,6 +124,12 @@ def beside_reference(evaluation: Evaluation) -> str:
         against = f"{against_text(name, evaluation.precision)} ({baseline.median_ms:.3g} ms)"
         text += f", {escape(str(evaluation.speedup_against(name)))} against {escape(against)}"
     return text
+
+
+def status_text(status: Status) -> str:
+    """A status in its colour: green for what is proven, yellow for what is not, red for a failure."""
+    color = {Status.OK: "green", Status.UNPROVEN: "yellow"}.get(status, "red")
+    return f"[{color}]{status}[/]"
 
 
 def busy(cores: float) -> str:

@@ -11,20 +11,23 @@ from ..api.options.tune import TuneOptions
 from ..api.tune import run_tune
 from ..api.tuned import TuneResult
 from ..core import Config, Evaluation
+from .guard import NOTHING_FASTER
 from .parameters import chosen
 from .render import Display, Screen, beside_reference, busy, workload_lines
 from .tune_progress import search_display
 
 
 def show_tune(given: Mapping[str, Any], display: Display) -> int:
-    """Search and show the result; 0 when a config was correct."""
+    """Search and show the result; 0 when a config is faster, `NOTHING_FASTER` when none of the correct ones is."""
     screen = search_display(display)
     result = run_tune(chosen(given, TuneOptions), screen)
     if result.found.best is None or not display.json:
         show_result(result, screen)
     if display.json:
         display.print_json(result.summary())
-    return 0 if result.found.best else 1
+    if result.found.best is None or result.unproven:
+        return 1
+    return 0 if result.faster else NOTHING_FASTER
 
 
 def show_result(result: TuneResult, screen: Screen) -> None:
@@ -68,9 +71,8 @@ def _show_best(result: TuneResult, screen: Screen, best: Evaluation) -> None:
         screen.console.print(line)
     if result.contention is not None:
         screen.warn(busy(result.contention))
-    if result.not_replayed:
-        reason = f"its launches could not be replayed: {result.not_replayed}"
-        screen.warn(f"the kernel is not written, since {reason}; `require_replay` writes it all the same")
+    if result.unproven:
+        screen.warn(f"unproven, so the kernel is not written: {result.unproven}; `require_replay` accepts it")
     files = ("kernel", result.kernel_path), ("solution", result.solution), ("patch", result.patch)
     for what, path in (*files, ("trials", result.folder)):
         if path is not None:

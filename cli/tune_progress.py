@@ -19,7 +19,7 @@ from ..core import Budget, Config, Evaluation, SearchSpace
 from ..core.text import first_line
 from ..tuners.discovery import FoundSpace
 from ..tuners.search import Progress
-from .render import Display, Screen, describe_config
+from .render import Display, Screen, describe_config, status_text
 
 ROWS = 8
 """Of the latest trials, in the live table."""
@@ -92,11 +92,10 @@ class SearchTable(SearchLines):
         """A row."""
         if self._live is None:
             return
-        color = "green" if evaluation.ok else "red"
         latency = f"{evaluation.latency_ms:.4f} ms" if evaluation.latency_ms else ""
         mark = "[bold]best[/]" if progress.best is evaluation else f"[dim]{escape(remark(evaluation).strip())}[/]"
         config = escape(describe_config(evaluation.config))
-        self._latest.append((str(progress.trials), config, f"[{color}]{evaluation.status}[/]", latency, mark))
+        self._latest.append((str(progress.trials), config, status_text(evaluation.status), latency, mark))
         of = f"/{self._total}" if self._total else ""
         self._bar.update(
             self._task, completed=progress.trials, description=f"trial {progress.trials}{of}", left=self._left(progress)

@@ -11,13 +11,14 @@ from .kernel_profile import KernelProfile
 from .measurement import Measurement, Speedup
 from .metrics import EvaluationSummary, Metrics
 from .space import Value
-from .verdict import Correctness, Origin, Rejection, Replay, SecondWorkload, Status
+from .verdict import Correctness, Origin, Rejection, Replay, SecondWorkload, Status, judged
 
 CHECKED_NOT_TIMED = "checked, not timed"
 
 
 class Evaluation(BaseModel):
-    """The result of an evaluation. A speedup exists only where the outputs were correct."""
+    """The result of an evaluation. A speedup exists only where the outputs were correct, and counts only with status
+    ok."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -73,12 +74,23 @@ class Evaluation(BaseModel):
         found: dict[str, Any] = handler(self)
         return {name: value for name, value in found.items() if name != "workloads" or value}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _unproven_without_a_replay(cls, given: Any) -> Any:
+        found = judged(given)
+        if found is not given:
+            why = Replay.model_validate(found["replay"]).why_not
+            found["message"] = "; ".join(filter(None, [why, found.get("message")]))
+        return found
+
     @model_validator(mode="after")
     def _consistent(self) -> Evaluation:
         passed = self.correctness is not None and self.correctness.passed
-        if self.status is Status.OK and not passed:
-            raise ValueError("status ok needs a comparison that passed")
-        if self.status is not Status.OK and self.measurement is not None:
+        if self.correct and not passed:
+            raise ValueError(f"status {self.status} needs a comparison that passed")
+        if self.status is Status.UNPROVEN and (self.replay is None or self.replay.counts):
+            raise ValueError("status unproven needs a replay that failed")
+        if not self.correct and self.measurement is not None:
             raise ValueError(f"status {self.status} carries no timing: only correct results have a speed")
         if self.status is not Status.OK and not self.message:
             raise ValueError(f"status {self.status} needs a message that says what went wrong")
@@ -90,18 +102,26 @@ class Evaluation(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Whether the kernel is correct."""
+        """Whether the kernel is correct, and proven where it was timed in full: whether it is a result."""
         return self.status is Status.OK
+
+    @property
+    def correct(self) -> bool:
+        """Whether its results were correct, proven or not."""
+        return self.status in (Status.OK, Status.UNPROVEN)
+
+    def accepted(self) -> Evaluation:
+        """Return the evaluation of an unproven kernel as ok, since the user accepts it; any other as it is."""
+        if self.status is not Status.UNPROVEN or self.replay is None:
+            return self
+        message = self.message.removeprefix(self.replay.why_not).removeprefix("; ")
+        replay = self.replay.model_copy(update={"accepted": True})
+        return self.model_copy(update={"status": Status.OK, "message": message, "replay": replay})
 
     @property
     def shape_specialised(self) -> bool:
         """Whether the kernel is correct at the sizes it was timed at and at no others that were tested."""
         return self.ok and self.second_workload is not None and self.second_workload.status is not Status.OK
-
-    @property
-    def proven(self) -> bool:
-        """Whether nothing that was timed ran beside the kernel's Python: it was replayed, or not timed at all."""
-        return self.replay is None or self.replay.replayed
 
     @property
     def latency_ms(self) -> float | None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from .baselines import COMPILE, DEFAULT, Precision, reference_name
 from .space import Value
-from .verdict import Rejection, Replay, SecondWorkload, Status
+from .verdict import Rejection, Replay, SecondWorkload, Status, judged
 
 _LOOKED_AT = (
     "speedup_compile", "interval_compile", "rejection", "error_fp64", "deterministic", "distributions",
@@ -46,6 +54,11 @@ class Metrics(BaseModel):
     """None where nothing was timed, and in a search."""
     workloads: dict[str, Metrics] = Field(default_factory=dict)
     """Of several workloads judged together, each by its name; the other fields are their geometric means then."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unproven_without_a_replay(cls, given: Any) -> Any:
+        return judged(given)
 
     @model_serializer(mode="wrap")
     def _without_what_was_not_looked_at(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

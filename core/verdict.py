@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+NOT_REPLAYED = "not replayed"
 
 
 class Status(StrEnum):
     """How an evaluation ended."""
 
     OK = "ok"
+    """Correct, and proven where it was timed in full: its launches were replayed without its Python."""
+    UNPROVEN = "unproven"
+    """Its own calls gave correct results, and its launches could not be replayed without its Python: its times may be
+    those of something else, and are no result."""
     REJECTED = "rejected"
     COMPILE_ERROR = "compile_error"
     RUNTIME_ERROR = "runtime_error"
@@ -131,8 +138,34 @@ class Replay(BaseModel):
     """Why not."""
     steps: tuple[str, ...] = ()
     """The launch plan as text, a line per step."""
+    accepted: bool = False
+    """Whether the user accepts the kernel all the same (`require_replay` off)."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether what was timed counts as a result."""
+        return self.replayed or self.accepted
+
+    @property
+    def why_not(self) -> str:
+        """The message of an unproven kernel."""
+        return f"{NOT_REPLAYED}: {self.reason}"
 
     @model_serializer(mode="wrap")
     def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         found: dict[str, Any] = handler(self)
-        return {name: value for name, value in found.items() if value not in ("", (), [])}
+        empty = ("", (), [])
+        return {name: value for name, value in found.items() if value not in empty and (name != "accepted" or value)}
+
+
+def judged(given: Any) -> Any:
+    """Return the fields of a verdict with status unproven where they say ok of a kernel whose replay does not count.
+
+    So does a record of before there was this status.
+    """
+    if not isinstance(given, Mapping) or given.get("status") != Status.OK or given.get("replay") is None:
+        return given
+    replay = Replay.model_validate(given["replay"])
+    if replay.counts:
+        return given
+    return {**given, "status": Status.UNPROVEN}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from .evaluation import Evaluation
 from .measurement import Measurement
+from .verdict import Status
 
 MOST_LOST = 0.02
 """The share of its speed that a workload may lose against the start."""
@@ -16,17 +17,18 @@ MOST_LOST = 0.02
 def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
     """Return one evaluation for those of a kernel at several workloads, by name.
 
-    Its status is the first that is not ok, its times are geometric means, quantile by quantile; `workloads` has a row
-    for each.
+    Its status is the first that is not correct, or else the first that is not proven; its times are geometric means,
+    quantile by quantile; `workloads` has a row for each.
     """
     first = next(iter(rows.values()))
     metrics = {name: row.metrics() for name, row in rows.items()}
-    failed = next(((name, row) for name, row in rows.items() if not row.ok), None)
+    failed = next(((name, row) for name, row in rows.items() if not row.correct), None)
     if failed is not None:
         name, row = failed
         return row.model_copy(update={"message": f"at {name}: {row.message}", "workloads": metrics})
     evaluations = list(rows.values())
-    noted = next(((name, row) for name, row in rows.items() if row.replay and not row.replay.replayed), None)
+    noted = next((row for row in evaluations if row.replay and not row.replay.replayed), first)
+    unproven = next(((name, row) for name, row in rows.items() if not row.ok), None)
     contended = [row.contention for row in evaluations if row.contention is not None]
     shared = set[str].intersection(*(set(row.baselines) for row in evaluations))
     worst = max(evaluations, key=lambda row: row.correctness.max_rel_error if row.correctness else 0.0)
@@ -40,7 +42,8 @@ def merged(rows: Mapping[str, Evaluation]) -> Evaluation:
             "default_is_reference": all(row.default_is_reference for row in evaluations),
             "correctness": worst.correctness,
             "contention": max(contended, default=None),
-            "replay": noted[1].replay if noted else first.replay,
+            "replay": unproven[1].replay if unproven else noted.replay,
+            **({"status": Status.UNPROVEN, "message": f"at {unproven[0]}: {unproven[1].message}"} if unproven else {}),
             "compile_s": sum(row.compile_s or 0.0 for row in evaluations),
             "code_digest": None,
             "duplicate_of": None,

@@ -85,7 +85,13 @@ class LocalEvaluator:
         self, problem: Problem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation] = ()
     ) -> Generator[Evaluation]:
         """One evaluation per config, in order; see `core.Evaluator`."""
-        problem = TorchProblem.of(problem)
+        found = self._evaluated(TorchProblem.of(problem), kernel, configs, known)
+        with contextlib.closing(found):
+            yield from map(self._told, found)
+
+    def _evaluated(
+        self, problem: TorchProblem, kernel: Kernel, configs: Iterable[Config], known: Sequence[Evaluation]
+    ) -> Generator[Evaluation]:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             yield from (rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs)
             return
@@ -121,7 +127,9 @@ class LocalEvaluator:
 
     def compare(self, problem: Problem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         """One evaluation per config, all timed interleaved; see `core.Evaluator`."""
-        problem = TorchProblem.of(problem)
+        return [self._told(one) for one in self._compared(TorchProblem.of(problem), kernel, configs)]
+
+    def _compared(self, problem: TorchProblem, kernel: Kernel, configs: Sequence[Config]) -> list[Evaluation]:
         if (broken := self._broken_rule(problem, kernel)) is not None:
             return [rejected_evaluation(kernel, config, broken, self.settings.precision) for config in configs]
         self.processes.start_compilers()
@@ -209,6 +217,10 @@ class LocalEvaluator:
     def forget_candidate(self) -> None:
         """End the candidate's process, and remove its compiled files."""
         self._bench.forget_candidate()
+
+    def _told(self, evaluation: Evaluation) -> Evaluation:
+        """Return an evaluation as the settings want it told: what is not replayed may be accepted."""
+        return evaluation if self.settings.require_replay else evaluation.accepted()
 
     def _broken_rule(self, problem: TorchProblem, kernel: Kernel) -> Rejection | None:
         """Return the rule that the source breaks; None where everything is allowed."""

@@ -138,6 +138,8 @@ class Settings:
     """One of these that a target is against: timed anew each time, and an `OptionError` where it does not compile."""
     precision: Precision = Precision.FP32
     allow_torch: AllowTorch = AllowTorch.GLUE
+    require_replay: bool = True
+    """Whether a kernel counts only where its launches can be replayed without its Python; else it is unproven."""
     sandbox: Sandbox = Sandbox.AUTO
     search: SearchSettings | None = None
     """Evaluate configs for a search, without timing the reference; None evaluates each one fully."""

@@ -50,7 +50,7 @@ def share_gpus() -> None:
 
 def measure_beside_others() -> None:
     """Let this process sample shortly and take no notice of what else measures here: its metrics are as good."""
-    from kernelwright.core import Evaluation, Target
+    from kernelwright.core import Replay, Target
     from kernelwright.evaluators import settings
     from kernelwright.evaluators.languages.tilelang import TileLangSupport
     from kernelwright.evaluators.reference import roofline
@@ -63,7 +63,7 @@ def measure_beside_others() -> None:
     quiet.tolerated_cores = roofline.tolerated_cores = lambda: float("inf")
     quiet.STEADY = float("inf")
     TileLangSupport.records = (Target.CUDA,)  # compiling C takes as long as all else of an evaluation on a CPU
-    Evaluation.proven = property(lambda evaluation: True)  # type: ignore[assignment, method-assign]
+    Replay.counts = property(lambda replay: True)  # type: ignore[assignment, method-assign]
     # Each worker has a lock of its own for the processor, but all share a GPU's: what another runs there meanwhile
     # would look like work that a kernel hides.
     worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
@@ -79,15 +79,15 @@ def measure_beside_others() -> None:
 @contextlib.contextmanager
 def with_launch_plans() -> Iterator[None]:
     """Evaluate with launch plans, as without `measure_beside_others`."""
-    from kernelwright.core import Evaluation, Target
+    from kernelwright.core import Replay, Target
     from kernelwright.evaluators.languages.tilelang import TileLangSupport
 
-    def proven(evaluation: Evaluation) -> bool:
-        return evaluation.replay is None or evaluation.replay.replayed
+    def counts(replay: Replay) -> bool:
+        return replay.replayed or replay.accepted
 
     with (
         mock.patch.object(TileLangSupport, "records", tuple(Target)),
-        mock.patch.object(Evaluation, "proven", property(proven)),
+        mock.patch.object(Replay, "counts", property(counts)),
     ):
         yield
 

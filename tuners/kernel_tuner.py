@@ -34,6 +34,7 @@ _INVALIDITY = {
     Status.RUNTIME_ERROR: "runtime",
     Status.CRASHED: "runtime",
     Status.WRONG_VALUE: "correctness",
+    Status.UNPROVEN: "correctness",
     Status.WRONG_SHAPE: "correctness",
     Status.WRONG_DTYPE: "correctness",
     Status.TIMEOUT: "timeout",

@@ -24,9 +24,11 @@ class Result:
     @classmethod
     def of(cls, evaluation: Evaluation) -> Result:
         """Return the result of an evaluation; its time is the median of its samples."""
-        samples = evaluation.measurement.samples_ms if evaluation.measurement else ()
+        timed = evaluation.measurement if evaluation.ok else None
+        samples = timed.samples_ms if timed else ()
         # A single sample is the time itself.
-        return cls(evaluation.latency_ms, evaluation.status, evaluation.compile_s, samples if len(samples) > 1 else ())
+        several = samples if len(samples) > 1 else ()
+        return cls(timed.median_ms if timed else None, evaluation.status, evaluation.compile_s, several)
 
 
 Results = Mapping[Config, Result]

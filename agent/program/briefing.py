@@ -26,6 +26,7 @@ _ADVICE = {
     Status.WRONG_DTYPE: "return the dtype of the reference",
     Status.TIMEOUT: "a loop does not end, or the compiler takes too long: use smaller tiles or less unrolling",
     Status.CRASHED: "an access out of bounds is the likeliest reason: check masks and indices",
+    Status.UNPROVEN: "launch the same kernels at every call, whatever the values are, and read no tensor in Python",
     Status.REJECTED: "compute with the kernel itself, and leave the measurement alone",
 }
 
@@ -110,13 +111,14 @@ def ran_text(profile: Profile, candidate: Candidate) -> str:
 
 def measured_text(evaluation: Evaluation) -> str:
     """Describe one evaluation in a line."""
-    if not evaluation.ok:
+    if not evaluation.correct:
         return failure_text(evaluation)
+    proof = "correct" if evaluation.ok else f"unproven ({evaluation.message})"
     speedup = evaluation.speedup
     if evaluation.latency_ms is None or speedup is None or evaluation.reference is None:
-        return f"correct; {evaluation.message or 'not timed'}"
+        return f"{proof}; {evaluation.message or 'not timed'}"
     against = f"the reference's {evaluation.reference.median_ms:.4g} ms: speedup {speedup}"
-    text = f"correct: {evaluation.latency_ms:.4g} ms against {against}"
+    text = f"{proof}: {evaluation.latency_ms:.4g} ms against {against}"
     for name, baseline in evaluation.baselines.items():
         over = evaluation.speedup_against(name)
         text += f"; against {against_text(name, evaluation.precision)}, {baseline.median_ms:.4g} ms: {over}"

@@ -10,7 +10,7 @@ from ...evaluators.kernelbench.precision import Precision
 from ..observers import Observer
 from .groups import FunctionOptions, MachineOptions, ProblemOptions
 from .option import described, option
-from .trust import TimingOptions, TrustOptions
+from .trust import ProofOptions, TimingOptions
 
 PROTOCOL = "Protocol"
 PERF_TRIALS = 100
@@ -104,7 +104,7 @@ class EvaluateOptions(TimingOptions, MachineOptions, ProblemOptions, FunctionOpt
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileOptions(TrustOptions, ProblemOptions, FunctionOptions):
+class ProfileOptions(ProofOptions, ProblemOptions, FunctionOptions):
     """Find a kernel's bottleneck."""
 
     ncu: bool = option(False, "Count with Nsight Compute too, on a GPU and where it is installed.")

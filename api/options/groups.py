@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ...evaluators.remote.options import RemoteOptions, Where
 from .option import Options, described, option
-from .trust import TRUST
 
 WHERE = "Where it runs"
 MODEL = "Language model"
@@ -247,9 +246,3 @@ class SaveOptions(ResultOptions):
     """Whether the faster kernel is written."""
 
     save: bool = option(True, "Do not write the faster kernel.", OUTPUT)
-    require_replay: bool = option(
-        True,
-        "Accept kernels whose launches could not be replayed without their Python, and save them.",
-        TRUST,
-        trusted=True,
-    )

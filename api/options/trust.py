@@ -52,7 +52,19 @@ class TrustOptions(SandboxOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingOptions(TrustOptions):
+class ProofOptions(TrustOptions):
+    """What proves a kernel."""
+
+    require_replay: bool = option(
+        True,
+        "Accept kernels whose launches could not be replayed without their Python: ok in place of unproven.",
+        TRUST,
+        trusted=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingOptions(ProofOptions):
     """How kernels are timed."""
 
     graph: bool = option(False, "Time kernel and reference as captured CUDA graphs, on a GPU only.", TRUST)
@@ -109,6 +121,7 @@ def settings_of(options: TrustOptions, settings: Settings) -> Settings:
     return replace(
         settings,
         allow_torch=options.allow_torch,
+        require_replay=not isinstance(options, ProofOptions) or options.require_replay,
         sandbox=options.sandbox,
         graph=timed.graph,
         precision=timed.precision,

@@ -11,6 +11,7 @@ from .schema import Status as TraceStatus
 
 STATUSES: Mapping[Status, TraceStatus] = {
     Status.OK: "PASSED",
+    Status.UNPROVEN: "RUNTIME_ERROR",  # it has no status for what may be right and is not shown to be
     Status.REJECTED: "RUNTIME_ERROR",
     Status.COMPILE_ERROR: "COMPILE_ERROR",
     Status.RUNTIME_ERROR: "RUNTIME_ERROR",

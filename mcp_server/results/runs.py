@@ -90,7 +90,7 @@ class Tuned(RunReply):
             saved_kernel=shown(saved) if saved else None,
             journal=shown(result.folder / "journal.jsonl"),
             stopped=result.found.stopped,
-            warnings=[*disturbed(result.contention), *filter(None, [result.not_replayed])],
+            warnings=[*disturbed(result.contention), *filter(None, [result.unproven])],
             next=_after_tune(result),
             configs=space["size"],
             trials=summary["trials"],

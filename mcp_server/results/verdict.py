@@ -38,9 +38,11 @@ class Verdict(Reply):
     device: str
     """The name of the processor or GPU."""
     correct: bool
-    """Whether it computes what the reference does, for new inputs and weights of several distributions."""
+    """Whether it computes what the reference does, for new inputs and weights of several distributions, and that is
+    proven."""
     status: Status
-    """ok, or the step that failed."""
+    """ok; unproven where its launches could not be replayed without its Python, so that its times are no result; or the
+    step that failed."""
     message: str
     """The failure, or a remark, in one line; empty where there is none."""
     rule: Rejection | None
@@ -108,7 +110,7 @@ def warnings_of(evaluation: Evaluation) -> list[str]:
         sizes = ", ".join(f"{name}={value}" for name, value in other.sizes.items())
         found.append(f"shape-specialised: {other.status} at {sizes}")
     if evaluation.replay is not None and not evaluation.replay.replayed:
-        found.append(f"its launches could not be replayed without its Python: {evaluation.replay.reason}")
+        found.append(evaluation.replay.why_not)
     return found
 
 

@@ -27,14 +27,16 @@ def as_shipped() -> Iterator[None]:
 class Replaying(Scripted):
     """Replays all kernels but those of some times."""
 
-    def __init__(self, *without: float) -> None:
+    def __init__(self, *without: float, accepted: bool = False) -> None:
         super().__init__()
         self._without = without
+        self._accepted = accepted
 
     def evaluate(self, *arguments: Any, **more: Any) -> Iterator[Evaluation]:
         for found in super().evaluate(*arguments, **more):
             replay = NOT if found.latency_ms in self._without else Replay(replayed=True)
-            yield found.model_copy(update={"replay": replay})
+            judged = Evaluation(**{**dict(found), "replay": replay})
+            yield judged.accepted() if self._accepted else judged
 
 
 def test_what_is_not_replayed_does_not_reach_the_target(tmp_path: Path) -> None:
@@ -42,12 +44,12 @@ def test_what_is_not_replayed_does_not_reach_the_target(tmp_path: Path) -> None:
     proposer = listed(kernel(4.0), kernel(8.0))
     outcome = run(tmp_path, kernel(20.0), proposer, Replaying(4.0), criteria)
     assert outcome.best.latency_ms == 8.0 and outcome.verified and not outcome.reached(2)
-    assert [attempt.error for attempt in outcome.turns[0].attempts] == [f"not replayed: {NOT.reason}"]
+    assert [attempt.error for attempt in outcome.turns[0].attempts] == [f"unproven: {NOT.why_not}"]
 
 
 def test_unless_the_caller_accepts_it(tmp_path: Path) -> None:
-    criteria = StoppingCriteria(**WANTED, require_replay=False)  # type: ignore[arg-type]
-    outcome = run(tmp_path, kernel(20.0), listed(kernel(4.0)), Replaying(4.0), criteria)
+    criteria = StoppingCriteria(**WANTED)  # type: ignore[arg-type]
+    outcome = run(tmp_path, kernel(20.0), listed(kernel(4.0)), Replaying(4.0, accepted=True), criteria)
     assert outcome.best.latency_ms == 4.0 and outcome.reached(2)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kernelwright.core import Config, PythonKernel, Replay, SearchSpace
+from kernelwright.core import Config, Evaluation, PythonKernel, Replay, SearchSpace
 from kernelwright.tuners.formats import read_recording
 
 from ..beside import with_launch_plans
@@ -74,8 +73,10 @@ def test_texts_that_a_csv_cannot_hold(tmp_path: Path) -> None:
 
 def test_what_is_not_replayed_is_not_written_unless_the_caller_accepts_it(tmp_path: Path) -> None:
     alone = Replay(replayed=False, reason="reads values of a tensor into Python")
-    best = timed(OTHER, 1.0).model_copy(update={"replay": alone})
     with with_launch_plans():
+        best = Evaluation(**{**dict(timed(OTHER, 1.0)), "replay": alone})
         result = tuned(tmp_path, best, timed(Config(), 1.5))
-        assert (result.not_replayed, result.kernel_path) == (alone.reason, None)
-        assert replace(result, require_replay=False).kernel_path is not None
+        assert (result.unproven, result.kernel_path) == (alone.why_not, None)
+        assert result.summary()["best"]["status"] == "unproven"
+        accepted = tuned(tmp_path, best.accepted(), timed(Config(), 1.5))
+        assert (accepted.unproven, accepted.kernel_path is None) == ("", False)

@@ -30,6 +30,8 @@ def result_of(shape: Shape, found: Found, analytic: Config) -> ShapeResult:
     own = best is None or Config(best.config) == analytic or (analytic_ms and analytic_ms <= (best.latency_ms or 0.0))
     winner = start if own and start and start.latency_ms else best
     assert winner is not None
+    if not winner.ok:
+        return ShapeResult(shape, error=f"{winner.status}: {first_message(winner)}", **common)
     return ShapeResult(
         shape,
         Config(winner.config or analytic),
