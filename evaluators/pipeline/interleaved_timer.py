@@ -68,8 +68,12 @@ class InterleavedTimer:
         seeds: Callable[[], Iterator[int]],
         sampling: Sampling,
         prune_above_ms: float | None = None,
+        more_pids: Sequence[int] = (),
     ) -> InterleavedTimes:
-        """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow."""
+        """Time interleaved with the reference, or with `prune_above_ms` alone and only until they are that slow.
+
+        `worker_pid` and `more_pids` are the processes that candidates run in.
+        """
         graph = self._settings.graph
         names = [] if prune_above_ms is not None else self._fresh_baselines(reference_client)
         reference = [] if prune_above_ms is not None else [reference_client.timer(seeds(), graph)]
@@ -77,7 +81,7 @@ class InterleavedTimer:
         telemetry = None if self._on_cpu else Telemetry(reference_client.environment["uuid"])
         timings, contention = self._timer.time(
             timers,
-            (reference_client.pid, worker_pid),
+            (reference_client.pid, worker_pid, *more_pids),
             self._processes.server_pids,
             sampling,
             prune_above_ms,
